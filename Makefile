@@ -1,0 +1,57 @@
+# systolith: `make` lists the targets.  Python 3.11, gcc, g++, make and perl are all a machine needs to have.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Named after this folder: a venv knows where it stands, so one that came with a copied or moved tree is made anew.
+STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
+
+# The module that `make demo` runs: NAME.hlo, with NAME.in.npz and NAME.out.npz beside it.
+DEMO   ?= examples/mlp_infer
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench clean distclean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Runs again only when pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; found no python3" >&2; exit 1; }
+	@echo "installing into $(VENV), once"
+	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## compile and simulate a network, check its results, write build/demo/report.html
+	@mkdir -p build/demo
+	$(BIN)/systolith run $(DEMO).hlo --args $(DEMO).in.npz --expect $(DEMO).out.npz --chip tpu_v3 --check \
+	    --precision highest --report build/demo/report.html --trace build/demo/trace.json
+
+test: lint ## the lint, then every test that takes seconds
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
+
+test-all: lint ## the lint, then every test
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP) ## ruff, mypy, the import direction, Verilator
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m hw.lint
+
+format: $(STAMP) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## run bench/bench_*.py, which print the figures that the README quotes
+	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean: ## remove what builds and tests leave (not .venv)
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name sim_build \) -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	rm -rf $(VENV)

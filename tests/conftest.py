@@ -1,0 +1,27 @@
+"""What every test has: the corpus, hypothesis profiles, and an environment in which Verilator is found."""
+
+import os
+from collections.abc import Callable
+
+import hypothesis
+import pytest
+
+from hw.toolchain import environment
+from tests.corpus.load import Case, load
+
+# Before anything imports jax: never wait for an accelerator that is not there.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.update(environment())
+
+# Times vary too much on shared machines for a deadline.  `ci` draws the same examples on every run; `explore` is for
+# looking further by hand: HYPOTHESIS_PROFILE=explore.
+hypothesis.settings.register_profile("local", deadline=None, max_examples=60)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, database=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Callable[[str], Case]:
+    """`corpus(name)` is the module of tests/corpus called `name`."""
+    return load
