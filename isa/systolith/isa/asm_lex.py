@@ -1,0 +1,120 @@
+"""Lexing of assembly: a cursor over the tokens of one line, and errors with a caret."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import NamedTuple, NoReturn
+
+from systolith.isa.errors import AsmError
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>[ \t]+)
+  | (?P<comment>\#.*)
+  | (?P<string>"(?:[^"\\]|\\.)*")
+  | (?P<number>-?(?:0[xX][0-9a-fA-F]+|inf\b|nan\b|[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)?)(?![\w.]))
+  | (?P<name>\.?[A-Za-z_$][\w$]*(?:\.[\w$]+)*)
+  | (?P<sign>->|[()\[\]:,=@!])
+    """,
+    re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    """A token: its kind (a group of the expression above; `end` after the last), text, and column from 0."""
+
+    kind: str
+    text: str
+    column: int
+
+
+class Line:
+    """The tokens of a source line, read from the left.
+
+    Every failure is an AsmError with the line's number and a caret.
+    """
+
+    def __init__(self, text: str, number: int) -> None:
+        self.text = text
+        self.number = number
+        self.tokens: list[Token] = []
+        at = 0
+        while at < len(text):
+            m = _TOKEN.match(text, at)
+            if m is None:
+                self.fail(f"unexpected {text[at]!r}", at)
+            if m.lastgroup not in ("space", "comment"):
+                self.tokens.append(Token(str(m.lastgroup), m.group(), at))
+            at = m.end()
+        self.tokens.append(Token("end", "", len(text.rstrip())))
+        self.at = 0
+
+    def fail(self, what: str, column: int | None = None) -> NoReturn:
+        """Raise an error at a column, or at the next token."""
+        column = self.peek.column if column is None else column
+        excerpt = f"{self.text}\n{' ' * column}^"
+        raise AsmError(f"line {self.number}, column {column + 1}: {what}", self.number, excerpt)
+
+    @property
+    def peek(self) -> Token:
+        return self.tokens[self.at]
+
+    @property
+    def done(self) -> bool:
+        return self.peek.kind == "end"
+
+    def next(self) -> Token:
+        token = self.peek
+        if token.kind != "end":
+            self.at += 1
+        return token
+
+    def take(self, sign: str) -> bool:
+        """Step over a sign or name, if it is next."""
+        if self.peek.text == sign and self.peek.kind in ("sign", "name"):
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, sign: str) -> None:
+        if not self.take(sign):
+            self.fail(f"expected {sign!r}")
+
+    def keyword(self) -> str | None:
+        """`name =`, stepped over, if that is next."""
+        if self.peek.kind == "name" and self.tokens[self.at + 1].text == "=":
+            self.at += 2
+            return self.tokens[self.at - 2].text
+        return None
+
+    def name(self, what: str) -> str:
+        """A name, or a string."""
+        token = self.peek
+        if token.kind not in ("name", "string"):
+            self.fail(f"expected {what}")
+        self.at += 1
+        return str(json.loads(token.text)) if token.kind == "string" else token.text
+
+    def integer(self, what: str) -> int:
+        token = self.peek
+        if token.kind != "number" or not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)", token.text):
+            self.fail(f"expected {what}, an integer")
+        self.at += 1
+        return int(token.text, 0) if "x" in token.text.lower() else int(token.text)
+
+    def image(self, what: str) -> int:
+        """A 32-bit image: an integer (negative: two's complement), or an f32 written with a point or exponent."""
+        token = self.peek
+        if token.kind == "number" and not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)", token.text):
+            self.at += 1
+            return int(struct.unpack("<I", struct.pack("<f", float(token.text)))[0])
+        value = self.integer(what)
+        if not -(2**31) <= value < 2**32:
+            self.fail(f"{what} {value}: must have 32 bits", token.column)
+        return value % 2**32
+
+    def finish(self) -> None:
+        if not self.done:
+            self.fail(f"unexpected {self.peek.text!r}")

@@ -1,0 +1,238 @@
+"""What a chip's configuration holds: every field declared once, with its unit, its limits and its meaning.
+
+`chip.py` reads configurations from files; import from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+
+from annotated_types import Ge, Le
+
+
+@dataclass(frozen=True)
+class Doc:
+    """What a field means.
+
+    Attributes:
+        unit: unit of the value; empty for plain numbers.
+        text: one line.
+        power: the value must be a power of two.
+    """
+
+    unit: str
+    text: str
+    power: bool = False
+
+
+@dataclass(frozen=True)
+class Seq:
+    """The sequencer."""
+
+    branch_penalty: Annotated[int, Ge(0), Le(64), Doc("cycles", "a taken branch costs this more than one cycle")]
+    fetch_words: Annotated[int, Ge(1), Le(64), Doc("words/cycle", "32-bit instruction words fetched a cycle")]
+
+
+@dataclass(frozen=True)
+class Smem:
+    """Scalar memory."""
+
+    bytes: Annotated[int, Ge(256), Le(2**24), Doc("bytes", "size of the scalar memory", power=True)]
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """Instruction queues."""
+
+    depth: Annotated[int, Ge(1), Le(256), Doc("instructions", "depth of the queue in front of each unit")]
+
+
+@dataclass(frozen=True)
+class Token:
+    """Counting tokens."""
+
+    max: Annotated[int, Ge(1), Le(255), Doc("", "largest count of a token; one more traps")]
+
+
+@dataclass(frozen=True)
+class Mxu:
+    """Matrix units."""
+
+    count: Annotated[int, Ge(1), Le(8), Doc("", "matrix units")]
+    rows: Annotated[int, Ge(2), Le(512), Doc("elements", "rows of the array: K of a weight tile", power=True)]
+    cols: Annotated[int, Ge(2), Le(512), Doc("elements", "columns of the array: N of a weight tile", power=True)]
+    acc_rows: Annotated[int, Ge(8), Le(65536), Doc("rows", "accumulator rows of `cols` 32-bit sums", power=True)]
+    segments: Annotated[int, Ge(1), Le(64), Doc("segments/cycle", "segments a stream or weight port reads a cycle")]
+    segment_bytes: Annotated[int, Ge(4), Le(4096), Doc("bytes", "bytes of one segment access", power=True)]
+    load_latency: Annotated[int, Ge(1), Le(1024), Doc("cycles", "from the last weight row read to the signal")]
+    pipeline: Annotated[int, Ge(3), Le(1024), Doc("cycles", "of a row's way, besides rows + cols of the array")]
+
+
+@dataclass(frozen=True)
+class Vpu:
+    """The vector unit."""
+
+    lanes: Annotated[int, Ge(2), Le(1024), Doc("elements", "lanes of a vector register", power=True)]
+    sublanes: Annotated[int, Ge(1), Le(64), Doc("rows", "sublanes of a vector register", power=True)]
+    alu_slots: Annotated[int, Ge(1), Le(15), Doc("ops/cycle", "ALU issue slots")]
+    load_slots: Annotated[int, Ge(1), Le(15), Doc("ops/cycle", "load issue slots")]
+    store_slots: Annotated[int, Ge(1), Le(15), Doc("ops/cycle", "store issue slots")]
+    trans_slots: Annotated[int, Ge(1), Le(15), Doc("ops/cycle", "transcendental issue slots")]
+    alu_latency: Annotated[int, Ge(1), Le(255), Doc("cycles", "ALU: from issue to the result's first use")]
+    load_latency: Annotated[int, Ge(1), Le(255), Doc("cycles", "load: from issue to the result's first use")]
+    trans_latency: Annotated[int, Ge(1), Le(255), Doc("cycles", "transcendental: from issue to the result's first use")]
+
+
+@dataclass(frozen=True)
+class Xlu:
+    """The cross-lane unit."""
+
+    latency: Annotated[int, Ge(1), Le(1024), Doc("cycles", "of an instruction, besides its accesses")]
+
+
+@dataclass(frozen=True)
+class Vmem:
+    """Vector memory."""
+
+    bytes: Annotated[int, Ge(1024), Le(2**30), Doc("bytes", "size of the vector memory", power=True)]
+
+
+@dataclass(frozen=True)
+class Hbm:
+    """Off-chip memory: p/q bytes a cycle in chunks."""
+
+    bytes: Annotated[int, Ge(2**16), Le(2**40), Doc("bytes", "capacity")]
+    p: Annotated[int, Ge(1), Le(2**30), Doc("bytes", "bandwidth is p/q bytes a cycle: numerator")]
+    q: Annotated[int, Ge(1), Le(2**20), Doc("cycles", "bandwidth is p/q bytes a cycle: denominator")]
+    chunk: Annotated[int, Ge(4), Le(65536), Doc("bytes", "granted at once", power=True)]
+    granule: Annotated[int, Ge(1), Le(65536), Doc("bytes", "a contiguous run is rounded up to it", power=True)]
+    latency: Annotated[int, Ge(1), Le(100000), Doc("cycles", "from the last grant to the signal")]
+
+
+@dataclass(frozen=True)
+class Dma:
+    """The DMA engines."""
+
+    segments: Annotated[int, Ge(1), Le(64), Doc("segments/cycle", "VMEM accesses of hbm.chunk bytes a cycle")]
+    local_latency: Annotated[int, Ge(1), Le(10000), Doc("cycles", "of transfers that do not touch HBM")]
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host interface."""
+
+    queues: Annotated[int, Ge(0), Le(64), Doc("", "infeed queues, and as many outfeed queues")]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Links to other chips."""
+
+    count: Annotated[int, Ge(0), Le(64), Doc("", "links")]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Capabilities."""
+
+    wide: Annotated[bool, Doc("", "has 64-bit element types")]
+
+
+class Provenance(NamedTuple):
+    """Where a value is from: its label and source."""
+
+    label: str
+    source: str
+
+
+class Row(NamedTuple):
+    """A row of `describe`."""
+
+    field: str
+    value: int | float | bool | str
+    unit: str
+    provenance: str
+    source: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A chip configuration; groups and fields as declared above.
+
+    Attributes:
+        name: for people and binaries; not part of the digest.
+        clock_mhz: core clock.
+        provenance: field name such as `mxu.rows` to where its value is from.
+    """
+
+    name: Annotated[str, Doc("", "name")]
+    clock_mhz: Annotated[float, Ge(1.0), Le(100000.0), Doc("MHz", "core clock")]
+    seq: Seq
+    smem: Smem
+    fifo: Fifo
+    token: Token
+    mxu: Mxu
+    vpu: Vpu
+    xlu: Xlu
+    vmem: Vmem
+    hbm: Hbm
+    dma: Dma
+    host: Host
+    link: Link
+    features: Features
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that change with any value (not with the name or the provenance)."""
+        text = "\n".join(f"{r.field}={r.value}" for r in describe(self) if r.field != "name")
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Declared(NamedTuple):
+    """A field of the schema."""
+
+    name: str
+    type: type
+    doc: Doc
+    lo: float | None
+    hi: float | None
+
+
+def _declared(cls: type, prefix: str) -> Iterator[Declared]:
+    hints = get_type_hints(cls, include_extras=True)
+    for f in fields(cls):
+        hint = hints[f.name]
+        if f.name == "provenance":
+            continue
+        if not hasattr(hint, "__metadata__"):
+            yield from _declared(hint, f"{f.name}.")
+            continue
+        base, *extra = get_args(hint)
+        doc = next(e for e in extra if isinstance(e, Doc))
+        lo = next((e.ge for e in extra if isinstance(e, Ge)), None)
+        hi = next((e.le for e in extra if isinstance(e, Le)), None)
+        yield Declared(prefix + f.name, base, doc, lo, hi)  # type: ignore[arg-type]
+
+
+SCHEMA: dict[str, Declared] = {d.name: d for d in _declared(Chip, "")}
+
+
+def value_of(chip: Chip, name: str) -> Any:
+    """The value of a field by its dotted name, such as `mxu.rows`."""
+    obj: Any = chip
+    for part in name.split("."):
+        obj = getattr(obj, part)
+    return obj
+
+
+def describe(chip: Chip) -> list[Row]:
+    """One row a field, in declaration order: (field, value, unit, provenance, source, text)."""
+    rows = []
+    for name, d in SCHEMA.items():
+        p = chip.provenance.get(name, Provenance("", ""))
+        rows.append(Row(name, value_of(chip, name), d.doc.unit, p.label, p.source, d.doc.text))
+    return rows

@@ -1,0 +1,118 @@
+"""Element types: one table, from which every other part takes names, widths and numpy types.
+
+Names are XLA's (`f32`, `bf16`, `s8`, ...).  `stored` is the numpy type of an array of them in memory; s4, u4 and pred
+take one byte an element (docs/isa.md, Numerics).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+
+
+class Kind(StrEnum):
+    """What sort of number an element is."""
+
+    PRED = "pred"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    FLOAT = "float"
+    COMPLEX = "complex"
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type.
+
+    Attributes:
+        name: XLA's name.
+        code: its number in encoded instructions (0 to 31).
+        kind: sort of number.
+        bits: width of a value in bits.
+        stored: numpy type of an array of it in memory.
+    """
+
+    name: str
+    code: int
+    kind: Kind
+    bits: int
+    stored: np.dtype[np.generic]
+
+    @property
+    def size(self) -> int:
+        """Bytes an element takes in memory."""
+        return self.stored.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned (pred is neither)."""
+        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
+
+    @property
+    def finfo(self) -> Any:
+        """Limits of a float type, or of a complex one's parts: `eps`, `max`, `smallest_subnormal`, ..."""
+        real = {"c64": np.dtype(np.float32), "c128": np.dtype(np.float64)}.get(self.name, self.stored)
+        return cast("Any", ml_dtypes.finfo)(real)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DType({self.name})"
+
+
+def _t(name: str, code: int, kind: Kind, bits: int, stored: object) -> DType:
+    return DType(name, code, kind, bits, np.dtype(stored))  # type: ignore[call-overload]
+
+
+DTYPES: dict[str, DType] = {
+    t.name: t
+    for t in (
+        _t("pred", 0, Kind.PRED, 1, np.bool_),
+        _t("s4", 1, Kind.SIGNED, 4, ml_dtypes.int4),
+        _t("s8", 2, Kind.SIGNED, 8, np.int8),
+        _t("s16", 3, Kind.SIGNED, 16, np.int16),
+        _t("s32", 4, Kind.SIGNED, 32, np.int32),
+        _t("s64", 5, Kind.SIGNED, 64, np.int64),
+        _t("u4", 6, Kind.UNSIGNED, 4, ml_dtypes.uint4),
+        _t("u8", 7, Kind.UNSIGNED, 8, np.uint8),
+        _t("u16", 8, Kind.UNSIGNED, 16, np.uint16),
+        _t("u32", 9, Kind.UNSIGNED, 32, np.uint32),
+        _t("u64", 10, Kind.UNSIGNED, 64, np.uint64),
+        _t("f8e4m3fn", 11, Kind.FLOAT, 8, ml_dtypes.float8_e4m3fn),
+        _t("f8e5m2", 12, Kind.FLOAT, 8, ml_dtypes.float8_e5m2),
+        _t("f8e4m3fnuz", 13, Kind.FLOAT, 8, ml_dtypes.float8_e4m3fnuz),
+        _t("f8e5m2fnuz", 14, Kind.FLOAT, 8, ml_dtypes.float8_e5m2fnuz),
+        _t("bf16", 15, Kind.FLOAT, 16, ml_dtypes.bfloat16),
+        _t("f16", 16, Kind.FLOAT, 16, np.float16),
+        _t("f32", 17, Kind.FLOAT, 32, np.float32),
+        _t("f64", 18, Kind.FLOAT, 64, np.float64),
+        _t("c64", 19, Kind.COMPLEX, 64, np.complex64),
+        _t("c128", 20, Kind.COMPLEX, 128, np.complex128),
+    )
+}
+
+BY_CODE: dict[int, DType] = {t.code: t for t in DTYPES.values()}
+
+PRED, S8, U8, S32, U32 = (DTYPES[n] for n in ("pred", "s8", "u8", "s32", "u32"))
+BF16, F16, F32 = (DTYPES[n] for n in ("bf16", "f16", "f32"))
+
+
+def dtype(name: str) -> DType:
+    """The element type called `name`.
+
+    Raises:
+        KeyError: there is none; the message lists those there are.
+    """
+    try:
+        return DTYPES[name]
+    except KeyError:
+        raise KeyError(f"unknown element type {name!r}; known: {', '.join(DTYPES)}") from None

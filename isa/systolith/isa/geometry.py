@@ -1,0 +1,154 @@
+"""What a pattern touches, without visiting its elements: strides, contiguous runs, segments, bounding intervals."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from systolith.isa.pattern import UNBOUNDED, Coord, Pattern
+
+
+def loop_strides(pattern: Pattern) -> tuple[int | None, ...]:
+    """Bytes each loop adds to the address, coordinates included; None: not the same at every step, or indirect."""
+    return tuple(_loop_stride(pattern, k) for k in range(len(pattern.counts)))
+
+
+def _loop_stride(pattern: Pattern, k: int) -> int | None:
+    if k == pattern.indirect:
+        return None
+    total = pattern.strides[k]
+    for c in pattern.coords:
+        if c.stride and c.coefs[k]:
+            if c.coefs[k] % c.div:
+                return None
+            total += c.coefs[k] // c.div * c.stride
+    return total
+
+
+def runs(pattern: Pattern) -> tuple[int, int]:
+    """(number of contiguous runs, bytes of each): the innermost loops merge while they are contiguous."""
+    run, n = pattern.dtype.size, pattern.elements
+    for count, stride in zip(reversed(pattern.counts), reversed(loop_strides(pattern)), strict=True):
+        if count == 1:
+            continue
+        if stride != run:
+            break
+        run *= count
+    return n * pattern.dtype.size // run, run
+
+
+def row_accesses(pattern: Pattern, row_loops: int, segment_bytes: int) -> int:
+    """Accesses of `segment_bytes` that one row takes; the loops from `row_loops` on form it.
+
+    A segment is what the row's innermost loop visits, if its stride is the element size or 0; otherwise every element
+    is one.  A segment of n bytes is ceil(n / segment_bytes) accesses at any alignment.
+    """
+    counts, size = pattern.counts[row_loops:], pattern.dtype.size
+    if not counts:
+        return 1
+    stride = _loop_stride(pattern, len(pattern.counts) - 1)
+    if stride == 0:
+        return prod(counts[:-1])
+    if stride == size:
+        return prod(counts[:-1]) * -(-counts[-1] * size // segment_bytes)
+    return prod(counts)
+
+
+def side_accesses(pattern: Pattern, lanes: int) -> int:
+    """Accesses of up to `lanes` elements along whichever loop is contiguous (or stays in place); at best."""
+    size, n = pattern.dtype.size, pattern.elements
+    best = n
+    for count, stride in zip(pattern.counts, loop_strides(pattern), strict=True):
+        if stride in (0, size):
+            best = min(best, n // count * -(-count // lanes))
+    return best
+
+
+class Interval(NamedTuple):
+    """Bytes lo to hi - 1, relative to the base."""
+
+    lo: int
+    hi: int
+
+
+class Unknown(NamedTuple):
+    """The addresses depend on values that only a run knows."""
+
+
+Bias = tuple[int | None, int | None]
+
+
+def _clip(coord: Coord, pattern: Pattern, bias: Bias) -> tuple[int | None, int | None]:
+    """(least, greatest) of c over elements inside; None: not known."""
+    shift: int | None = coord.offset
+    if coord.bias >= 0:
+        b = bias[coord.bias]
+        shift = None if b is None else coord.offset + b
+    used = [k for k, coef in enumerate(coord.coefs) if coef]
+    lo = None if coord.lo == UNBOUNDED[0] else coord.lo * coord.div
+    hi = None if coord.hi == UNBOUNDED[1] else (coord.hi - 1) * coord.div
+    if shift is not None and pattern.indirect not in used:
+        reach = [coord.coefs[k] * (pattern.counts[k] - 1) for k in used]
+        least = shift + sum(min(0, r) for r in reach)
+        most = shift + sum(max(0, r) for r in reach)
+        lo = least if lo is None else max(lo, least)
+        hi = most if hi is None else min(hi, most)
+    return lo, hi
+
+
+def _scaled(lo: int, hi: int, factor: int, div: int) -> tuple[int, int]:
+    """Range of c * factor / div, rounded outwards, for c from lo to hi."""
+    ends = (lo * factor, hi * factor)
+    return min(ends) // div, -(-max(ends) // div)
+
+
+def _proportional(pattern: Pattern, coord: Coord, loops: list[int]) -> bool:
+    """Whether the strides of the coordinate's loops are the same multiple of its coefficients."""
+    k0 = loops[0]
+    return all(pattern.strides[k] * coord.coefs[k0] == pattern.strides[k0] * coord.coefs[k] for k in loops)
+
+
+@lru_cache(maxsize=65536)
+def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None:
+    """Bytes that the elements inside lie in, relative to the stream's base; None: no element is inside.
+
+    Args:
+        pattern: the pattern.
+        bias: the stream's bias operands; None: not known.
+
+    Bounds narrow the interval where a coordinate's loops advance the address in proportion to it.
+    """
+    lo = hi = 0
+    free = set(range(len(pattern.counts)))
+    for coord in pattern.coords:
+        least, most = _clip(coord, pattern, bias)
+        if least is not None and most is not None:
+            # Only multiples of div are inside.
+            least, most = -(-least // coord.div) * coord.div, most // coord.div * coord.div
+        if least is not None and most is not None and least > most:
+            return None
+        if coord.stride:
+            if least is None or most is None:
+                return Unknown()
+            a, b = _scaled(least, most, coord.stride, coord.div)
+            lo, hi = lo + a, hi + b
+        loops = [k for k, coef in enumerate(coord.coefs) if coef]
+        shift = coord.offset if coord.bias < 0 else _plus(coord.offset, bias[coord.bias])
+        if least is None or most is None or shift is None or not loops:
+            continue
+        if free.issuperset(loops) and _proportional(pattern, coord, loops):
+            coef, stride = coord.coefs[loops[0]], pattern.strides[loops[0]]
+            a, b = _scaled(least - shift, most - shift, stride if coef > 0 else -stride, abs(coef))
+            lo, hi = lo + a, hi + b
+            free.difference_update(loops)
+    for k in free:
+        reach = pattern.strides[k] * (pattern.counts[k] - 1)
+        if k == pattern.indirect and pattern.strides[k]:
+            return Unknown()
+        lo, hi = lo + min(0, reach), hi + max(0, reach)
+    return Interval(lo, hi + pattern.dtype.size)
+
+
+def _plus(offset: int, bias: int | None) -> int | None:
+    return None if bias is None else offset + bias

@@ -1,0 +1,142 @@
+"""A program: what a binary holds and the simulator runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from systolith.isa.instruction import Instruction
+from systolith.isa.kernel import Kernel
+from systolith.isa.pattern import Pattern
+
+Image = bytes
+
+
+class Role(StrEnum):
+    """What a buffer is for."""
+
+    PARAMETER = "parameter"
+    RESULT = "result"
+    CONSTANT = "constant"
+    TEMP = "temp"
+
+
+@dataclass(frozen=True)
+class BufferDecl:
+    """An entry of the buffer table: an HBM allocation that the host binds before the run.
+
+    Attributes:
+        name: the HLO instruction it holds, or a name made from it.
+        role: parameter and result buffers are numbered by `number` (flattened order); constants carry `data`.
+        dtype: XLA's element type name.
+        dims: shape; the array is dense, row-major.
+        bytes: size of the allocation.
+        number: parameter or result number; -1 otherwise.
+        data: initial contents, for constants.
+        alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
+    """
+
+    name: str
+    role: Role
+    dtype: str
+    dims: tuple[int, ...]
+    bytes: int
+    number: int = -1
+    data: Image = b""
+    alias: int = -1
+
+
+@dataclass(frozen=True)
+class TokenDecl:
+    """A counting token: exactly one queue signals it, exactly one waits for it (queue names as in `queues.py`)."""
+
+    producer: str
+    consumer: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an instruction comes from, for reports.
+
+    Attributes:
+        hlo: name of the HLO instruction whose result it makes.
+        group: name of the fusion group.
+        what: what it does there, such as `load lhs`, `matmul`, `epilogue`.
+        macs: useful multiply-accumulates of one execution (padding and masked tails not counted).
+    """
+
+    hlo: str = ""
+    group: str = ""
+    what: str = ""
+    macs: int = 0
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """A fusion group, for reports: its HLO instructions, floating-point operations, bytes of its inputs and outputs."""
+
+    name: str
+    kind: str
+    hlo: tuple[str, ...] = ()
+    opcodes: tuple[str, ...] = ()
+    flops: int = 0
+    transcendentals: int = 0
+    bytes: int = 0
+    executions: int = 1
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an array lies at a point of the program.
+
+    Attributes:
+        value: name of the HLO value.
+        space: "hbm" or "vmem".
+        buffer: buffer-table entry, for HBM.
+        address: byte offset of element 0.
+        dtype: XLA's element type name.
+        dims, strides: shape in elements, strides in bytes.
+    """
+
+    value: str
+    space: str
+    buffer: int
+    address: int
+    dtype: str
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """For checks: a fusion group's inputs, as they lie before instruction `first`, and outputs, after `last`.
+
+    Attributes:
+        group: name of the group's `fusion` instruction in the grouped module.
+        first, last: instruction indices (inclusive).
+    """
+
+    group: str
+    first: int
+    last: int
+    inputs: tuple[Location, ...]
+    outputs: tuple[Location, ...]
+
+
+@dataclass
+class Program:
+    """Everything a binary holds."""
+
+    name: str
+    chip: str
+    chip_digest: str
+    code: list[Instruction] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    buffers: list[BufferDecl] = field(default_factory=list)
+    tokens: list[TokenDecl] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    debug: list[int] = field(default_factory=list)
+    groups: list[GroupInfo] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
+    vmem_high_water: int = 0

@@ -1,0 +1,291 @@
+"""Checks of a whole program against a chip: what a decoder with time to think would refuse.
+
+`verify_program` raises `ProgramError` for the first rule that is broken, naming the instruction, kernel or pattern, the
+value and the limit.  Kernels are checked in `verify_kernel.py`, tokens in `verify_tokens.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import TYPE_CHECKING, cast
+
+from systolith.isa.access import Access, accesses, memory_of, size_of
+from systolith.isa.dtypes import DType, Kind
+from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
+from systolith.isa.errors import EncodingError, ProgramError
+from systolith.isa.instruction import Instruction, Reg, Space, Stream
+from systolith.isa.kernel import Kernel, MicroOp
+from systolith.isa.opcodes import BRANCH_OPS, MAX_LOOP_NEST, MAX_TOKENS, OPCODES, queue_of, queues
+from systolith.isa.pattern import Pattern
+from systolith.isa.verify_kernel import verify_kernel
+from systolith.isa.verify_tokens import verify_tokens
+
+if TYPE_CHECKING:
+    from systolith.isa.chip import Chip
+    from systolith.isa.program import Program
+
+_S = Space
+# (op, argument) to the spaces it may name.
+SPACES: dict[tuple[str, str], tuple[Space, ...]] = {
+    ("dma.load", "src"): (_S.HBM, _S.HOST, _S.SMEM, _S.VMEM),
+    ("dma.load", "dst"): (_S.VMEM, _S.SMEM),
+    ("dma.store", "src"): (_S.VMEM, _S.SMEM),
+    ("dma.store", "dst"): (_S.HBM, _S.HOST, _S.LINK, _S.VMEM, _S.SMEM),
+    ("mxu.load", "src"): (_S.VMEM,),
+    ("mxu.matmul", "src"): (_S.VMEM,),
+    ("vpu.run", "ld"): (_S.VMEM, _S.ACC),
+    ("vpu.run", "st"): (_S.VMEM, _S.ACC),
+    ("vpu.run", "coord"): (_S.NONE, _S.VMEM, _S.ACC),
+    ("xlu.shuffle", "src"): (_S.VMEM,),
+    ("xlu.shuffle", "dst"): (_S.VMEM,),
+    ("xlu.reduce", "src"): (_S.VMEM,),
+    ("xlu.reduce", "dst"): (_S.VMEM,),
+}
+_WORD_TYPES = ("f32", "s32", "u32")
+_REDUCE_KINDS = {"f32": Kind.FLOAT, "s32": Kind.SIGNED, "u32": Kind.UNSIGNED}
+_MXU_INTEGERS = ("s8", "u8", "s4", "u4", "pred")
+
+
+def _fail(what: str) -> None:
+    raise ProgramError(what)
+
+
+def _need(good: bool, what: str) -> None:
+    if not good:
+        raise ProgramError(what)
+
+
+def _check_stream(
+    instr: Instruction, name: str, s: Stream, port: tuple[str, str], program: Program, chip: Chip
+) -> Pattern:
+    """The rules of one stream: space, pattern, buffer number."""
+    need = _need
+    need(s.space in SPACES[port], f"{name}: space {s.space.name}: must be {' or '.join(x.name for x in SPACES[port])}")
+    need(0 <= s.pattern < len(program.patterns), f"{name}: pattern {s.pattern}: there are {len(program.patterns)}")
+    pattern = program.patterns[s.pattern]
+    limits = {
+        _S.HBM: (len(program.buffers), "buffers"),
+        _S.ACC: (chip.mxu.count, "MXUs"),
+        _S.HOST: (chip.host.queues, "host queues"),
+        _S.LINK: (chip.link.count, "links"),
+    }
+    limit, things = limits.get(s.space, (1, "of it"))
+    need(0 <= s.buffer < limit, f"{name}: buffer {s.buffer}: {s.space.name} has {limit} {things}")
+    if s.space is _S.ACC:
+        need(pattern.dtype.name in _WORD_TYPES, f"{name}: {pattern.dtype} in ACC: must be f32, s32 or u32")
+    if pattern.indirect >= 0 and not isinstance(s.index, Reg):
+        end = s.index + 4 * pattern.counts[pattern.indirect]
+        need(
+            0 <= s.index <= end <= chip.vmem.bytes, f"{name}: index list {s.index} to {end}: VMEM has {chip.vmem.bytes}"
+        )
+        need(s.index % 4 == 0, f"{name}: index list at {s.index}: must be a multiple of 4")
+    return pattern
+
+
+def _stream(instr: Instruction, name: str, program: Program, chip: Chip) -> Pattern:
+    return _check_stream(instr, name, cast(Stream, instr.args[name]), (instr.op, name), program, chip)
+
+
+def _check_copy(instr: Instruction, program: Program, chip: Chip) -> None:
+    src, dst = (_stream(instr, n, program, chip) for n in ("src", "dst"))
+    _need(src.dtype.size == dst.dtype.size, f"src is {src.dtype}, dst is {dst.dtype}: must be of one size")
+    _need(src.elements == dst.elements, f"src has {src.elements} elements, dst has {dst.elements}: must be as many")
+
+
+def _check_mxu(instr: Instruction, program: Program, chip: Chip) -> None:
+    pattern = _stream(instr, "src", program, chip)
+    a, m = instr.args, chip.mxu
+    row_loops = cast(int, a["row_loops"])
+    _need(0 <= row_loops <= len(pattern.counts), f"row_loops {row_loops}: the pattern has {len(pattern.counts)} loops")
+    rows, row = prod(pattern.counts[:row_loops]), prod(pattern.counts[row_loops:])
+    integer = bool(a["integer"])
+    _need(cast(int, a["part"]) <= 2, f"part {a['part']}: must be 0, 1 or 2")
+    _need(_mxu_type(pattern.dtype, integer), f"{pattern.dtype}, integer {int(integer)}: not a type of the MXU")
+    if instr.op == "mxu.load":
+        n, k = (rows, row) if a["transpose"] else (row, rows)
+        _need(k <= m.rows and n <= m.cols, f"tile of {k} x {n}: the array has {m.rows} x {m.cols}")
+        return
+    _need(row <= m.rows, f"rows of {row} elements: the array has {m.rows}")
+    if isinstance(a["acc"], int):
+        end = a["acc"] + rows
+        _need(a["acc"] >= 0 and end <= m.acc_rows, f"accumulator rows {a['acc']} to {end - 1}: there are {m.acc_rows}")
+
+
+def _mxu_type(dtype: DType, integer: bool) -> bool:
+    return dtype.name in _MXU_INTEGERS if integer else dtype.is_float and dtype.bits <= 32
+
+
+def _check_vpu(instr: Instruction, program: Program, chip: Chip) -> None:
+    a = instr.args
+    number, counts, inner = cast(int, a["kernel"]), cast(tuple[int, ...], a["counts"]), cast(int, a["inner"])
+    streams = cast(tuple[Stream, ...], a["streams"])
+    _need(number < len(program.kernels), f"kernel {number}: there are {len(program.kernels)}")
+    kernel = program.kernels[number]
+    _need(inner <= len(counts), f"inner {inner}: the nest has {len(counts)} loops")
+    for n, s in enumerate(streams):
+        _need(
+            s.pattern < len(program.patterns), f"streams[{n}]: pattern {s.pattern}: there are {len(program.patterns)}"
+        )
+    for m in _microops(kernel):
+        if m.op not in ("ld", "st", "coord", "inside"):
+            continue
+        n = m.imm % 16
+        _need(n < len(streams), f"kernel {kernel.name}: {m.op} of stream {n}: there are {len(streams)}")
+        port = ("vpu.run", "coord" if m.op in ("coord", "inside") else m.op)
+        pattern = _check_stream(instr, f"streams[{n}]", streams[n], port, program, chip)
+        _check_vector(pattern, counts, f"streams[{n}]", chip)
+        if m.op == "coord":
+            many = len(pattern.coords)
+            _need(m.imm // 16 < many, f"kernel {kernel.name}: coordinate {m.imm // 16} of stream {n}: it has {many}")
+
+
+def _check_vector(p: Pattern, counts: tuple[int, ...], what: str, chip: Chip) -> None:
+    n, v = len(counts) + 2, chip.vpu
+    _need(len(p.counts) == n, f"{what}: {len(p.counts)} loops: the nest has {n - 2}, and sublanes and lanes make {n}")
+    _need(p.counts[:-2] == counts, f"{what}: counts {p.counts[:-2]}: the nest's are {counts}")
+    good = p.counts[-2] <= v.sublanes and p.counts[-1] <= v.lanes
+    _need(good, f"{what}: vectors of {p.counts[-2]} x {p.counts[-1]}: registers have {v.sublanes} x {v.lanes}")
+    _need(p.dtype.bits <= 32 and p.dtype.kind != "complex", f"{what}: {p.dtype}: must have at most 32 bits")
+
+
+def _microops(kernel: Kernel) -> Iterable[MicroOp]:
+    for section in (kernel.prologue, kernel.body, kernel.epilogue):
+        yield from section.ops
+
+
+def _check_reduce(instr: Instruction, program: Program, chip: Chip) -> None:
+    src, dst = (_stream(instr, n, program, chip) for n in ("src", "dst"))
+    _need(src.counts[-1] <= chip.vpu.lanes, f"src: rows of {src.counts[-1]} elements: there are {chip.vpu.lanes} lanes")
+    rows = src.elements // src.counts[-1]
+    _need(dst.elements == rows, f"dst has {dst.elements} elements, src has {rows} rows: must be as many")
+    _need(src.dtype == dst.dtype, f"src is {src.dtype}, dst is {dst.dtype}: must be the same")
+    function = str(instr.args["function"])
+    kind = _REDUCE_KINDS.get(function.rpartition(".")[2], src.dtype.kind)
+    good = src.dtype.bits <= 32 and (src.dtype.kind is kind or (src.dtype.kind is Kind.PRED and kind is not Kind.FLOAT))
+    _need(good, f"function {function}: not of {src.dtype}")
+
+
+_OP_CHECKS: dict[str, Callable[[Instruction, Program, Chip], None]] = {
+    "dma.load": _check_copy,
+    "dma.store": _check_copy,
+    "mxu.load": _check_mxu,
+    "mxu.matmul": _check_mxu,
+    "vpu.run": _check_vpu,
+    "xlu.shuffle": _check_copy,
+    "xlu.reduce": _check_reduce,
+}
+
+
+def _check_bounds(instr: Instruction, program: Program, chip: Chip) -> None:
+    for a in accesses(instr, program, chip):
+        if not a.dynamic and a.space in (_S.HBM, _S.VMEM, _S.SMEM, _S.ACC):
+            size = size_of(a.space, a.buffer, program, chip)
+            _need(a.lo >= 0 and a.hi <= size, f"{_place(a, program)}: bytes {a.lo} to {a.hi - 1}: it has {size}")
+
+
+def _place(a: Access, program: Program) -> str:
+    return f"HBM buffer {program.buffers[a.buffer].name}" if a.space is _S.HBM else f"{a.space.name} {a.buffer}"
+
+
+def _check_control(program: Program) -> None:
+    """Branch targets, loop nesting, an end."""
+    size = len(program.code)
+    ends: list[int] = []
+    for i, instr in enumerate(program.code):
+        while ends and i >= ends[-1]:
+            ends.pop()
+        here = f"instruction {i}: {instr.op}"
+        if instr.op in (*BRANCH_OPS, "jmp"):
+            target = cast(int, instr.args["target"])
+            _need(0 <= target < size, f"{here}: target {target}: there are {size} instructions")
+        if instr.op == "loop":
+            end = cast(int, instr.args["end"])
+            _need(i + 1 < end <= size, f"{here}: end {end}: must be from {i + 2} to {size}")
+            _need(
+                not ends or end <= ends[-1], f"{here}: end {end}: the loop around it ends at {ends[-1] if ends else 0}"
+            )
+            ends.append(end)
+            _need(len(ends) <= MAX_LOOP_NEST, f"{here}: {len(ends)} loops nest: at most {MAX_LOOP_NEST}")
+    last = program.code[-1].op if program.code else "nothing"
+    _need(last in ("halt", "trap", "jmp"), f"program: ends with {last}: must be halt, trap or jmp")
+
+
+def _check_jumps(program: Program) -> None:
+    """No branch may enter or leave a hardware loop's body except within it."""
+    spans = [(i, cast(int, c.args["end"])) for i, c in enumerate(program.code) if c.op == "loop"]
+    for i, instr in enumerate(program.code):
+        if instr.op not in (*BRANCH_OPS, "jmp"):
+            continue
+        t = cast(int, instr.args["target"])
+        for start, end in spans:
+            inside, into = start < i < end, start < t < end
+            _need(inside == into, f"instruction {i}: {instr.op}: target {t}: crosses the loop at {start} to {end - 1}")
+
+
+def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
+    queue = queue_of(instr)
+    _need(queue in known_queues, f"queue {queue}: the chip has {', '.join(known_queues)}")
+    check = _OP_CHECKS.get(instr.op)
+    if check is not None:
+        check(instr, program, chip)
+        _check_bounds(instr, program, chip)
+    if instr.op in ("lds", "sts"):
+        _check_bounds(instr, program, chip)
+        _need(cast(int, instr.args["imm"]) % 4 == 0, f"imm {instr.args['imm']}: must be a multiple of 4")
+
+
+def _check_tables(program: Program, chip: Chip) -> None:
+    if program.chip_digest and program.chip_digest != chip.digest():
+        _fail(f"program is for chip {program.chip} {program.chip_digest}: this is {chip.name} {chip.digest()}")
+    for i, b in enumerate(program.buffers):
+        _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
+        _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
+        if b.alias >= 0:
+            root = program.buffers[memory_of(i, program)]
+            _need(
+                b.bytes <= root.bytes,
+                f"buffer {b.name}: {b.bytes} bytes: {root.name}, which it shares, has {root.bytes}",
+            )
+    _need(
+        len(program.debug) in (0, len(program.code)), f"debug: {len(program.debug)} of {len(program.code)} instructions"
+    )
+    known = all(0 <= n < len(program.origins) for n in program.debug)
+    _need(known, f"debug: names an origin beyond {len(program.origins)}")
+    total = sum(b.bytes for b in program.buffers if b.alias < 0)
+    _need(total <= chip.hbm.bytes, f"buffers take {total} bytes: hbm.bytes is {chip.hbm.bytes}")
+    _need(len(program.tokens) <= MAX_TOKENS, f"{len(program.tokens)} tokens: at most {MAX_TOKENS}")
+    names = [k.name for k in program.kernels]
+    _need(len(set(names)) == len(names), "kernels: two have one name")
+    wide = next((i for i, p in enumerate(program.patterns) if p.dtype.size > 4 and not chip.features.wide), None)
+    if wide is not None:
+        _fail(f"pattern {wide}: {program.patterns[wide].dtype}: the chip has no 64-bit types (features.wide)")
+
+
+def verify_program(program: Program, chip: Chip) -> None:
+    """Check every rule that does not need a run.
+
+    Raises:
+        ProgramError: the first broken rule, in one line.
+    """
+    _check_tables(program, chip)
+    try:
+        for i, p in enumerate(program.patterns):
+            encode_pattern(p, f"pattern {i}")
+        for k in program.kernels:
+            encode_kernel(k)
+            verify_kernel(k, chip)
+    except EncodingError as e:
+        raise ProgramError(str(e)) from None
+    known_queues = queues(chip)
+    for i, instr in enumerate(program.code):
+        try:
+            if instr.op not in OPCODES:
+                _fail("no such instruction")
+            encode_instruction(instr)
+            _check_instruction(instr, known_queues, program, chip)
+        except (EncodingError, ProgramError) as e:
+            raise ProgramError(f"instruction {i}: {instr.op}: {e}") from None
+    _check_control(program)
+    _check_jumps(program)
+    verify_tokens(program, chip)

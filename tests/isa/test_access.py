@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.isa.access import Access, Tile, accesses
+from systolith.isa.chip import load_chip
+from systolith.isa.dtypes import BF16, F32
+from systolith.isa.geometry import Bias, Interval, Unknown, interval
+from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
+from systolith.isa.kernel import Kernel, MicroOp, Section
+from systolith.isa.pattern import Coord, Pattern
+from systolith.isa.program import BufferDecl, Program, Role
+
+TINY = load_chip("tiny")
+TILE = Pattern(F32, (4, 8), (64, 4))
+
+
+def touched(p: Pattern, bias: tuple[int, int], index: list[int]) -> list[int]:
+    """Addresses of the elements inside, by the definition in `pattern.py`."""
+    out = []
+    for idx in product(*(range(c) for c in p.counts)):
+        i = [index[v] if k == p.indirect else v for k, v in enumerate(idx)]
+        cs = []
+        for c in p.coords:
+            v = c.offset + sum(a * b for a, b in zip(c.coefs, i, strict=True)) + (bias[c.bias] if c.bias >= 0 else 0)
+            cs.append((v, c))
+        if all(v % c.div == 0 and c.lo <= v // c.div < c.hi for v, c in cs):
+            out.append(
+                sum(s * v for s, v in zip(p.strides, i, strict=True)) + sum(v // c.div * c.stride for v, c in cs)
+            )
+    return out
+
+
+small = st.integers(-4, 4)
+
+
+@st.composite
+def small_patterns(draw: st.DrawFn) -> Pattern:
+    n = draw(st.integers(1, 3))
+    bounds = st.integers(-5, 5)
+    coords = [
+        Coord(
+            draw(st.tuples(*[small] * n)), draw(small), draw(bounds | st.just(-(2**31))),
+            draw(bounds | st.just(2**31 - 1)), draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, 4, -8])),
+            draw(st.integers(-1, 1)),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]  # fmt: skip
+    counts = draw(st.tuples(*[st.integers(1, 4)] * n))
+    strides = draw(st.tuples(*[st.sampled_from([0, 4, -4, 12, 64])] * n))
+    strides = draw(st.sampled_from([strides, *(tuple(4 * k for k in c.coefs) for c in coords)]))
+    return Pattern(F32, counts, strides, tuple(coords), indirect=draw(st.integers(-1, n - 1)))
+
+
+@given(small_patterns(), st.tuples(small, small), st.lists(st.integers(-9, 9), min_size=4, max_size=4), st.booleans())
+def test_the_interval_holds_every_element(p: Pattern, bias: tuple[int, int], index: list[int], known: bool) -> None:
+    inside = touched(p, bias, index)
+    got = interval(p, bias if known else (None, None))
+    if got is None:
+        assert not inside
+    elif isinstance(got, Interval):
+        assert all(got.lo <= a and a + 4 <= got.hi for a in inside)
+    else:
+        assert p.indirect >= 0 or not known or any(c.stride for c in p.coords)
+
+
+def test_plain_intervals_are_exact() -> None:
+    assert interval(TILE) == Interval(0, 3 * 64 + 32)
+    assert interval(Pattern(F32, (4, 8), (-64, 4))) == Interval(-192, 32)
+
+
+def test_bounds_narrow_the_interval() -> None:
+    # A convolution's input: 6 output rows, kernel of 3, one row of padding on each side of 6 rows of 32 bytes.
+    p = Pattern(F32, (6, 3, 8), (32, 32, 4), (Coord((1, 1, 0), -1, 0, 6),))
+    assert interval(p) == Interval(32, 32 + 6 * 32)  # the base is one row before the array
+    strided = Pattern(F32, (3, 3, 8), (64, 32, 4), (Coord((2, 1, 0), -1, 0, 6),))
+    assert interval(strided) == Interval(32, 32 + 6 * 32)
+
+
+def test_a_dynamic_bias_is_bounded_by_its_coordinate() -> None:
+    p = Pattern(F32, (4, 8), (0, 4), (Coord((1, 0), lo=0, hi=10, stride=32, bias=0),))
+    assert interval(p, (3, 0)) == Interval(96, 7 * 32)
+    assert interval(p, (None, 0)) == Interval(0, 320)
+    assert interval(p, (20, 0)) is None
+    free = Pattern(F32, (4, 8), (0, 4), (Coord((1, 0), stride=32, bias=0),))
+    unknown: Bias = (None, 0)
+    assert isinstance(interval(free, unknown), Unknown)
+
+
+def program() -> Program:
+    ops = (MicroOp("ld", 0, (), 0), MicroOp("ld", 1, (), 1), MicroOp("st", -1, (0,), 1, 3))
+    return Program(
+        "p", "tiny", "",
+        patterns=[TILE, Pattern(BF16, (4, 8), (16, 2)), Pattern(F32, (4, 8), (64, 4), indirect=0)],
+        kernels=[Kernel("k", Section(ops, 4), 2, rotating=8)],
+        buffers=[
+            BufferDecl("a", Role.PARAMETER, "f32", (256,), 1024, 0),
+            BufferDecl("b", Role.RESULT, "f32", (256,), 1024, 0, alias=0),
+        ],
+    )  # fmt: skip
+
+
+def vmem(lo: int, hi: int, write: bool, dynamic: bool = False) -> Access:
+    return Access(Space.VMEM, 0, lo, hi, write, dynamic)
+
+
+def test_copies() -> None:
+    instr = Instruction("dma.store", {"src": Stream(Space.VMEM, 0, 256), "dst": Stream(Space.HBM, 0, 0, 1)})
+    assert accesses(instr, program(), TINY) == [vmem(256, 480, False), Access(Space.HBM, 0, 0, 224, True)]
+
+
+def test_registers_give_the_whole_space() -> None:
+    instr = Instruction("dma.load", {"src": Stream(Space.HBM, 0, Reg(3), 1), "dst": Stream(Space.VMEM, 0, Reg(4))})
+    got = accesses(instr, program(), TINY)
+    assert got == [Access(Space.HBM, 0, 0, 1024, False, True), vmem(0, TINY.vmem.bytes, True, True)]
+    assert accesses(Instruction("dma.load", {"src": Stream(Space.VMEM, 0, Reg(0)), "dst": Stream(Space.VMEM, 0, 512)}),
+                    program(), TINY) == [vmem(0, 224, False), vmem(512, 736, True)]  # fmt: skip
+
+
+def test_index_lists_are_read() -> None:
+    instr = Instruction("xlu.shuffle", {"src": Stream(Space.VMEM, 2, 0, index=4096), "dst": Stream(Space.VMEM, 0, 512)})
+    got = accesses(instr, program(), TINY)
+    assert got == [vmem(4096, 4112, False), vmem(0, TINY.vmem.bytes, False, True), vmem(512, 736, True)]
+
+
+def test_mxu() -> None:
+    args: dict[str, Value] = {"src": Stream(Space.VMEM, 1), "row_loops": 1, "part": 0, "integer": 0}
+    load = Instruction("mxu.load", {**args, "transpose": 0}, 0)
+    assert accesses(load, program(), TINY) == [Access(Tile.SHADOW, 0, 0, 1, True), vmem(0, 64, False)]
+    latch = accesses(Instruction("mxu.latch"), program(), TINY)
+    assert latch == [Access(Tile.SHADOW, 0, 0, 1, False), Access(Tile.ACTIVE, 0, 0, 1, True)]
+    matmul = Instruction("mxu.matmul", {**args, "acc": 16, "accumulate": 1})
+    assert accesses(matmul, program(), TINY) == [
+        Access(Tile.ACTIVE, 0, 0, 1, False),
+        Access(Space.ACC, 0, 16 * 32, 20 * 32, True),
+        vmem(0, 64, False),
+    ]
+
+
+def test_kernels_read_and_write_what_their_micro_operations_do() -> None:
+    streams = (Stream(Space.VMEM, 0, 0), Stream(Space.VMEM, 0, 1024))
+    instr = Instruction("vpu.run", {"kernel": 0, "streams": streams})
+    assert accesses(instr, program(), TINY) == [vmem(0, 224, False), vmem(1024, 1248, False), vmem(1024, 1248, True)]
+
+
+def test_smem() -> None:
+    word = Instruction("lds", {"rd": Reg(1), "ra": Reg(0), "imm": 8})
+    assert accesses(word, program(), TINY) == [Access(Space.SMEM, 0, 8, 12, False)]
+    store = Instruction("sts", {"rb": Reg(1), "ra": Reg(2), "imm": 8})
+    assert accesses(store, program(), TINY) == [Access(Space.SMEM, 0, 0, 4096, True, True)]
+
+
+def test_host_queues_are_used_up_in_order() -> None:
+    instr = Instruction("dma.load", {"src": Stream(Space.HOST, 0, 0, 1), "dst": Stream(Space.VMEM, 0)})
+    assert accesses(instr, program(), TINY)[0] == Access(Space.HOST, 1, 0, 1, True)
+
+
+def test_meeting() -> None:
+    assert vmem(0, 8, True).meets(vmem(7, 9, False))
+    assert not vmem(0, 8, True).meets(vmem(8, 9, False))
+    assert not vmem(0, 8, True).meets(Access(Space.SMEM, 0, 0, 8, True))
