@@ -1,0 +1,105 @@
+"""Values of instruction attributes, as data.  How each is written in text: `codecs.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from systolith.compiler.hlo.ir import Computation, ProgramShape
+    from systolith.compiler.hlo.shape import Shape
+
+
+class Raw(str):
+    """Text of an attribute that nothing here interprets; it prints back as it is."""
+
+    __slots__ = ()
+
+
+class ComputationName(str):
+    """A computation not resolved yet: names may stand before the computation (parser only)."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class SliceDim:
+    """One dimension of a `slice`: elements start, start + stride, ... below limit."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class PadDim:
+    """One dimension of a `pad`: elements added (removed where negative) before, after and between."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+
+@dataclass(frozen=True)
+class WindowDim:
+    """One dimension of a window.
+
+    Attributes:
+        size: elements of the window.
+        stride: step of the window.
+        low, high: padding of the base before and after, in elements of the dilated base; negative crops.
+        base_dilation: distance between base elements (`lhs_dilate`).
+        window_dilation: distance between window elements (`rhs_dilate`).
+        reversal: the window's elements are taken from last to first.
+    """
+
+    size: int
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+    @property
+    def reach(self) -> int:
+        """Base elements that one position of the window spans."""
+        return (self.size - 1) * self.window_dilation + 1 if self.size > 0 else 0
+
+    def positions(self, base: int) -> int:
+        """Positions of the window over `base` elements."""
+        dilated = (base - 1) * self.base_dilation + 1 if base > 0 else 0
+        padded = dilated + self.low + self.high
+        return (padded - self.reach) // self.stride + 1 if padded >= self.reach else 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window, one entry per dimension it moves over."""
+
+    dims: tuple[WindowDim, ...]
+
+
+@dataclass(frozen=True)
+class ConvDims:
+    """Dimension numbers of a convolution (`dim_labels`), each the number of a dimension of that array."""
+
+    input_batch: int
+    input_feature: int
+    input_spatial: tuple[int, ...]
+    kernel_input: int
+    kernel_output: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+
+
+Metadata: TypeAlias = dict[str, str | int | Raw]
+
+_Values: TypeAlias = bool | int | str | Raw | tuple[int, ...] | tuple[str, ...] | tuple[tuple[int, ...], ...]
+_Structures: TypeAlias = tuple[SliceDim, ...] | tuple[PadDim, ...] | Window | ConvDims
+_References: TypeAlias = "Shape | ProgramShape | Computation | tuple[Computation, ...]"
+
+Attribute: TypeAlias = "_Values | Metadata | _Structures | _References"
+"""The value of an attribute; `codecs.py` says which attribute has which."""

@@ -1,0 +1,38 @@
+"""A copy of a module, so that passes may change one and leave the other."""
+
+from __future__ import annotations
+
+from systolith.compiler.hlo.attributes import Attribute
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+
+
+def clone(module: Module) -> Module:
+    """A module that shares nothing mutable with `module` but literals (which nothing changes) and its source."""
+    copies = {c: Computation(c.name, attributes=dict(c.attributes), line=c.line) for c in module.computations}
+    for computation, copy in copies.items():
+        made: dict[Instruction, Instruction] = {}
+        for i in computation.instructions:
+            attributes = {key: _copied(value, copies) for key, value in i.attributes.items()}
+            operands = [made[o] for o in i.operands]
+            made[i] = Instruction(i.name, i.opcode, i.shape, operands, attributes, i.literal, i.number, i.line)
+        copy.instructions = list(made.values())
+        copy.root = made[computation.root] if computation.root is not None else None
+    return Module(
+        module.name,
+        list(copies.values()),
+        copies[module.entry],
+        dict(module.attributes),
+        module.preamble,
+        module.style,
+        module.source,
+    )
+
+
+def _copied(value: Attribute, copies: dict[Computation, Computation]) -> Attribute:
+    if isinstance(value, Computation):
+        return copies[value]
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, tuple) and (callees := [c for c in value if isinstance(c, Computation)]):
+        return tuple(copies[c] for c in callees)
+    return value

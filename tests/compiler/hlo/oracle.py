@@ -1,0 +1,30 @@
+"""XLA's own CPU backend, through jaxlib: the oracle for values that owes nothing to systolith."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def run_xla(text: str, *arrays: Array) -> list[Array]:
+    """Run the text of an HLO module on XLA's CPU backend; results flattened.
+
+    Raises:
+        Exception: whatever XLA raises for a module that it refuses.
+    """
+    # jaxlib's bindings to XLA have no types.
+    hlo: Any = importlib.import_module("jaxlib._hlo")
+    jaxlib: Any = importlib.import_module("jaxlib._jax")
+    options: Any = importlib.import_module("jaxlib.xla_client").CompileOptions()
+    jax: Any = importlib.import_module("jax")
+    device = jax.devices("cpu")[0]
+    module = hlo.hlo_module_from_text(text)
+    computation = hlo.XlaComputation(module.as_serialized_hlo_module_proto())
+    mlir = jaxlib.mlir.xla_computation_to_mlir_module(computation)
+    executable = device.client.compile_and_load(mlir, jaxlib.DeviceList((device,)), options)
+    with jax.enable_x64(True):
+        buffers = [jax.device_put(np.asarray(a), device) for a in arrays]
+        results = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [np.asarray(parts[0]) for parts in results]
