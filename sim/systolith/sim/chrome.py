@@ -1,0 +1,92 @@
+"""A run as Chrome trace events: opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.
+
+A process is the chip, a thread each queue.  Each executed instruction is a complete event over its occupancy; its
+arguments say where it comes from, when it was issued and retired, and what the unit waited for before it.  Counters
+show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: cycles / `clock_mhz`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from systolith.sim.stats import RunResult, Trace
+
+PID = 1
+COUNTER_BUCKETS = 1000
+Event = dict[str, Any]
+
+
+def chrome_trace(result: RunResult) -> dict[str, Any]:
+    """The JSON object: `traceEvents` and `otherData`.
+
+    Raises:
+        ValueError: the run has no times (mode `values`).
+    """
+    if result.trace is None:
+        raise ValueError(f"a trace needs times: the run was in mode {result.mode!r}")
+    events = [*_names(result, result.trace), *_instructions(result, result.trace), *_counters(result)]
+    other = {"program": result.program.name, "chip": result.chip.name, "cycles": result.cycles}
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
+
+
+def write_trace(result: RunResult, path: str | Path) -> None:
+    """Write `chrome_trace(result)` to a file."""
+    Path(path).write_text(json.dumps(chrome_trace(result), separators=(",", ":")), encoding="utf-8")
+
+
+def _names(result: RunResult, trace: Trace) -> list[Event]:
+    events: list[Event] = [_meta("process_name", 0, name=f"{result.chip.name}: {result.program.name}")]
+    for q, name in enumerate(trace.queues):
+        events.append(_meta("thread_name", q, name=name))
+        events.append(_meta("thread_sort_index", q, sort_index=q))
+    return events
+
+
+def _meta(what: str, thread: int, **args: Any) -> Event:
+    return {"ph": "M", "name": what, "pid": PID, "tid": thread, "args": args}
+
+
+def _instructions(result: RunResult, trace: Trace) -> list[Event]:
+    clock, facts = result.chip.clock_mhz, result.facts
+    fixed = {int(i): _fixed(result, int(i)) for i in np.unique(trace.index)}
+    waits: dict[int, dict[str, int]] = {}
+    for at, cause, cycles in zip(trace.stall_at.tolist(), trace.stall_cause.tolist(), trace.stall_cycles, strict=True):
+        waits.setdefault(at, {})[trace.causes[cause]] = int(cycles)
+    columns = (trace.index, trace.queue, trace.issue, trace.start, trace.end, trace.retire)
+    events: list[Event] = []
+    for at, (i, q, issue, start, end, retire) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        name, args = fixed[i]
+        args = {**args, "cycles": end - start, "issue": issue, "start": start, "retire": retire}
+        if at in waits:
+            args["waited"] = waits[at]
+        if facts is not None and (facts.read[i] or facts.written[i]):
+            args["hbm_bytes"] = int(facts.read[i] + facts.written[i])
+        event = {"ph": "X", "name": name, "cat": trace.queues[q], "pid": PID, "tid": q}
+        events.append({**event, "ts": start / clock, "dur": (end - start) / clock, "args": args})
+    return events
+
+
+def _fixed(result: RunResult, index: int) -> tuple[str, dict[str, Any]]:
+    """Name and arguments that all executions of an instruction share."""
+    origin, op = result.origin(index), result.program.code[index].op
+    args: dict[str, Any] = {"index": index, "op": op}
+    args |= {k: v for k in ("hlo", "group", "what", "macs") if (v := getattr(origin, k))}
+    return (f"{op} {origin.hlo}".strip(), args)
+
+
+def _counters(result: RunResult) -> list[Event]:
+    line = result.timeline(COUNTER_BUCKETS)
+    edges, clock = line["edges"], result.chip.clock_mhz
+    events: list[Event] = []
+    for i, (read, written) in enumerate(zip(line["read"], line["written"], strict=True)):
+        width = edges[i + 1] - edges[i]
+        args = {"read": read / width, "written": written / width}
+        events.append({"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": edges[i] / clock, "args": args})
+    if edges:
+        zero = {"read": 0.0, "written": 0.0}
+        events.append({"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": edges[-1] / clock, "args": zero})
+    return events

@@ -1,0 +1,181 @@
+"""The race detector: accesses to the same bytes that nothing orders.
+
+It goes by what hardware guarantees (docs/architecture.md, *happens-before*), never by observed times: a race is found
+even where this chip's timing hides it.  Each queue has a clock: for every queue, how many of its instructions have
+retired for certain when the queue's next instruction starts.  Retirement is in order, so one number a queue says all.
+
+- An instruction starts after what SEQ knew when it issued it, after those before it in its queue have started, and
+  after its tokens' signallers have retired, with all that those knew.
+- In the queues of SEQ, MXU, VPU and XLU it also comes after its predecessors' memory effects; in the DMA queues only
+  after those before a fence, its own or an earlier one's.
+
+What an instruction touches is what `isa.access` says, which is also what the compiler orders.  Accesses that every
+clock knows are dropped, so what is compared is what is in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systolith.isa.access import Access
+from systolith.isa.errors import ProgramError
+
+UNORDERED = ("ld", "st")
+FIRST_CAPACITY = 256
+Clock = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """A race.
+
+    Attributes:
+        kind: "write after read" and so on, in program order.
+        place: memory, such as `vmem 0`, `hbm 3` (buffer), `acc 0`, `shadow 0`.
+        start, end: the bytes in common.
+        first, second: instruction indices.
+        text: one line for people.
+    """
+
+    kind: str
+    place: str
+    start: int
+    end: int
+    first: int
+    second: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Live:
+    """Accesses of one sort (reads or writes) to one memory, as columns."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.rows = np.zeros((FIRST_CAPACITY, 5), np.int64)  # lo, hi, queue, position in the queue, index
+        self._slots: dict[tuple[int, int, int], int] = {}
+
+    def conflicts(self, lo: int, hi: int, clock: Clock) -> list[list[int]]:
+        """Rows of accesses that share bytes with lo to hi - 1 and that `clock` does not know."""
+        rows = self.rows[: self.size]
+        found = rows[(rows[:, 0] < hi) & (rows[:, 1] > lo) & (rows[:, 3] > clock[rows[:, 2]])]
+        return [[int(x) for x in row] for row in found]
+
+    def add(self, row: tuple[int, int, int, int, int], known: Callable[[], Clock]) -> None:
+        """Keep an access.  It replaces an earlier one of the same queue to the same bytes: who knows it knows that one.
+
+        Args:
+            row: lo, hi, queue, position in the queue, instruction index.
+            known: what every clock knows, for dropping.
+        """
+        slot = self._slots.get(row[:3])
+        if slot is None:
+            if self.size == len(self.rows):
+                self._drop(known())
+            slot = self._slots[row[:3]] = self.size
+            self.size += 1
+        self.rows[slot] = row
+
+    def _drop(self, known: Clock) -> None:
+        kept = self.rows[self.rows[:, 3] > known[self.rows[:, 2]]]
+        self.size = len(kept)
+        self.rows = np.zeros((max(FIRST_CAPACITY, 2 * self.size), 5), np.int64)
+        self.rows[: self.size] = kept
+        self._slots = {(lo, hi, queue): i for i, (lo, hi, queue, _, _) in enumerate(kept.tolist())}
+
+
+class RaceDetector:
+    """Takes the executed instructions in program order and collects the first races.
+
+    Args:
+        queues: names of the queues in use, `seq` first.
+        tokens: how many tokens there are.
+        describe: text for an instruction index.
+        limit: races to collect; each pair of instructions counts once.
+    """
+
+    def __init__(
+        self, queues: Sequence[str], tokens: int, describe: Callable[[int], str] = str, limit: int = 10
+    ) -> None:
+        self.hazards: list[Hazard] = []
+        self._numbers = {name: n for n, name in enumerate(queues)}
+        self._ordered = [name not in UNORDERED for name in queues]
+        self._clocks = [np.zeros(len(queues), np.int64) for _ in queues]
+        self._count = [0] * len(queues)
+        self._tokens: list[deque[Clock]] = [deque() for _ in range(tokens)]
+        self._live: dict[tuple[int, int, bool], Live] = {}
+        self._describe = describe
+        self._limit = limit
+        self._pairs: set[tuple[int, int]] = set()
+
+    def execute(
+        self,
+        index: int,
+        queue: str,
+        waits: Iterable[int],
+        signals: Iterable[int],
+        fence: bool,
+        accesses: Sequence[Access],
+    ) -> None:
+        """The next instruction of the program.
+
+        Raises:
+            ProgramError: it waits for a token that nothing before it signals.
+        """
+        q = self._numbers[queue]
+        clock = self._clocks[q]
+        if q:
+            np.maximum(clock, self._clocks[0], out=clock)
+        for t in waits:
+            if not self._tokens[t]:
+                raise ProgramError(f"{self._describe(index)} waits for token {t}, which nothing before it signals")
+            np.maximum(clock, self._tokens[t].popleft(), out=clock)
+        if fence or self._ordered[q]:
+            clock[q] = self._count[q]
+        self._count[q] += 1
+        for a in accesses:
+            self._check(a, clock, index)
+        for a in accesses:
+            live = self._live.setdefault((a.space, a.buffer, a.write), Live())
+            live.add((a.lo, a.hi, q, self._count[q], index), self._known)
+        retired = None
+        for t in signals:
+            if retired is None:
+                retired = clock.copy()
+                retired[q] = self._count[q]
+            self._tokens[t].append(retired)
+        if not q:
+            clock[0] = self._count[0]
+
+    def _known(self) -> Clock:
+        """What the next instruction of any queue knows at least."""
+        known = np.min([np.maximum(c, self._clocks[0]) for c in self._clocks], axis=0)
+        return np.asarray(known, np.int64)
+
+    def _check(self, access: Access, clock: Clock, index: int) -> None:
+        for wrote in (True, False) if access.write else (True,):
+            live = self._live.get((access.space, access.buffer, wrote))
+            if live is None:
+                continue
+            for lo, hi, _, _, other in live.conflicts(access.lo, access.hi, clock):
+                if len(self.hazards) < self._limit and (other, index) not in self._pairs:
+                    self._pairs.add((other, index))
+                    common = (max(lo, access.lo), min(hi, access.hi))
+                    self.hazards.append(self._hazard(access, wrote, common, other, index))
+
+    def _hazard(self, access: Access, wrote: bool, common: tuple[int, int], first: int, second: int) -> Hazard:
+        verb = {True: "write", False: "read"}
+        kind = f"{verb[access.write]} after {verb[wrote]}"
+        place = f"{access.space.name.lower()} {access.buffer}"
+        text = (
+            f"race, {kind}: {place} bytes {common[0]} to {common[1] - 1}: {self._describe(first)} and "
+            f"{self._describe(second)} are not ordered"
+        )
+        return Hazard(kind, place, *common, first, second, text)

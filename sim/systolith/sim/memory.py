@@ -1,0 +1,179 @@
+"""The state that programs see: memories, accumulators, weight tiles, buffers, host queues."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from systolith.isa.chip import Chip
+from systolith.isa.errors import SystolithError
+from systolith.isa.instruction import Instruction, Space, Stream
+from systolith.isa.numerics.images import Bits, Floats
+from systolith.isa.program import Program
+
+Bytes = npt.NDArray[np.uint8]
+
+_MAX_CACHED = 1 << 16
+
+POISON = 0x7FA57FA5  # a NaN as f32, and both its halves as bf16 and as f16
+
+
+class SimulationError(SystolithError):
+    """A program did what the machine cannot do: which instruction, its HLO operation, value and limit."""
+
+
+class Region(NamedTuple):
+    """A memory as a stream sees it: its bytes and its name in messages."""
+
+    data: Bytes
+    name: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A weight tile.
+
+    Attributes:
+        values: [K, cols] f32, padded with zero columns; integers are exact in f32.
+        integer: it was loaded for integer products.
+    """
+
+    values: Floats
+    integer: bool
+
+
+class HostQueue:
+    """A queue of bytes between host and device."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Bytes] = deque()
+
+    def push(self, data: npt.NDArray[Any]) -> None:
+        """Append the bytes of an array."""
+        self.entries.append(np.ascontiguousarray(data).reshape(-1).view(np.uint8).copy())
+
+    def take(self, size: int) -> Bytes | None:
+        """The next `size` bytes; None, and nothing is taken, if there are fewer."""
+        if sum(len(e) for e in self.entries) < size:
+            return None
+        parts: list[Bytes] = []
+        while size:
+            head = self.entries.popleft()
+            if len(head) > size:
+                self.entries.appendleft(head[size:])
+            parts.append(head[:size])
+            size -= len(parts[-1])
+        return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+class Machine:
+    """One core and its memories.
+
+    Attributes:
+        vmem, smem: uint8 arrays.
+        acc: for each MXU, [acc_rows, cols] 32-bit images.
+        shadow, active: for each MXU, the weight tile, None where none was loaded.
+        buffers: HBM, a uint8 array for each entry of the buffer table.
+        infeed, outfeed: host queues.
+        links: link number to the machine at its other end.
+        hostile: memory starts as NaNs instead of zeros.
+        cache: prepared streams and kernels, by identity of what they are made from.
+        at: index of the instruction being executed, for messages.
+    """
+
+    def __init__(self, program: Program, chip: Chip, buffers: Mapping[int, Bytes], hostile: bool = False) -> None:
+        self.program = program
+        self.chip = chip
+        self.hostile = hostile
+        self.vmem = self._fresh(chip.vmem.bytes)
+        self.smem = self._fresh(chip.smem.bytes)
+        m = chip.mxu
+        self.acc: list[Bits] = [
+            self._fresh(m.acc_rows * m.cols * 4).view(np.uint32).reshape(m.acc_rows, m.cols) for _ in range(m.count)
+        ]
+        self.shadow: list[Tile | None] = [None] * m.count
+        self.active: list[Tile | None] = [None] * m.count
+        self.infeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.links: dict[int, Machine] = {}
+        self.buffers = self._bind(buffers)
+        self.cache: dict[Any, Any] = {}
+        self.at = -1
+
+    def _fresh(self, size: int) -> Bytes:
+        if not self.hostile:
+            return np.zeros(size, np.uint8)
+        return np.full(-(-size // 4), POISON, np.uint32).view(np.uint8)[:size]
+
+    def _bind(self, given: Mapping[int, Bytes]) -> list[Bytes]:
+        bound = {i: self._checked(i, data) for i, data in given.items()}
+        for i in range(len(self.program.buffers)):
+            chain = [i]
+            while chain[-1] not in bound and self.program.buffers[chain[-1]].alias >= 0:
+                chain.append(self.program.buffers[chain[-1]].alias)
+                if len(chain) > len(self.program.buffers):
+                    raise SimulationError(f"buffer {i} ({self.program.buffers[i].name}): aliases in a circle")
+            owner = chain[-1]
+            if owner not in bound:
+                decl = self.program.buffers[owner]
+                bound[owner] = np.frombuffer(decl.data, np.uint8).copy() if decl.data else self._fresh(decl.bytes)
+            bound[i] = bound[owner]
+        return [bound[i] for i in range(len(self.program.buffers))]
+
+    def _checked(self, i: int, data: Bytes) -> Bytes:
+        if not 0 <= i < len(self.program.buffers):
+            raise SimulationError(f"buffer {i}: bound, but the program has {len(self.program.buffers)}")
+        decl = self.program.buffers[i]
+        if data.dtype != np.uint8 or data.ndim != 1 or data.size < decl.bytes:
+            shape = f"{data.dtype}{list(data.shape)}"
+            raise SimulationError(f"buffer {i} ({decl.name}): bound to {shape}, needs {decl.bytes} bytes")
+        return data
+
+    def remember(self, key: Any, value: Any) -> None:
+        """Put something into the cache, which is emptied when it grows too large."""
+        if len(self.cache) >= _MAX_CACHED:
+            self.cache.clear()
+        self.cache[key] = value
+
+    def region(self, stream: Stream) -> Region:
+        """The memory that a stream addresses.
+
+        Raises:
+            SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
+        """
+        space, number = stream.space, stream.buffer
+        if space is Space.VMEM:
+            return Region(self.vmem, "vmem")
+        if space is Space.SMEM:
+            return Region(self.smem, "smem")
+        if space is Space.HBM and number < len(self.buffers):
+            return Region(self.buffers[number], f"buffer {number} ({self.program.buffers[number].name})")
+        if space is Space.ACC and number < len(self.acc):
+            return Region(self.acc[number].reshape(-1).view(np.uint8), f"accumulators of mxu {number}")
+        if space is Space.LINK and number in self.links:
+            return Region(self.links[number].vmem, f"vmem beyond link {number}")
+        raise self.error(f"no {space.name.lower()} number {number}")
+
+    def error(self, message: str) -> SimulationError:
+        """An error at the current instruction."""
+        return error_at(self.program, self.at, message)
+
+
+def error_at(program: Program, index: int, message: str) -> SimulationError:
+    """An error that names an instruction and the HLO operation that it comes from."""
+    if not 0 <= index < len(program.code):
+        return SimulationError(message)
+    return SimulationError(f"instruction {index} ({describe(program, index, program.code[index])}): {message}")
+
+
+def describe(program: Program, index: int, instr: Instruction) -> str:
+    """Operation and origin of an instruction, for messages."""
+    origin = program.origins[program.debug[index]] if index < len(program.debug) and program.debug[index] >= 0 else None
+    if origin is None or not (origin.hlo or origin.group):
+        return instr.op
+    return f"{instr.op}, {origin.what + ' of ' if origin.what else ''}{origin.hlo or origin.group}"

@@ -1,0 +1,97 @@
+"""The time plane and the race detector of a program: what each executed instruction is handed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from systolith.isa.access import accesses
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Instruction
+from systolith.isa.opcodes import queue_of, queues, registers_of
+from systolith.isa.program import Program
+from systolith.sim.engine import Engine
+from systolith.sim.hazards import Hazard, RaceDetector
+from systolith.sim.queues import SEQ, Op
+from systolith.sim.stats import Facts, Trace
+from systolith.sim.work import Works, limits_of
+
+Describe = Callable[[int], str]
+
+
+class TimePlane:
+    """Times of the executed instructions of a program on a chip.
+
+    Args:
+        program: the program.
+        chip: the chip.
+        describe: text for an instruction index, in error messages.
+    """
+
+    def __init__(self, program: Program, chip: Chip, describe: Describe) -> None:
+        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, describe)
+        self._works = Works(program, chip)
+        self._ops: list[Op | None] = [None] * len(program.code)
+        self._code = program.code
+        self._queues = queues(chip)
+
+    def execute(self, index: int, queue: str, taken: bool) -> None:
+        """The next instruction, which goes to `queue`; `taken`: it is a branch that is taken.
+
+        Raises:
+            DeadlockError: nothing can proceed.
+            ProgramError: the instruction uses a token that is not its queue's.
+        """
+        if queue == SEQ and self._code[index].op != "sync":
+            self._engine.scalar(taken)
+            return
+        op = self._ops[index]
+        if op is None:
+            op = self._ops[index] = self._engine.prepare(self._works.of(index, queue))
+        if queue == SEQ:
+            self._engine.sync(op, index)
+        else:
+            self._engine.issue(op, index)
+
+    def finish(self) -> tuple[int, dict[str, dict[str, int]], Trace, Facts]:
+        """Complete what is under way: (cycles, cycles by cause for each unit, times, facts of the instructions).
+
+        Raises:
+            DeadlockError: something can never start.
+            TokenOverflowError: a token exceeded its largest count.
+        """
+        self._engine.finish()
+        trace = Trace.of(self._engine.record, self._queues)
+        return self._engine.cycles, self._engine.units, trace, self._works.facts
+
+
+class HazardPlane:
+    """The race detector over the executed instructions of a program.
+
+    An instruction with registers as operands is looked at anew each time, with their values; others once.
+    """
+
+    def __init__(self, program: Program, chip: Chip, describe: Describe) -> None:
+        used = {queue_of(i) for i in program.code}
+        self._names = [name for name in queues(chip) if name == "seq" or name in used]
+        self._detector = RaceDetector(self._names, len(program.tokens), describe)
+        self._program = program
+        self._chip = chip
+        self._fixed = [None if any(registers_of(i)) else accesses(i, program, chip) for i in program.code]
+        self._queue = [queue_of(i) for i in program.code]
+
+    def execute(self, index: int, instr: Instruction) -> None:
+        """The next instruction, with its operands resolved.
+
+        Raises:
+            ProgramError: it waits for a token that nothing before it signals.
+        """
+        touched = self._fixed[index]
+        if touched is None:
+            touched = accesses(instr, self._program, self._chip)
+        if touched or instr.waits or instr.signals or instr.fence:
+            self._detector.execute(index, self._queue[index], instr.waits, instr.signals, instr.fence, touched)
+
+    @property
+    def hazards(self) -> list[Hazard]:
+        """The first races."""
+        return self._detector.hazards

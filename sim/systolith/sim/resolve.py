@@ -1,0 +1,61 @@
+"""Instructions with their scalar registers replaced by values, as they are when SEQ issues them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from systolith.isa.instruction import Instruction, Operand, Reg, Stream, Value
+from systolith.sim.scalar import signed
+
+_IMAGES = "scalars"  # the field whose operands are 32-bit images; all others are signed
+
+
+class Resolver:
+    """Resolves one instruction of a program again and again.
+
+    Attributes:
+        registers: numbers of those it reads; empty: it is always the same.
+    """
+
+    def __init__(self, instr: Instruction) -> None:
+        self.instr = instr
+        found: set[int] = set()
+        for value in instr.args.values():
+            _collect(value, found)
+        self.registers = tuple(sorted(found))
+        self._seen: dict[tuple[int, ...], Instruction] = {}
+
+    def __call__(self, registers: list[int | None]) -> Instruction:
+        """The instruction with these register values (unknown ones as 0); the same object for the same values."""
+        values = tuple(registers[n] or 0 for n in self.registers)
+        found = self._seen.get(values)
+        if found is None:
+            known = dict(zip(self.registers, values, strict=True))
+            args = {name: _resolve(v, known, name == _IMAGES) for name, v in self.instr.args.items()}
+            found = replace(self.instr, args=args)
+            if len(self._seen) < 4096:
+                self._seen[values] = found
+        return found
+
+
+def _collect(value: Value, found: set[int]) -> None:
+    if isinstance(value, Reg):
+        found.add(value.n)
+    elif isinstance(value, tuple):
+        for v in value:
+            _collect(v, found)
+    elif isinstance(value, Stream):
+        _collect((value.base, *value.bias, value.index), found)
+
+
+def _resolve(value: Value, known: dict[int, int], images: bool) -> Value:
+    if isinstance(value, Reg):
+        return known[value.n] if images else signed(known[value.n])
+    if isinstance(value, tuple):
+        return tuple(_resolve(v, known, images) for v in value)  # type: ignore[return-value]
+    if isinstance(value, Stream):
+        operand: Callable[[Operand], int] = lambda v: signed(known[v.n]) if isinstance(v, Reg) else v  # noqa: E731
+        bias = (operand(value.bias[0]), operand(value.bias[1]))
+        return replace(value, base=operand(value.base), bias=bias, index=operand(value.index))
+    return value

@@ -1,0 +1,157 @@
+"""`simulate`: a program on a chip, with values, with time, or with both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import dtype
+from systolith.isa.errors import SystolithError
+from systolith.isa.opcodes import queue_of
+from systolith.isa.program import Program, Role
+from systolith.sim.memory import Bytes, Machine, describe
+from systolith.sim.plane import HazardPlane, TimePlane
+from systolith.sim.sequencer import Hook, Hooks, Issue, Sequencer
+from systolith.sim.stats import Facts, RunResult
+from systolith.sim.work import Works
+
+__all__ = ["MODES", "Observer", "RunResult", "simulate"]
+
+MODES = ("full", "time", "values")
+
+
+class Observer(Protocol):
+    """Looks at the machine at points of a run with values; program order is the order of execution.
+
+    Attributes:
+        before, after: instruction indices before and after whose executions it is called.
+    """
+
+    @property
+    def before(self) -> frozenset[int]: ...
+
+    @property
+    def after(self) -> frozenset[int]: ...
+
+    def reached(self, index: int, machine: Machine) -> None:
+        """Instruction `index` is about to be executed."""
+
+    def done(self, index: int, machine: Machine) -> None:
+        """Instruction `index` has been executed."""
+
+
+def simulate(
+    program: Program,
+    chip: Chip,
+    buffers: Mapping[int, Bytes] | None = None,
+    mode: str = "full",
+    *,
+    hostile: bool = False,
+    decisions: Sequence[int] | None = None,
+    observer: Observer | None = None,
+    setup: Hook | None = None,
+) -> RunResult:
+    """Run a program to its end.
+
+    Args:
+        program: what to run.
+        chip: on which chip.
+        buffers: memory of buffer-table entries, uint8, read and written in place; those left out start as their data or
+            as zeros.
+        mode: `full` computes values and cycles, `values` no cycles, `time` no values: then `buffers` are not used, and
+            `decisions` of a full run are needed where control depends on data.
+        hostile: memory starts as NaNs, and races are looked for (`RunResult.hazards`).
+        decisions: `RunResult.decisions` of an earlier run, for mode `time`.
+        observer: called during a run with values.
+        setup: called with the machine before a run with values (to fill infeed queues, connect links).
+
+    Raises:
+        SystolithError: the program does what the machine cannot do, deadlocks, overflows a token, or depends on data
+            that mode `time` does not have; or the arguments do not go together.
+    """
+    _check_arguments(mode, hostile, decisions, observer is not None or setup is not None)
+    started = perf_counter()
+    machine = None
+    if mode != "time":
+        machine = Machine(program, chip, buffers or {}, hostile)
+        if setup:
+            setup(machine)
+    sequencer = Sequencer(program, machine, decisions)
+    result = RunResult(chip, program, mode)
+    with np.errstate(all="ignore"):
+        _run(result, sequencer.execute(_hooks(observer)), hostile)
+    result.decisions = sequencer.decisions
+    if machine is not None:
+        result.outputs = _outputs(program, machine)
+    result.wall_seconds = {"simulate": perf_counter() - started}
+    return result
+
+
+def _check_arguments(mode: str, hostile: bool, decisions: Sequence[int] | None, watched: bool) -> None:
+    if mode not in MODES:
+        raise SystolithError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
+    if mode == "time" and (hostile or watched):
+        raise SystolithError("mode time has no values: it excludes hostile, observer and setup")
+    if mode != "time" and decisions is not None:
+        raise SystolithError(f"decisions are replayed in mode time only, not in mode {mode}")
+
+
+def _run(result: RunResult, issues: Iterator[Issue], hostile: bool) -> None:
+    """Drive the planes with the executed instructions."""
+    program, chip = result.program, result.chip
+    text = partial(_text, program)
+    time = TimePlane(program, chip, text) if result.mode != "values" else None
+    hazards = HazardPlane(program, chip, text) if hostile else None
+    executed = [0] * len(program.code)
+    for issue in issues:
+        executed[issue.index] += 1
+        if time is not None:
+            time.execute(issue.index, issue.queue, issue.taken)
+        if hazards is not None:
+            hazards.execute(issue.index, issue.instr)
+    result.executed = np.array(executed, np.int64)
+    result.instructions = sum(executed)
+    if time is not None:
+        result.cycles, result.units, result.trace, result.facts = time.finish()
+    else:
+        result.facts = _facts(result)
+    if hazards is not None:
+        result.hazards = hazards.hazards
+
+
+def _facts(result: RunResult) -> Facts:
+    works = Works(result.program, result.chip)
+    for index in np.flatnonzero(result.executed):
+        works.of(int(index), queue_of(result.program.code[index]))
+    return works.facts
+
+
+def _text(program: Program, index: int) -> str:
+    return f"instruction {index} ({describe(program, index, program.code[index])})"
+
+
+def _hooks(observer: Observer | None) -> Hooks:
+    if observer is None:
+        return Hooks()
+    return Hooks(
+        {i: partial(observer.reached, i) for i in observer.before},
+        {i: partial(observer.done, i) for i in observer.after},
+    )
+
+
+def _outputs(program: Program, machine: Machine) -> list[NDArray[Any]]:
+    """The result buffers as arrays, in the order of their numbers."""
+    found = sorted((b.number, i) for i, b in enumerate(program.buffers) if b.role is Role.RESULT)
+    arrays = []
+    for _, i in found:
+        decl = program.buffers[i]
+        stored = dtype(decl.dtype).stored
+        count = int(np.prod(decl.dims, dtype=np.int64))
+        arrays.append(machine.buffers[i][: count * stored.itemsize].view(stored).reshape(decl.dims))
+    return arrays

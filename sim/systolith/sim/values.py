@@ -1,0 +1,204 @@
+"""What each instruction does to the machine's values: `EXECUTE`, a function an opcode.
+
+Instructions come with their registers resolved.  Program order is the order of execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from systolith.isa.dtypes import Kind
+from systolith.isa.instruction import Instruction, Space, Stream
+from systolith.isa.numerics.alu import RULES
+from systolith.isa.numerics.formats import bf16_part, fill_of, raw_type, to_f32
+from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
+from systolith.isa.numerics.matmul import integer_product, tile_product
+from systolith.sim import kernels
+from systolith.sim import streams as io
+from systolith.sim.independence import check_independent
+from systolith.sim.memory import HostQueue, Machine, Tile
+from systolith.sim.plans import Array
+from systolith.sim.serial import run_serial
+from systolith.sim.streams import Access
+
+
+def _stream(instr: Instruction, name: str) -> Stream:
+    value = instr.args[name]
+    if not isinstance(value, Stream):
+        raise TypeError(f"{instr.op}: {name} is not a stream")
+    return value
+
+
+def _number(instr: Instruction, name: str) -> int:
+    value = instr.args[name]
+    if not isinstance(value, int):
+        raise TypeError(f"{instr.op}: {name} is not resolved")
+    return value
+
+
+def copy(machine: Machine, instr: Instruction) -> None:
+    """dma.load, dma.store, xlu.shuffle: elements in pattern order.
+
+    Raises:
+        SimulationError: element sizes or counts differ, out of bounds, or a host queue has too little.
+    """
+    src, dst = (io.access(machine, _stream(instr, name)) for name in ("src", "dst"))
+    a, b = src.pattern, dst.pattern
+    if a.dtype.size != b.dtype.size or a.elements != b.elements:
+        raise machine.error(f"copies {a.elements} x {a.dtype.size} bytes to {b.elements} x {b.dtype.size}")
+    values = _receive(machine, src) if src.stream.space is Space.HOST else io.read_raw(machine, src)
+    if dst.stream.space is Space.HOST:
+        _queue(machine, dst, False).push(values)
+    else:
+        io.write_raw(machine, dst, values.reshape(b.counts))
+
+
+def _queue(machine: Machine, a: Access, infeed: bool) -> HostQueue:
+    queues, number = machine.infeed if infeed else machine.outfeed, a.stream.buffer
+    if number >= len(queues):
+        raise machine.error(f"no {'infeed' if infeed else 'outfeed'} queue {number}, the chip has {len(queues)}")
+    return queues[number]
+
+
+def _receive(machine: Machine, a: Access) -> Array:
+    size = a.pattern.elements * a.pattern.dtype.size
+    data = _queue(machine, a, True).take(size)
+    if data is None:
+        raise machine.error(f"infeed queue {a.stream.buffer}: has fewer than {size} bytes")
+    return data.view(raw_type(a.pattern.dtype))
+
+
+def _matrix(machine: Machine, instr: Instruction) -> Floats:
+    """The stream's elements as [rows, rest] f32, reduced to the part that the instruction asks for."""
+    a = io.access(machine, _stream(instr, "src"))
+    rows, integer = _number(instr, "row_loops"), _number(instr, "integer")
+    shape = (prod(a.pattern.counts[:rows]), prod(a.pattern.counts[rows:]))
+    dtype = a.pattern.dtype
+    if integer:
+        if dtype.is_float or dtype.kind is Kind.COMPLEX or dtype.bits > 8:
+            raise machine.error(f"integer products of {dtype}: at most 8 bits")
+        return to_f32(io.read_raw(machine, a, fill_of(a.pattern.fill, dtype)[0]), dtype).reshape(shape)
+    if not dtype.is_float:
+        raise machine.error(f"floating-point products of {dtype}")
+    bits = io.read_bits(machine, a).reshape(shape)
+    part = _number(instr, "part")
+    if part == 0 and (dtype.bits <= 8 or dtype.name == "bf16") and _fits_bf16(a.pattern.fill):
+        return floats(bits)
+    return bf16_part(floats(bits), part)
+
+
+def _fits_bf16(fill: int) -> bool:
+    return fill & 0xFFFF == 0
+
+
+def mxu_load(machine: Machine, instr: Instruction) -> None:
+    """mxu.load: the weight tile, [K, N] and zero elsewhere, into the shadow registers."""
+    chip = machine.chip.mxu
+    weights = _matrix(machine, instr)
+    if _number(instr, "transpose"):
+        weights = weights.T
+    depth, width = weights.shape
+    if depth > chip.rows or width > chip.cols:
+        raise machine.error(f"weight tile of {depth} x {width}, the array is {chip.rows} x {chip.cols}")
+    values = np.zeros((depth, chip.cols), np.float32)
+    values[:, :width] = weights
+    machine.shadow[_unit(machine, instr)] = Tile(values, bool(_number(instr, "integer")))
+
+
+def _unit(machine: Machine, instr: Instruction) -> int:
+    if not 0 <= instr.unit < machine.chip.mxu.count:
+        raise machine.error(f"no mxu {instr.unit}, the chip has {machine.chip.mxu.count}")
+    return instr.unit
+
+
+def mxu_latch(machine: Machine, instr: Instruction) -> None:
+    """mxu.latch: the shadow tile becomes active."""
+    unit = _unit(machine, instr)
+    if machine.shadow[unit] is None:
+        raise machine.error("latches, but no weights were loaded")
+    machine.active[unit] = machine.shadow[unit]
+
+
+def mxu_matmul(machine: Machine, instr: Instruction) -> None:
+    """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
+    unit = _unit(machine, instr)
+    tile, first = machine.active[unit], _number(instr, "acc")
+    rows = _matrix(machine, instr)
+    chip = machine.chip.mxu
+    if tile is None:
+        raise machine.error("multiplies, but no weights were latched")
+    if tile.integer != bool(_number(instr, "integer")):
+        raise machine.error("integer rows meet floating-point weights, or the other way round")
+    if rows.shape[1] > chip.rows:
+        raise machine.error(f"rows of {rows.shape[1]} elements, the array has {chip.rows}")
+    if first < 0 or first + len(rows) > chip.acc_rows:
+        raise machine.error(f"accumulator rows {first} to {first + len(rows) - 1}, there are {chip.acc_rows}")
+    left, right = _match(rows, tile.values)
+    target = machine.acc[unit][first : first + len(rows)]
+    if tile.integer:
+        total = image(integer_product(left, right))
+        target[...] = target + total if _number(instr, "accumulate") else total
+        return
+    product = tile_product(left, right)
+    start = floats(target) if _number(instr, "accumulate") else np.float32(0)
+    target[...] = canonical(image(product + start))
+
+
+def _match(rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Rows and weights with K made equal: the shorter one meets zeros, which matters to infinities and NaNs."""
+    depth = max(rows.shape[1], weights.shape[0])
+    if rows.shape[1] < depth:
+        rows = np.pad(rows, ((0, 0), (0, depth - rows.shape[1])))
+    if weights.shape[0] < depth:
+        weights = np.pad(weights, ((0, depth - weights.shape[0]), (0, 0)))
+    return rows, weights
+
+
+def vpu_run(machine: Machine, instr: Instruction) -> None:
+    """vpu.run: see `kernels`."""
+    run = kernels.prepare(machine, instr)
+    if _number(instr, "serial"):
+        run_serial(run)
+    else:
+        if machine.hostile:
+            check_independent(run)
+        kernels.run(run)
+
+
+def xlu_reduce(machine: Machine, instr: Instruction) -> None:
+    """xlu.reduce: combine the innermost loop of src as a tree over the chip's lanes, element i with i + n/2."""
+    src, dst = (io.access(machine, _stream(instr, name)) for name in ("src", "dst"))
+    counts, lanes = src.pattern.counts, machine.chip.vpu.lanes
+    if counts[-1] > lanes:
+        raise machine.error(f"reduces rows of {counts[-1]} elements, the chip has {lanes} lanes")
+    if prod(counts[:-1]) != dst.pattern.elements:
+        raise machine.error(f"reduces {prod(counts[:-1])} rows into {dst.pattern.elements} elements")
+    bits = io.read_bits(machine, src).reshape(-1, counts[-1])
+    rows: Bits = np.full((len(bits), lanes), src.pattern.fill & 0xFFFFFFFF, np.uint32)
+    rows[:, : counts[-1]] = bits
+    function = RULES[str(instr.args["function"])].function
+    while rows.shape[1] > 1:
+        half = rows.shape[1] // 2
+        rows = function(rows[:, :half], rows[:, half:])
+    result = canonical(rows) if str(instr.args["function"]).endswith("f32") else rows
+    io.write_bits(machine, dst, result.reshape(dst.pattern.counts))
+
+
+def nop(machine: Machine, instr: Instruction) -> None:
+    """nop: nothing happens to values."""
+
+
+EXECUTE: dict[str, Callable[[Machine, Instruction], None]] = {
+    "dma.load": copy,
+    "dma.store": copy,
+    "xlu.shuffle": copy,
+    "mxu.load": mxu_load,
+    "mxu.latch": mxu_latch,
+    "mxu.matmul": mxu_matmul,
+    "vpu.run": vpu_run,
+    "xlu.reduce": xlu_reduce,
+    "nop": nop,
+}

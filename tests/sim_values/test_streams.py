@@ -1,0 +1,127 @@
+"""Streams against the definition of patterns, element by element."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.isa.dtypes import DTYPES
+from systolith.isa.instruction import Space, Stream
+from systolith.isa.numerics.formats import narrow, widen
+from systolith.isa.pattern import Coord, Pattern
+from systolith.sim import streams as io
+from systolith.sim.memory import Machine, SimulationError
+from tests.sim_values.build import TINY, Builder
+from tests.sim_values.slow import visit
+
+BASE, INDEX = 20000, 100
+_bounds = st.tuples(st.integers(-4, 6), st.integers(0, 9)).map(lambda t: (t[0], t[0] + t[1]))
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> Pattern:
+    n = draw(st.integers(1, 5))
+    counts = draw(st.lists(st.integers(1, 6), min_size=n, max_size=n))
+    dtype = DTYPES[draw(st.sampled_from(["f32", "bf16", "s8", "pred", "f16", "u4", "f8e5m2"]))]
+    step = draw(st.sampled_from([dtype.size, 4, 1]))
+    strides = [step * s for s in draw(st.lists(st.integers(-40, 40), min_size=n, max_size=n))]
+    coords = []
+    for _ in range(draw(st.integers(0, 3))):
+        lo, hi = draw(_bounds)
+        coefs = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, -1, 3]), min_size=n, max_size=n))
+        div = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        more = draw(st.sampled_from([0, step, 4 * step, -step]))
+        coords.append(Coord(tuple(coefs), draw(st.integers(-4, 4)), lo, hi, div, more, draw(st.integers(-1, 1))))
+    indirect = draw(st.sampled_from([-1, -1, draw(st.integers(0, n - 1))]))
+    fill = draw(st.sampled_from([0, 0x3F800000, 0xFF800000, 0x12345678]))
+    return Pattern(dtype, tuple(counts), tuple(strides), tuple(coords), fill, indirect)
+
+
+def machine_with(p: Pattern, index: list[int]) -> Machine:
+    b = Builder()
+    b.program.patterns.append(p)
+    m = Machine(b.program, TINY, {})
+    m.vmem[:] = np.random.default_rng(7).integers(0, 250, m.vmem.size, np.uint8)
+    if p.indirect >= 0:
+        n = p.counts[p.indirect]
+        m.vmem[INDEX : INDEX + 4 * n] = np.array((index * 6)[:n], np.int32).view(np.uint8)
+    return m
+
+
+_index = st.lists(st.integers(-3, 9), min_size=1, max_size=6)
+_bias = st.tuples(st.integers(-5, 5), st.integers(-5, 5))
+
+
+@given(patterns(), _bias, _index)
+def test_reading(p: Pattern, bias: tuple[int, int], index: list[int]) -> None:
+    m = machine_with(p, index)
+    access = io.access(m, Stream(Space.VMEM, 0, BASE, bias=bias, index=INDEX))
+    want = np.full(p.counts, p.fill, np.uint32)
+    for at, address in visit(p, BASE, bias, (index * 6)):
+        if address is not None:
+            want[at] = widen(m.vmem[address : address + p.dtype.size], p.dtype)[0]
+    assert np.array_equal(io.read_bits(m, access), want)
+
+
+@given(patterns(), _bias, _index)
+def test_writing(p: Pattern, bias: tuple[int, int], index: list[int]) -> None:
+    m = machine_with(p, index)
+    access = io.access(m, Stream(Space.VMEM, 0, BASE, bias=bias, index=INDEX))
+    values = np.arange(prod(p.counts), dtype=np.uint32).reshape(p.counts) * 0x01030101 + 0x3F800000
+    want = m.vmem.copy()
+    for at, address in visit(p, BASE, bias, (index * 6)):
+        if address is not None:
+            want[address : address + p.dtype.size] = narrow(values[at].reshape(1), p.dtype).view(np.uint8)
+    io.write_bits(m, access, values)
+    assert np.array_equal(m.vmem, want)
+
+
+@given(patterns(), _bias, _index, st.data())
+def test_a_part_is_that_part_of_the_whole(p: Pattern, bias: tuple[int, int], index: list[int], data: Any) -> None:
+    m = machine_with(p, index)
+    access = io.access(m, Stream(Space.VMEM, 0, BASE, bias=bias, index=INDEX))
+    depth = data.draw(st.integers(0, len(p.counts)))
+    starts = tuple(data.draw(st.integers(0, c - 1)) for c in p.counts[:depth])
+    counts = tuple(data.draw(st.integers(1, c - s)) for c, s in zip(p.counts[:depth], starts, strict=True))
+    box = tuple(slice(s, s + c) for s, c in zip(starts, counts, strict=True))
+    some = io.part(m, access, starts, counts)
+    assert np.array_equal(io.read_bits(m, some), io.read_bits(m, access)[box])
+    for j in range(len(p.coords)):
+        whole = np.broadcast_to(io.coordinate(m, access, j), p.counts)
+        assert np.array_equal(np.broadcast_to(io.coordinate(m, some, j), some.pattern.counts), whole[box])
+    whole = np.broadcast_to(io.inside(m, access), p.counts)
+    assert np.array_equal(np.broadcast_to(io.inside(m, some), some.pattern.counts), whole[box])
+
+
+def test_inside_agrees_with_what_is_read() -> None:
+    p = Pattern(DTYPES["s8"], (7, 5), (5, 1), (Coord((1, 1), -2, 0, 3, 2, 7),), fill=0x7F000001)
+    m = machine_with(p, [0])
+    access = io.access(m, Stream(Space.VMEM, 0, BASE))
+    inside = np.broadcast_to(io.inside(m, access), p.counts)
+    assert np.array_equal(inside == 0, io.read_bits(m, access) == p.fill)
+    assert 0 < inside.sum() < inside.size
+
+
+@pytest.mark.parametrize("base", [-1, 262144 - 7])
+def test_out_of_bounds_names_instruction_operation_and_limit(base: int) -> None:
+    b = Builder()
+    p = b.dense("f32", (2, 1, 1))
+    k = b.kernel([("ld", 0, (), 0), ("st", -1, (0,), 1)])
+    b.run_kernel(k, (2,), (b.vmem(p, base), b.vmem(p, 0)))
+    with pytest.raises(SimulationError, match=r"instruction 0 \(vpu.run, %op1\): vmem: bytes .* out of bounds.*262144"):
+        b.run()
+
+
+def test_elements_outside_may_have_any_address() -> None:
+    b = Builder()
+    p = b.pattern("f32", (1, 2, 8), (0, 1 << 30, 4), (Coord((0, 1, 0), 0, 0, 1),), fill=0x3F800000)
+    k = b.kernel([("ld", 0, (), 0), ("st", -1, (0,), 1)])
+    b.run_kernel(k, (1,), (b.vmem(p, 64), b.vmem(b.dense("f32", (1, 2, 8)), 256)))
+    x = np.arange(8, dtype=np.float32)
+    out = b.run({64: x}).machine.vmem[256:320].view(np.float32)
+    assert np.array_equal(out, np.r_[x, np.ones(8, np.float32)])
