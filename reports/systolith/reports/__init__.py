@@ -1,0 +1,1 @@
+"""Performance reports, plots and comparisons of runs."""

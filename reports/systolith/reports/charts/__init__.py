@@ -1,0 +1,1 @@
+"""Charts of a report, each a function from run data to inline SVG."""

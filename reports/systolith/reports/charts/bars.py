@@ -1,0 +1,76 @@
+"""Stacked bars of where units' cycles went, and bars of how full the memories are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from systolith.reports.causes import cause, in_order, unit_label
+from systolith.reports.numbers import count, percent
+from systolith.reports.run_data import BUSY
+from systolith.reports.svg import Svg
+
+WIDTH, LEFT, RIGHT, ROW, BAR = 1000, 120, 70, 30, 20
+
+
+class UnitBar(NamedTuple):
+    """A bar: its label and its causes (name to cycles)."""
+
+    label: str
+    causes: dict[str, int]
+
+
+def unit_bars(units: dict[str, dict[str, int]]) -> list[UnitBar]:
+    """One bar a unit, in the run's order."""
+    return [UnitBar(unit_label(name), causes) for name, causes in units.items()]
+
+
+def stacked(bars: Sequence[UnitBar], cycles: int) -> str:
+    """A bar a unit, `cycles` wide, its causes in order; the busy share at the right."""
+    span = WIDTH - LEFT - RIGHT
+    height = ROW * len(bars) + 30
+    svg = Svg(WIDTH, height, "Where each unit's cycles went")
+    for tick in range(0, 101, 20):
+        x = LEFT + span * tick / 100
+        svg.line(x, 4, x, ROW * len(bars) + 4, "grid")
+        svg.text(x, height - 8, f"{tick} %", "t small", "middle")
+    for row, bar in enumerate(bars):
+        y, x = ROW * row + 8, float(LEFT)
+        svg.text(LEFT - 10, y + 15, bar.label, "t", "end")
+        for name in in_order(bar.causes):
+            width = span * bar.causes[name] / cycles
+            if width:
+                shown = cause(name)
+                amount = f"{count(bar.causes[name])} cycles, {percent(bar.causes[name] / cycles)}"
+                tip = f"{bar.label}: {shown.label}, {amount}"
+                svg.rect(x, y, width, BAR, f"f-{shown.css}", f"{tip}\n{shown.text}" if shown.text else tip)
+            x += width
+        svg.text(WIDTH - RIGHT + 10, y + 15, percent(bar.causes.get(BUSY, 0) / cycles), "t num")
+    return str(svg)
+
+
+class Fill(NamedTuple):
+    """A memory: label, parts (label, amount, colour class), capacity, and the text at the right."""
+
+    label: str
+    parts: tuple[tuple[str, int, str], ...]
+    capacity: int
+    text: str
+
+
+def fills(memories: Sequence[Fill]) -> str:
+    """A bar a memory, full width its capacity."""
+    left, right = 150, 260
+    span = WIDTH - left - right
+    svg = Svg(WIDTH, ROW * len(memories) + 8, "Memory high-water marks")
+    for row, memory in enumerate(memories):
+        y, x = ROW * row + 6, float(left)
+        svg.text(left - 10, y + 15, memory.label, "t", "end")
+        svg.rect(left, y, span, BAR, "frame")
+        for label, amount, css in memory.parts:
+            # What is there is visible, however small.
+            width = max(span * amount / memory.capacity, 1.5) if amount else 0
+            svg.rect(x, y, min(width, left + span - x), BAR, f"f-{css}", f"{memory.label}: {label}, {count(amount)}")
+            x += width
+        svg.text(left + span + 10, y + 15, memory.text, "t num")
+    return str(svg)

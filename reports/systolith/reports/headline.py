@@ -1,0 +1,125 @@
+"""Headline figures of a run, as every report shows them: label, value, a note that says what it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systolith.reports.attribution import Attribution
+from systolith.reports.numbers import count, percent, si, size
+from systolith.reports.roofline import Floor, Peaks, bandwidth_fraction, module_floor, mxu_use
+from systolith.reports.run_data import RunData
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A headline figure.
+
+    Attributes:
+        key: for tests and comparisons.
+        label, text, note: as shown.
+        value: the number itself, for ratios; None where there is none.
+        emphasis: shown first and larger.
+    """
+
+    key: str
+    label: str
+    text: str
+    note: str
+    value: float | None
+    emphasis: bool = False
+
+
+def figures(run: RunData, chip: Peaks) -> list[Figure]:
+    """The headline figures of a timed run."""
+    use, floor, bandwidth = mxu_use(run, chip), module_floor(run, chip), bandwidth_fraction(run, chip)
+    moved = run.hbm_bytes.read + run.hbm_bytes.written
+    seconds = run.seconds or run.total / chip.clock_hz
+    wall = run.wall_seconds
+    active = "not measured" if use.active is None else percent(use.active)
+    return [
+        Figure("cycles", "Cycles", count(run.total), f"{si(chip.clock_hz, 'Hz')} core clock", run.total, True),
+        Figure("seconds", "Simulated time", si(seconds, "s"), f"{run.instructions:,} instructions", seconds, True),
+        _floor(run, floor),
+        Figure("mxu_busy", "MXU busy", percent(use.busy), "a stream instruction occupies the unit", use.busy),
+        Figure("mxu_active", "Array active", active, "a row of operands enters the array", use.active),
+        Figure(
+            "mxu_useful",
+            "Useful MACs",
+            percent(use.useful),
+            f"of peak; {count(run.macs)} multiply-accumulates, {si(2 * run.macs / seconds, 'FLOP/s')}",
+            use.useful,
+        ),
+        Figure(
+            "hbm_bytes",
+            "HBM traffic",
+            size(moved),
+            f"{size(run.hbm_bytes.read)} read, {size(run.hbm_bytes.written)} written",
+            moved,
+        ),
+        Figure(
+            "bandwidth",
+            "HBM bandwidth used",
+            percent(bandwidth),
+            f"{si(moved / seconds, 'B/s')} of {si(chip.bandwidth, 'B/s')}, over the whole run",
+            bandwidth,
+        ),
+        Figure(
+            "wall",
+            "Host time",
+            si(wall.simulate, "s"),
+            f"to simulate; {si(wall.compile, 's')} to compile",
+            wall.simulate,
+        ),
+    ]
+
+
+def _floor(run: RunData, floor: Floor) -> Figure:
+    note = (
+        f"{percent(floor.cycles / run.total)} of the run, set by {floor.limit}: useful MACs at peak "
+        f"{count(round(floor.compute))}, parameters and results once {count(round(floor.memory))}"
+    )
+    return Figure("floor", "Floor", f"{count(round(floor.cycles))} cycles", note, floor.cycles, True)
+
+
+BOUNDS = {
+    "compute": ("matrix units", "busy"),
+    "memory": ("HBM and DMA", "bandwidth"),
+    "vector": ("vector and cross-lane units", "vpu"),
+    "control": ("instruction issue", "fetch"),
+    "latency": ("latencies and dependencies", "latency"),
+    "nothing": ("hidden or empty", "idle"),
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """Cycles of the run in groups that one class of resource bounds."""
+
+    bound: str
+    label: str
+    css: str
+    cycles: int
+    fraction: float
+
+
+def shares(run: RunData, why: dict[str, Attribution]) -> list[Share]:
+    """What bounds the run: cycles of its groups by class, the largest first; the rest of the run is in no group."""
+    total = dict.fromkeys(BOUNDS, 0)
+    for group in run.groups:
+        total[why[group.name].bound] += group.cycles
+    found = [Share(b, *BOUNDS[b], n, n / run.total) for b, n in total.items() if n]
+    rest = run.total - sum(total.values())
+    if rest:
+        found.append(Share("none", "no group", "other", rest, rest / run.total))
+    return sorted(found, key=lambda share: -share.cycles)
+
+
+def verdict(run: RunData, why: dict[str, Attribution]) -> str:
+    """The run in two sentences: what bounds most of it, and where to look first."""
+    parts = shares(run, why)
+    if not run.groups or not parts:
+        return "The run has no record of groups, so nothing says which work its cycles went to."
+    top = max(run.groups, key=lambda group: group.cycles)
+    first = ", ".join(f"{percent(s.fraction, 0)} by {s.label}" for s in parts[:3])
+    expensive = f"The most expensive group is {top.title} with {percent(top.cycles / run.total)}"
+    return f"Of the run's cycles, {first}. {expensive}: {why[top.name].sentence}"

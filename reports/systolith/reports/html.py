@@ -1,0 +1,129 @@
+"""The HTML report of a run: one file that needs nothing else, for screens light and dark and for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from systolith.reports.attribution import attribute_run
+from systolith.reports.causes import cause, in_order
+from systolith.reports.charts.bars import Fill, fills, stacked, unit_bars
+from systolith.reports.charts.roofline import Point, roofline
+from systolith.reports.charts.time import timeline, traffic
+from systolith.reports.headline import figures, shares, verdict
+from systolith.reports.numbers import count, percent, size
+from systolith.reports.roofline import Peaks, group_roof, peaks
+from systolith.reports.run_data import RunData, timed
+from systolith.reports.tables import chip_table, group_table, op_table, unit_table
+
+ROLES = {"parameter": "read", "result": "written", "constant": "shift", "temp": "vpu"}
+ROLE_LABELS = {"parameter": "parameters", "result": "results", "constant": "constants", "temp": "temporaries"}
+
+
+def write_report(run: RunData | Mapping[str, Any], path: str | Path) -> Path:
+    """Write the report of a run.
+
+    Args:
+        run: the run, or its JSON object.
+        path: the HTML file; replaced if it exists.
+
+    Returns:
+        the path.
+
+    Raises:
+        SystolithError: the run breaks the schema, has no cycles, or the file cannot be written.
+    """
+    return save(render_report(timed(run)), path)
+
+
+def render_report(run: RunData) -> str:
+    """The report of a timed run as HTML text; the same run gives the same text."""
+    chip = peaks(run.chip_parameters)
+    why = attribute_run(run, chip)
+    points = [
+        Point(group.title, roof, roof.intensity, roof.achieved, why[group.name].sentence)
+        for group in run.groups
+        if (roof := group_roof(group, chip)).intensity and roof.achieved
+    ]
+    return environment().get_template("report.html").render(
+        run=run,
+        figures=figures(run, chip),
+        shares=shares(run, why),
+        verdict=verdict(run, why),
+        units_chart=stacked(unit_bars(run.units), run.total),
+        units_legend=legend(run),
+        units_table=unit_table(run),
+        roofline_chart=roofline(points, chip),
+        unplotted=len(run.groups) - len(points),
+        groups_table=group_table(run, chip, why),
+        ops_table=op_table(run),
+        traffic_chart=traffic(run.timeline, chip.clock_hz, chip.hbm) if run.timeline.edges else "",
+        timeline_chart=timeline(run.timeline, run.groups, chip.clock_hz) if run.timeline.edges else "",
+        memory_chart=memory_chart(run, chip),
+        memory_roles=[(ROLE_LABELS.get(r, r), ROLES.get(r, "other"), size(n)) for r, n in run.hbm_allocated.items()],
+        chip_table=chip_table(run),
+    )  # fmt: skip
+
+
+def legend(*runs: RunData) -> list[tuple[str, str, str]]:
+    """(label, colour class, meaning) of every colour in the units' bars."""
+    names = in_order(c for run in runs for unit in run.units.values() for c, n in unit.items() if n)
+    entries: dict[str, tuple[str, str, str]] = {}
+    for name in names:
+        shown = cause(name)
+        # The sequencer's waits for full queues share a colour, and so do the waits for either MXU.
+        label = "waiting for a full queue" if shown.css == "full" else MERGED.get(shown.css, shown.label)
+        entries.setdefault(shown.css, (label, shown.css, shown.text))
+    return list(entries.values())
+
+
+MERGED = {"wait-w": "waiting for MXU weights", "wait-s": "waiting for MXU stream"}
+
+
+def memory_chart(run: RunData, chip: Peaks) -> str:
+    """Bars of VMEM, HBM by role, and accumulators."""
+    used = sum(run.hbm_allocated.values())
+    roles = [(ROLE_LABELS.get(role, role), n, ROLES.get(role, "other")) for role, n in run.hbm_allocated.items()]
+    bars = [_fill("VMEM", [("high-water mark", run.vmem_high_water, "busy")], run.vmem_high_water, chip.vmem)]
+    if run.hbm_allocated:
+        bars.append(_fill("HBM", roles, used, chip.hbm_bytes))
+    for mxu, rows in run.accumulator_rows.items():
+        text = f"{count(rows)} of {count(chip.acc_rows)} rows, {percent(rows / chip.acc_rows)}"
+        bars.append(Fill(f"{mxu} accumulators", (("rows", rows, "busy"),), chip.acc_rows, text))
+    return fills(bars)
+
+
+def _fill(label: str, parts: list[tuple[str, int, str]], used: int, capacity: int) -> Fill:
+    return Fill(label, tuple(parts), capacity, f"{size(used)} of {size(capacity)}, {percent(used / capacity)}")
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates; what they do not escape is SVG and CSS of our own."""
+    return Environment(
+        loader=PackageLoader("systolith.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def save(text: str, path: str | Path) -> Path:
+    """Write a page.
+
+    Raises:
+        SystolithError: it cannot be written.
+    """
+    from systolith.isa.errors import SystolithError
+
+    path = Path(path)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SystolithError(f"{path}: {error.strerror}") from None
+    return path

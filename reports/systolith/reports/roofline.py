@@ -1,0 +1,197 @@
+"""Roofs of a chip, and how near a run and each of its groups come to them.
+
+A group's bound is the longest of what its resources need at least: useful multiply-accumulates at the peak of all
+MXUs, other operations on all ALU slots of the VPU, transcendentals on its transcendental slots, its inputs and outputs
+once at the HBM bandwidth.  A group whose data stays in VMEM may therefore beat its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from systolith.reports.causes import OCCUPIED
+from systolith.reports.run_data import ChipRow, Group, RunData, RunDataError
+
+MXU, VPU, TRANS, HBM = "MXU", "VPU", "transcendental", "HBM"
+NEEDED = (
+    "clock_mhz mxu.count mxu.rows mxu.cols vpu.lanes vpu.sublanes vpu.alu_slots vpu.trans_slots hbm.p hbm.q vmem.bytes "
+    "mxu.acc_rows hbm.bytes"
+).split()
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a chip can do in a cycle, and its memories.
+
+    Attributes:
+        clock_hz: cycles a second.
+        mxus: matrix units.
+        macs: multiply-accumulates a cycle, all MXUs.
+        alu, trans: VPU operations and transcendentals a cycle.
+        hbm: bytes a cycle.
+        vmem, hbm_bytes: capacities in bytes.
+        acc_rows: accumulator rows of an MXU.
+    """
+
+    clock_hz: float
+    mxus: int
+    macs: int
+    alu: int
+    trans: int
+    hbm: float
+    vmem: int
+    hbm_bytes: int
+    acc_rows: int
+
+    @property
+    def mxu_flops(self) -> float:
+        """FLOP/s of the MXUs; a multiply-accumulate counts as two."""
+        return 2 * self.macs * self.clock_hz
+
+    @property
+    def vpu_flops(self) -> float:
+        """Operations a second of the VPU's ALU slots."""
+        return self.alu * self.clock_hz
+
+    @property
+    def bandwidth(self) -> float:
+        """HBM bytes a second."""
+        return self.hbm * self.clock_hz
+
+
+def peaks(rows: Sequence[ChipRow]) -> Peaks:
+    """The peaks of the chip that `chip_parameters` describes.
+
+    Raises:
+        RunDataError: a parameter that is needed is missing.
+    """
+    value = {row.field: row.value for row in rows}
+    for name in NEEDED:
+        if not isinstance(value.get(name), int | float):
+            raise RunDataError(f"chip_parameters: {name} = {value.get(name)!r}: a number is needed for the roofline")
+    v = {name: float(value[name]) for name in NEEDED}
+    vector = int(v["vpu.lanes"] * v["vpu.sublanes"])
+    return Peaks(
+        clock_hz=v["clock_mhz"] * 1e6,
+        mxus=int(v["mxu.count"]),
+        macs=int(v["mxu.count"] * v["mxu.rows"] * v["mxu.cols"]),
+        alu=vector * int(v["vpu.alu_slots"]),
+        trans=vector * int(v["vpu.trans_slots"]),
+        hbm=v["hbm.p"] / v["hbm.q"],
+        vmem=int(v["vmem.bytes"]),
+        hbm_bytes=int(v["hbm.bytes"]),
+        acc_rows=int(v["mxu.acc_rows"]),
+    )
+
+
+@dataclass(frozen=True)
+class GroupRoof:
+    """A group against the roofs.
+
+    Attributes:
+        needs: resource to the cycles that it needs at least, all executions.
+        flops, bytes: all executions.
+        intensity: flops a byte; None without either.
+        achieved: FLOP/s during the cycles charged to the group; None if none are.
+    """
+
+    needs: dict[str, float]
+    flops: int
+    bytes: int
+    intensity: float | None
+    achieved: float | None
+    cycles: int
+
+    @property
+    def roof(self) -> str:
+        """The resource that bounds it; of equals the first."""
+        return max(self.needs, key=lambda resource: self.needs[resource])
+
+    @property
+    def bound(self) -> float:
+        """Cycles that it takes at least."""
+        return max(self.needs.values())
+
+    @property
+    def fraction(self) -> float | None:
+        """Bound over cycles charged: 1 is on the roof."""
+        return self.bound / self.cycles if self.cycles else None
+
+
+def group_roof(group: Group, chip: Peaks) -> GroupRoof:
+    """Bounds of a group."""
+    flops = group.flops * group.executions
+    moved = group.bytes * group.executions
+    rest = max(0, flops - 2 * group.macs)
+    needs = {
+        MXU: group.macs / chip.macs,
+        VPU: rest / chip.alu,
+        TRANS: group.transcendentals * group.executions / chip.trans,
+        HBM: moved / chip.hbm,
+    }
+    return GroupRoof(
+        needs=needs,
+        flops=flops,
+        bytes=moved,
+        intensity=flops / moved if flops and moved else None,
+        achieved=flops * chip.clock_hz / group.cycles if flops and group.cycles else None,
+        cycles=group.cycles,
+    )
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the whole module needs at least, in cycles: useful MACs at peak; parameters and results once over HBM."""
+
+    compute: float
+    memory: float
+
+    @property
+    def cycles(self) -> float:
+        return max(self.compute, self.memory)
+
+    @property
+    def limit(self) -> str:
+        return "MXU peak" if self.compute >= self.memory else "HBM bandwidth"
+
+
+def module_floor(run: RunData, chip: Peaks) -> Floor:
+    """The module's floor."""
+    once = run.hbm_allocated.get("parameter", 0) + run.hbm_allocated.get("result", 0)
+    return Floor(run.macs / chip.macs, once / chip.hbm)
+
+
+@dataclass(frozen=True)
+class MxuUse:
+    """Three figures that are often taken for one another, as fractions of all MXU cycles of the run.
+
+    Attributes:
+        busy: a stream instruction occupies the unit (stalled by its own port conflicts included).
+        active: a row enters the array; None: not measured.
+        useful: useful multiply-accumulates over what the arrays could have done.
+    """
+
+    busy: float
+    active: float | None
+    useful: float
+
+
+def mxu_use(run: RunData, chip: Peaks) -> MxuUse:
+    """The three figures; zero for a run in which no cycle passed."""
+    available = run.total * chip.mxus
+    streams = [causes for unit, causes in run.units.items() if unit[:1] == "s" and unit[1:].isdigit()]
+    busy = sum(causes.get(name, 0) for causes in streams for name in OCCUPIED)
+    active = sum(run.array_active.values()) if run.array_active else None
+    useful = run.macs / (run.total * chip.macs) if run.mxu_utilization is None and run.total else run.mxu_utilization
+    return MxuUse(
+        busy=busy / available if available else 0.0,
+        active=None if active is None or not available else active / available,
+        useful=useful or 0.0,
+    )
+
+
+def bandwidth_fraction(run: RunData, chip: Peaks) -> float:
+    """HBM bytes moved over what the bandwidth allows in the run's cycles."""
+    moved = run.hbm_bytes.read + run.hbm_bytes.written
+    return moved / (run.total * chip.hbm) if run.total else 0.0

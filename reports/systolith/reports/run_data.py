@@ -1,0 +1,279 @@
+"""The schema of a run: the JSON object that `systolith run --json` prints and every report reads.
+
+Cycles, bytes and counts are whole numbers; fractions are 0 to 1; seconds are floats.  Unknown keys are ignored, so that
+a newer writer can say more.  What is optional here may be absent: the report then says that the run has no such record.
+
+Rules that are checked on load: a unit's causes add up to `cycles`; the groups' cycles add up to at most `cycles`; the
+lists of a timeline are as long as its parts.
+
+What the simulator measures comes from `systolith.sim.stats.RunResult.to_json`; the command line adds what was run on
+what, and the checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from systolith.isa.errors import SystolithError
+
+BUSY = "busy"
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0.0)]
+Fraction = Annotated[float, Field(ge=0.0)]
+
+
+class RunDataError(SystolithError):
+    """A run's JSON is not what the schema says: file, field, value, what it must be."""
+
+
+class Model(BaseModel):
+    """Base of the schema's objects: immutable, strict about types, unknown keys ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class WallSeconds(Model):
+    """Host time of the run, in seconds; None: that step was not done."""
+
+    compile: float | None = None
+    simulate: float | None = None
+
+
+class HbmBytes(Model):
+    """Bytes moved between HBM and the core, rounded up to the granule as the memory moves them."""
+
+    read: Count
+    written: Count
+
+
+class ChipRow(Model):
+    """One parameter of the chip: a row of `systolith.isa.chip.describe`."""
+
+    field: str
+    value: int | float | bool | str
+    unit: str = ""
+    provenance: str = "invented"
+    source: str = ""
+    text: str = ""
+
+
+class Cost(Model):
+    """What the instructions of one origin took: an HLO instruction, or a fusion group.
+
+    Attributes:
+        name: of the HLO instruction or the group; empty for instructions that belong to none.
+        cycles: cycles of the run in which one of its instructions was the oldest, in program order, that had not
+            retired.  So what overlaps is not counted twice, and these add up over the run.
+        busy: occupied cycles by queue.
+        instructions: executed.
+        macs: useful multiply-accumulates, all executions.
+        hbm_bytes: bytes that its transfers moved.
+        first_start, last_retire: cycles.
+        stalls: by queue and cause, cycles that its instructions waited at the head of the queue; may be absent.
+    """
+
+    name: str
+    cycles: Count = 0
+    busy: dict[str, Count] = {}
+    instructions: Count = 0
+    macs: Count = 0
+    hbm_bytes: HbmBytes = HbmBytes(read=0, written=0)
+    first_start: Count = 0
+    last_retire: Count = 0
+    stalls: dict[str, dict[str, Count]] = {}
+
+    @property
+    def title(self) -> str:
+        """Name for people."""
+        return self.name or "(no group)"
+
+
+class Group(Cost):
+    """A fusion group.
+
+    Attributes:
+        kind: of the `fusion` instruction.
+        hlo, opcodes: the HLO instructions in it.
+        flops, transcendentals, bytes: of one execution, as XLA counts them; bytes are its inputs and outputs once.
+        executions: how often it ran.
+    """
+
+    kind: str = ""
+    hlo: tuple[str, ...] = Field(default=(), strict=False)
+    opcodes: tuple[str, ...] = Field(default=(), strict=False)
+    flops: Count = 0
+    transcendentals: Count = 0
+    bytes: Count = 0
+    executions: Count = 1
+
+
+class Timeline(Model):
+    """The run in parts: `edges` in cycles, one more than there are parts.
+
+    Attributes:
+        read, written: HBM bytes in each part.
+        busy: by queue, occupied cycles in each part.
+    """
+
+    edges: list[Count] = []
+    read: list[Amount] = []
+    written: list[Amount] = []
+    busy: dict[str, list[Amount]] = {}
+
+
+class Checks(Model):
+    """What was verified besides running.
+
+    Attributes:
+        groups, executions: fusion groups compared with the reference evaluator, and how often they ran.
+        expected: results compared with given ones.
+        failures: one line each.
+    """
+
+    groups: Count = 0
+    executions: Count = 0
+    expected: Count = 0
+    failures: list[str] = []
+
+
+class RunData(Model):
+    """A run.
+
+    Attributes:
+        ok: no check failed and no race was found.
+        program: name of the module.
+        source, command, mode, precision, hostile: what was run; `command` repeats it.
+        chip, chip_digest, chip_parameters: what it ran on.
+        cycles, seconds: simulated time; None in mode `values`.
+        wall_seconds: host time.
+        macs: useful multiply-accumulates.
+        mxu_utilization: useful MACs over the peak of all MXUs during the run; None without cycles.
+        array_active: by stream queue, cycles in which rows enter the array.
+        hbm_bytes: totals, granules counted whole.
+        instructions: executed.
+        units: queue to cause (`systolith.sim.causes`) to cycles.
+        hbm_allocated: bytes by role: parameter, result, constant, temp.
+        vmem_high_water: bytes.
+        accumulator_rows: by MXU, the highest row used; may be absent.
+        hazards: races found, one line each; only mode hostile looks for them.
+        max_abs_error, max_rel_error: against the evaluator or the given results; None: nothing was compared.
+    """
+
+    ok: bool
+    program: str = ""
+    source: str = ""
+    command: str = ""
+    mode: str = "full"
+    precision: str | None = None
+    hostile: bool = False
+    chip: str
+    chip_digest: str = ""
+    chip_parameters: list[ChipRow] = []
+    cycles: Count | None
+    seconds: float | None
+    wall_seconds: WallSeconds = WallSeconds()
+    macs: Count = 0
+    mxu_utilization: Fraction | None = None
+    array_active: dict[str, Count] = {}
+    hbm_bytes: HbmBytes
+    instructions: Count
+    units: dict[str, dict[str, Count]]
+    groups: list[Group] = []
+    ops: list[Cost] = []
+    timeline: Timeline = Timeline()
+    hbm_allocated: dict[str, Count] = {}
+    vmem_high_water: Count = 0
+    accumulator_rows: dict[str, Count] = {}
+    hazards: list[str] = []
+    checks: Checks = Checks()
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Cycles of a timed run (`timed` has been called)."""
+        return self.cycles or 0
+
+    @property
+    def title(self) -> str:
+        """Name for headings: the module, else the file it came from."""
+        return self.program or self.source or "run"
+
+
+def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
+    """The run that a JSON object describes.
+
+    Args:
+        raw: the object.
+        source: file name, for messages.
+
+    Raises:
+        RunDataError: it breaks the schema.
+    """
+    try:
+        run = RunData.model_validate(dict(raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        value = "" if first["type"] == "missing" else f" = {_short(first['input'])}"
+        raise RunDataError(f"{source}: {where}{value}: {first['msg'].lower()}") from None
+    _check_sums(run, source)
+    return run
+
+
+def load_run(path: str | Path) -> RunData:
+    """Read a file that `systolith run --json` wrote.
+
+    Raises:
+        RunDataError: it cannot be read, is not JSON, or breaks the schema.
+    """
+    try:
+        raw = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunDataError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise RunDataError(f"{path}: not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise RunDataError(f"{path}: not a JSON object, but {_short(raw)}")
+    return from_json(raw, str(path))
+
+
+def timed(run: RunData | Mapping[str, Any], source: str = "run") -> RunData:
+    """The run as RunData, if it has cycles to report on.
+
+    Raises:
+        RunDataError: it breaks the schema, or ran without time.
+    """
+    data = run if isinstance(run, RunData) else from_json(run, source)
+    if not data.cycles:
+        raise RunDataError(
+            f"{source}: cycles = {data.cycles}: a report needs a run in mode full or time, not {data.mode}"
+        )
+    return data
+
+
+def _check_sums(run: RunData, source: str) -> None:
+    if run.cycles is None:
+        return
+    for unit, causes in run.units.items():
+        if sum(causes.values()) != run.cycles:
+            raise RunDataError(
+                f"{source}: units.{unit}: causes add up to {sum(causes.values())}, but cycles = {run.cycles}"
+            )
+    charged = sum(group.cycles for group in run.groups)
+    if charged > run.cycles:
+        raise RunDataError(f"{source}: groups: cycles add up to {charged}, more than cycles = {run.cycles}")
+    time = run.timeline
+    for name, series in {"read": time.read, "written": time.written, **time.busy}.items():
+        if len(series) != max(0, len(time.edges) - 1):
+            raise RunDataError(f"{source}: timeline.{name}: {len(series)} parts, but {len(time.edges)} edges")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,150 @@
+"""The tables of a report: cells with the text that is shown and the value that sorts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from systolith.reports.attribution import Attribution
+from systolith.reports.causes import cause as shown
+from systolith.reports.causes import in_order, unit_label
+from systolith.reports.numbers import NONE, count, decimal, percent, size
+from systolith.reports.roofline import Peaks, group_roof
+from systolith.reports.run_data import RunData
+from systolith.reports.svg import shorten
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: text, sort value (None sorts last), colour class, tooltip."""
+
+    text: str
+    value: float | str | None = None
+    css: str = ""
+    tip: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: an id, heads with tooltips, rows of cells, and a last row that sorting leaves where it is."""
+
+    id: str
+    heads: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    foot: tuple[Cell, ...] = ()
+
+
+def number(value: float | None, text: str, css: str = "") -> Cell:
+    """A cell that sorts by a number."""
+    return Cell(text, value, f"n {css}".strip())
+
+
+def name(text: str, tip: str = "") -> Cell:
+    """A cell with an identifier; a very long one is shortened, and whole in the tooltip."""
+    short = shorten(text, 44)
+    return Cell(short, text, "id", "\n".join(filter(None, (text if short != text else "", tip))))
+
+
+def word(text: str, css: str = "") -> Cell:
+    """A cell with words."""
+    return Cell(text, text, css)
+
+
+GROUP_HEADS = (
+    ("group", "fusion group; the tooltip lists its HLO ops"),
+    ("kind", "kind of the fusion"),
+    ("cycles", "cycles in which one of its instructions was the oldest unfinished one; adds up over the run"),
+    ("% of run", "cycles over the cycles of the run"),
+    ("runs", "executions"),
+    ("flops", "all executions, as XLA counts them"),
+    ("bytes", "inputs and outputs once per execution"),
+    ("flop/byte", "arithmetic intensity"),
+    ("of bound", "its roofline bound over its cycles; above 100 % where data stays in VMEM"),
+    ("bound by", "the resource of that bound"),
+    ("why slow", "what dominates its cycles"),
+)
+
+
+def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution]) -> Table:
+    """Fusion groups by cycles."""
+    rows = []
+    for group in sorted(run.groups, key=lambda g: -g.cycles):
+        roof = group_roof(group, chip)
+        of_run = group.cycles / run.total
+        rows.append((
+            name(group.title, "\n".join(group.hlo)),
+            word(group.kind or NONE),
+            number(group.cycles, count(group.cycles)),
+            number(of_run, percent(of_run), "share"),
+            number(group.executions, count(group.executions)),
+            number(roof.flops, count(roof.flops)),
+            number(roof.bytes, size(roof.bytes)),
+            number(roof.intensity, decimal(roof.intensity)),
+            number(roof.fraction, percent(roof.fraction)),
+            word(roof.roof if roof.bound else NONE),
+            word(why[group.name].sentence, "why"),
+        ))  # fmt: skip
+    return Table("groups-table", GROUP_HEADS, tuple(rows))
+
+
+def op_table(run: RunData) -> Table:
+    """HLO ops by cycles."""
+    queues = [q for q in run.units if any(op.busy.get(q) for op in run.ops)]
+    heads = (
+        ("HLO op", "the HLO instruction whose result the instructions make"),
+        ("cycles", "as for groups"),
+        ("% of run", "cycles over the cycles of the run"),
+        ("instructions", "executed"),
+        ("HBM bytes", "moved by its transfers"),
+        ("useful MACs", "multiply-accumulates"),
+        *((unit_label(q), "occupied cycles") for q in queues),
+    )
+    rows = []
+    for op in sorted(run.ops, key=lambda o: -o.cycles):
+        moved = op.hbm_bytes.read + op.hbm_bytes.written
+        busy = (number(op.busy.get(q, 0), count(op.busy[q]) if q in op.busy else NONE) for q in queues)
+        rows.append((
+            name(op.name or "(no op)"),
+            number(op.cycles, count(op.cycles)),
+            number(op.cycles / run.total, percent(op.cycles / run.total), "share"),
+            number(op.instructions, count(op.instructions)),
+            number(moved, size(moved)),
+            number(op.macs, count(op.macs)),
+            *busy,
+        ))  # fmt: skip
+    return Table("ops-table", heads, tuple(rows))
+
+
+def unit_table(run: RunData) -> Table:
+    """Causes by unit, in cycles; the foot adds up to the run."""
+    causes = in_order(c for unit in run.units.values() for c, n in unit.items() if n)
+    heads = (("cause", ""), *((unit_label(unit), f"queue {unit}") for unit in run.units), ("meaning", ""))
+    rows = [
+        (
+            word(shown(c).label),
+            *(number(unit.get(c, 0), count(unit[c]) if unit.get(c) else NONE) for unit in run.units.values()),
+            word(shown(c).text, "why"),
+        )
+        for c in causes
+    ]
+    sums = (number(sum(unit.values()), count(sum(unit.values())), "sum") for unit in run.units.values())
+    foot = (word("total"), *sums, word("cycles of the run"))
+    return Table("units-table", heads, tuple(rows), foot)
+
+
+def chip_table(run: RunData) -> Table:
+    """The chip's parameters and where each is from."""
+    heads = (("parameter", ""), ("value", ""), ("unit", ""), ("meaning", ""), ("provenance", ""), ("source", ""))
+    rows = []
+    for row in (r for r in run.chip_parameters if r.field != "name"):
+        plain = isinstance(row.value, int) and not isinstance(row.value, bool)
+        text = count(int(row.value)) if plain else str(row.value)
+        rows.append((
+            name(row.field),
+            Cell(text, row.value if isinstance(row.value, int | float) else text, "n"),
+            word(row.unit),
+            word(row.text),
+            word(row.provenance, f"prov-{row.provenance}"),
+            word(row.source, "why"),
+        ))  # fmt: skip
+    return Table("chip-table", heads, tuple(rows))

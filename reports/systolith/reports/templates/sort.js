@@ -1,0 +1,20 @@
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  table.querySelectorAll("th").forEach((head, column) => {
+    head.querySelector("button").addEventListener("click", () => {
+      const number = head.classList.contains("n");
+      const down = head.getAttribute("aria-sort") === (number ? "none" : "ascending");
+      table.querySelectorAll("th").forEach(other => other.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const key = row => row.cells[column].dataset.v;
+      const missing = value => value === undefined || value === "";
+      const rows = [...body.rows].sort((a, b) => {
+        const x = key(a), y = key(b);
+        if (missing(x) || missing(y)) return missing(x) - missing(y);
+        const order = number ? x - y : x.localeCompare(y, undefined, {numeric: true});
+        return down ? -order : order;
+      });
+      body.append(...rows);
+    });
+  });
+}

@@ -1,0 +1,111 @@
+"""The summary that `systolith run` prints: figures, units, and the most expensive groups with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from systolith.reports.attribution import attribute_run
+from systolith.reports.causes import OCCUPIED, cause, unit_label
+from systolith.reports.headline import figures
+from systolith.reports.numbers import count, decimal, percent, si, size
+from systolith.reports.roofline import group_roof, peaks
+from systolith.reports.run_data import RunData, from_json
+
+MOST_GROUPS = 10
+
+
+def render_summary(run: RunData | Mapping[str, Any]) -> list[RenderableType]:
+    """What to print of a run, in order; runs without cycles have a shorter summary.
+
+    Raises:
+        SystolithError: the JSON object breaks the schema.
+    """
+    data = run if isinstance(run, RunData) else from_json(run)
+    parts: list[RenderableType] = [_title(data)]
+    if data.cycles:
+        parts += [_figures(data), _units(data)]
+        if data.groups:
+            parts.append(_groups(data))
+    else:
+        parts.append(
+            Text(f"{data.instructions:,} instructions, {si(data.wall_seconds.simulate, 's')} on the host; no cycles")
+        )
+    return [*parts, *_checks(data)]
+
+
+def _title(run: RunData) -> Text:
+    return Text.assemble((run.title, "bold"), " on ", (run.chip, "bold"), f", mode {run.mode}")
+
+
+def _figures(run: RunData) -> Table:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for figure in figures(run, peaks(run.chip_parameters)):
+        table.add_row(figure.label, figure.text, figure.note)
+    return table
+
+
+def _units(run: RunData) -> Table:
+    table = Table(title="Units", title_justify="left", title_style="bold")
+    for head, justify in (("unit", "left"), ("busy", "right"), ("mostly else", "left")):
+        table.add_column(head, justify=justify, no_wrap=head != "mostly else")  # type: ignore[arg-type]
+    for unit, causes in run.units.items():
+        rest = sorted(((n, c) for c, n in causes.items() if c not in OCCUPIED and n), reverse=True)[:3]
+        text = ", ".join(f"{cause(c).label} {percent(n / run.total)}" for n, c in rest)
+        busy = sum(causes.get(name, 0) for name in OCCUPIED)
+        table.add_row(unit_label(unit), percent(busy / run.total), text)
+    return table
+
+
+def _groups(run: RunData) -> Table:
+    chip = peaks(run.chip_parameters)
+    why = attribute_run(run, chip)
+    top = sorted(run.groups, key=lambda g: -g.cycles)[:MOST_GROUPS]
+    shown = f", {len(top)} of {len(run.groups)}" if len(top) < len(run.groups) else ""
+    table = Table(title=f"Groups by cycles{shown}", title_justify="left", title_style="bold", show_lines=False)
+    table.add_column("group", overflow="fold", max_width=32)
+    for head in ("cycles", "% of run", "of bound", "flop/byte"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("why slow", overflow="fold", ratio=1)
+    for group in top:
+        roof = group_roof(group, chip)
+        table.add_row(
+            Text(group.title),
+            count(group.cycles),
+            percent(group.cycles / run.total),
+            percent(roof.fraction),
+            decimal(roof.intensity),
+            Text(why[group.name].sentence),
+        )
+    return table
+
+
+def _checks(run: RunData) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    memory = f"VMEM high-water mark {size(run.vmem_high_water)}"
+    if run.hbm_allocated:
+        memory += f"; HBM {size(sum(run.hbm_allocated.values()))}"
+    lines.append(Text(memory, style="dim"))
+    done = [
+        text
+        for amount, text in (
+            (run.checks.groups, f"{run.checks.groups} groups against the reference evaluator"),
+            (run.checks.expected, f"{run.checks.expected} results against the expected ones"),
+        )
+        if amount
+    ]
+    if done:
+        error = "" if run.max_abs_error is None else f"; largest error {run.max_abs_error:.3g}"
+        relative = "" if run.max_rel_error is None else f" ({run.max_rel_error:.3g} relative)"
+        lines.append(Text(f"checked {' and '.join(done)}{error}{relative}"))
+    if run.hazards:
+        lines.append(Text(f"{len(run.hazards)} memory hazards", style="bold red"))
+    lines.append(Text("ok", style="bold green") if run.ok else Text("a check failed", style="bold red"))
+    return lines

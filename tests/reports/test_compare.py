@@ -1,0 +1,87 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from systolith.isa.errors import SystolithError
+from systolith.reports.attribution import attribute_run
+from systolith.reports.compare import (
+    cause_table,
+    figure_table,
+    group_table,
+    render_comparison,
+    verdict,
+    write_comparison,
+)
+from systolith.reports.run_data import from_json
+from tests.reports.fabricate import fabricate
+from tests.reports.test_html import page
+from tests.reports.test_roofline import PEAKS
+
+
+def half_bandwidth() -> dict[str, Any]:
+    """The same module where loads take 1.6 times as long, on half the bandwidth."""
+    raw = fabricate(1.6, chip="tpu_v3_slow")
+    for row in raw["chip_parameters"]:
+        if row["field"] == "hbm.p":
+            row["value"] //= 2
+    return raw
+
+
+RUNS = [from_json(fabricate()), from_json(half_bandwidth())]
+
+
+def test_the_page_has_every_section(tmp_path: Path) -> None:
+    path = write_comparison([fabricate(), half_bandwidth(), fabricate()], tmp_path / "c.html")
+    found = page(path.read_text(encoding="utf-8"))
+    assert [i for i in found.ids if i in ("run", "headline", "units", "groups", "causes", "chip")] == [
+        "run", "headline", "units", "groups", "causes", "chip",
+    ]  # fmt: skip
+    assert found.tags.count("svg") == 3
+    assert "C / A" in found.text
+    assert "11250" in found.text
+
+
+def test_ratios_are_to_the_first_run() -> None:
+    rows = {row[0].text: row for row in figure_table(RUNS).rows}
+    a, b = RUNS[0].total, RUNS[1].total
+    assert [cell.text for cell in rows["Cycles"][1:]] == [f"{a:,}", f"{b:,}", f"{b / a:.2f}x"]
+    assert rows["Floor"][3].value == pytest.approx(2, rel=1e-3)
+
+
+def test_groups_are_matched_by_name() -> None:
+    other = fabricate()
+    other["groups"][0]["name"] = "renamed"
+    other["ops"] = []
+    runs = [RUNS[0], from_json(other)]
+    rows = {
+        row[0].text: [cell.text for cell in row[1:4]]
+        for row in group_table(runs, [attribute_run(r, PEAKS) for r in runs]).rows
+    }
+    assert rows["renamed"] == ["–", "12,900", "–"]
+    assert rows["dot_add_fusion"] == ["12,900", "–", "–"]
+    assert rows["softmax_fusion"] == ["4,100", "4,100", "1.00x"]
+
+
+def test_causes_that_changed_come_largest_first() -> None:
+    table = cause_table(RUNS)
+    moved = [abs(float(row[4].value or 0)) for row in table.rows]
+    assert moved == sorted(moved, reverse=True)
+    row = next(r for r in table.rows if (r[0].text, r[1].text) == ("DMA load", "busy"))
+    change = RUNS[1].units["ld"]["busy"] - RUNS[0].units["ld"]["busy"]
+    assert row[4].text == f"{change:+,}"
+    assert cause_table([RUNS[0], RUNS[0]]).rows == ()
+
+
+def test_the_verdict_says_how_much_longer_and_where() -> None:
+    text = verdict(RUNS)
+    assert f"B takes {RUNS[1].total / RUNS[0].total:.2f}x as long as A" in text
+    assert "most of it: dot_gelu_fusion +13,020, dot_add_fusion.4 +11,880, dot_add_fusion +7,740 cycles." in text
+    shorter = 100 * (1 - RUNS[0].total / RUNS[1].total)
+    assert f"B takes {shorter:.1f} % less time than A" in verdict(RUNS[::-1])
+    assert verdict([RUNS[0], RUNS[0]]) == "B takes as long as A, in 1.00x its cycles."
+
+
+def test_one_run_is_no_comparison() -> None:
+    with pytest.raises(SystolithError, match="2 to 26 runs, got 1"):
+        render_comparison(RUNS[:1])

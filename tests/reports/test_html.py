@@ -1,0 +1,153 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from systolith.isa.errors import SystolithError
+from systolith.reports.charts.roofline import Box, Point, roofline
+from systolith.reports.html import render_report, write_report
+from systolith.reports.run_data import from_json
+from tests.reports.fabricate import fabricate
+from tests.reports.test_roofline import PEAKS
+
+SECTIONS = "run headline units roofline groups ops traffic timeline memory checks chip".split()
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """What a page holds: ids, links, text; and that every tag is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.resources: list[str] = []
+        self.anchors: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID and not (self.get_starttag_text() or "").endswith("/>"):
+            self._open.append(tag)
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href", "data", "action") and value:
+                (self.anchors if value.startswith("#") else self.resources).append(value)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page(text: str) -> Page:
+    found = Page(text)
+    assert found.resources == []
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert len(found.ids) == len(set(found.ids))
+    assert {anchor.removeprefix("#") for anchor in found.anchors} <= set(found.ids)
+    return found
+
+
+def test_the_report_has_every_section_and_needs_nothing_else(tmp_path: Path) -> None:
+    path = write_report(fabricate(), tmp_path / "r.html")
+    found = page(path.read_text(encoding="utf-8"))
+    assert [name for name in found.ids if name in SECTIONS] == SECTIONS
+    assert found.tags.count("svg") == 5
+
+
+def test_the_numbers_of_the_run_are_there() -> None:
+    raw = fabricate()
+    found = page(render_report(from_json(raw)))
+    shown = [
+        f"{raw['cycles']:,}",
+        "77.2 µs",
+        "450 GB/s",
+        "61.6 TFLOP/s",
+        raw["command"],
+        raw["chip_digest"],
+        "jax _src/tpu_info.py",
+    ]
+    shown += [f"{group['cycles']:,}" for group in raw["groups"]] + [group["name"] for group in raw["groups"]]
+    shown += [f"{causes['idle']:,}" for causes in raw["units"].values()]
+    for text in shown:
+        assert text in found.text, text
+
+
+def test_busy_active_and_useful_are_three_figures() -> None:
+    found = page(render_report(from_json(fabricate())))
+    assert {"figure-mxu_busy", "figure-mxu_active", "figure-mxu_useful"} <= set(found.ids)
+    assert "not measured" in page(render_report(from_json(fabricate() | {"array_active": {}}))).text
+
+
+def test_the_same_run_gives_the_same_bytes() -> None:
+    assert render_report(from_json(fabricate())) == render_report(from_json(fabricate()))
+
+
+def test_names_are_escaped() -> None:
+    raw = fabricate(name="<script>alert(1)</script>")
+    raw["groups"][0]["name"] = '"><img src=x>'
+    text = render_report(from_json(raw))
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    page(text)
+
+
+def test_a_run_without_details_says_so() -> None:
+    bare = {k: v for k, v in fabricate().items() if k not in ("groups", "ops", "timeline", "hbm_allocated", "checks")}
+    found = page(render_report(from_json(bare | {"hostile": False})))
+    for text in ("no record of groups", "no record of ops", "no record over time", "not compared", "not looked for"):
+        assert text in found.text
+
+
+def test_failures_and_hazards_are_listed() -> None:
+    raw = fabricate() | {"ok": False, "hazards": ["race on VMEM 0x40 between 3 and 9"]}
+    raw["checks"] = {"failures": ["result 0: 3 elements differ"]}
+    found = page(render_report(from_json(raw)))
+    for text in ("a check failed", "1 found", "race on VMEM 0x40 between 3 and 9", "result 0: 3 elements differ"):
+        assert text in found.text
+
+
+def test_bars_are_as_long_as_the_run() -> None:
+    raw = fabricate()
+    units = re.search(r'<section id="units">.*?</section>', render_report(from_json(raw)), re.DOTALL)
+    assert units
+    rows: dict[str, float] = {}
+    for y, width in re.findall(r'<rect class="f-[\w-]+" x="[\d.]+" y="([\d.]+)" width="([\d.]+)"', units[0]):
+        rows[y] = rows.get(y, 0) + float(width)
+    assert len(rows) == len(raw["units"])
+    assert all(total == pytest.approx(1000 - 120 - 70, abs=0.1) for total in rows.values())
+
+
+def test_labels_of_the_roofline_do_not_overlap() -> None:
+    from systolith.reports.roofline import group_roof
+    from systolith.reports.run_data import Group
+
+    groups = [
+        Group(name=f"convolution_add_fusion.{i}", cycles=900 + i, flops=10**7, bytes=10**5 + i) for i in range(30)
+    ]
+    points = []
+    for group in groups:
+        roof = group_roof(group, PEAKS)
+        assert roof.intensity is not None
+        assert roof.achieved is not None
+        points.append(Point(group.name, roof, roof.intensity, roof.achieved, ""))
+    found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', roofline(points, PEAKS))
+    assert found
+    boxes = [Box(float(x), float(y) - 10, float(x) + 6.5 * len(name), float(y)) for x, y, name in found]
+    assert not any(a.hits(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(SystolithError, match="No such file"):
+        write_report(fabricate(), tmp_path / "no" / "r.html")

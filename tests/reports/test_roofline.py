@@ -1,0 +1,87 @@
+"""Bounds by hand, on tpu_v3: 2 x 128 x 128 MACs, 8 x 128 lanes x 2 ALU slots, 22500/47 bytes a cycle, 940 MHz."""
+
+import pytest
+
+from systolith.isa.chip import describe
+from systolith.reports.roofline import (
+    HBM,
+    MXU,
+    TRANS,
+    VPU,
+    bandwidth_fraction,
+    group_roof,
+    module_floor,
+    mxu_use,
+    peaks,
+)
+from systolith.reports.run_data import ChipRow, Group, RunDataError, from_json
+from tests.reports.fabricate import CHIP, fabricate
+
+ROWS = [ChipRow(**row._asdict()) for row in describe(CHIP)]
+PEAKS = peaks(ROWS)
+
+
+def test_peaks() -> None:
+    assert PEAKS.macs == 32768
+    assert PEAKS.mxu_flops == pytest.approx(61.6e12, rel=1e-3)
+    assert PEAKS.alu == 2048
+    assert PEAKS.trans == 1024
+    assert PEAKS.bandwidth == pytest.approx(450e9)
+
+
+def test_a_missing_parameter_is_named() -> None:
+    with pytest.raises(RunDataError, match=r"mxu\.rows = None"):
+        peaks([row for row in ROWS if row.field != "mxu.rows"])
+
+
+@pytest.mark.parametrize(
+    ("group", "roof", "bound"),
+    [
+        # 32768000 MACs / 32768 a cycle; its bytes take 450000 / (22500 / 47) = 940 cycles.
+        (Group(name="g", cycles=2000, macs=32_768_000, flops=65_536_000, bytes=450_000), MXU, 1000.0),
+        # The same twice over HBM: 1880 cycles.
+        (Group(name="g", cycles=2000, macs=32_768_000, flops=65_536_000, bytes=900_000), HBM, 1880.0),
+        # 4096000 operations / 2048 a cycle.
+        (Group(name="g", cycles=2000, flops=4_096_000, bytes=4), VPU, 2000.0),
+        # 5 executions of 102400 transcendentals / 1024 a cycle.
+        (Group(name="g", cycles=2000, flops=8, bytes=4, transcendentals=102_400, executions=5), TRANS, 500.0),
+    ],
+)
+def test_bounds_by_hand(group: Group, roof: str, bound: float) -> None:
+    found = group_roof(group, PEAKS)
+    assert found.roof == roof
+    assert found.bound == pytest.approx(bound)
+    assert found.fraction == pytest.approx(bound / 2000)
+
+
+def test_intensity_and_rate_by_hand() -> None:
+    found = group_roof(Group(name="g", cycles=940, flops=500, bytes=200, executions=2), PEAKS)
+    assert found.intensity == 2.5
+    assert found.achieved == pytest.approx(1000 / 1e-6)  # 940 cycles are a microsecond
+    assert group_roof(Group(name="g", cycles=10, bytes=64), PEAKS).intensity is None
+    assert group_roof(Group(name="g", flops=10, bytes=64), PEAKS).fraction is None
+
+
+def test_floor_of_the_module() -> None:
+    raw = fabricate()
+    floor = module_floor(from_json(raw), PEAKS)
+    assert floor.compute == pytest.approx(raw["macs"] / 32768)
+    assert floor.memory == pytest.approx((28_745_728 + 393_216) * 47 / 22500)
+    assert floor.cycles == floor.memory
+    assert floor.limit == "HBM bandwidth"
+
+
+def test_three_figures_of_the_matrix_units() -> None:
+    raw = fabricate()
+    use = mxu_use(from_json(raw), PEAKS)
+    occupied = sum(sum(raw["units"][q][c] for c in ("busy", "self_conflict", "fill")) for q in ("s0", "s1"))
+    assert use.busy == pytest.approx(occupied / (2 * raw["cycles"]))
+    assert use.active == pytest.approx(67_800 / (2 * raw["cycles"]))
+    assert use.useful == raw["mxu_utilization"]
+    assert mxu_use(from_json(raw | {"array_active": {}}), PEAKS).active is None
+
+
+def test_bandwidth_used() -> None:
+    raw = fabricate()
+    moved = raw["hbm_bytes"]["read"] + raw["hbm_bytes"]["written"]
+    assert bandwidth_fraction(from_json(raw), PEAKS) == pytest.approx(moved / (raw["cycles"] * 22500 / 47))
