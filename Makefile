@@ -6,8 +6,8 @@ BIN    := $(VENV)/bin
 # Named after this folder: a venv knows where it stands, so one that came with a copied or moved tree is made anew.
 STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 
-# The module that `make demo` runs: NAME.hlo, with NAME.in.npz and NAME.out.npz beside it.
-DEMO   ?= examples/mlp_infer
+# The module of tests/corpus that `make demo` runs; inputs.py makes weights that are too large to keep.
+DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format bench clean distclean
@@ -24,10 +24,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## compile and simulate a network, check its results, write build/demo/report.html
+demo: $(STAMP) ## compile and simulate ResNet-18, check it against XLA's result, write build/demo/report.html
 	@mkdir -p build/demo
-	$(BIN)/systolith run $(DEMO).hlo --args $(DEMO).in.npz --expect $(DEMO).out.npz --chip tpu_v3 --check \
-	    --precision highest --report build/demo/report.html --trace build/demo/trace.json
+	@test -e build/demo/$(DEMO).npz || $(BIN)/python -m tests.corpus.inputs $(DEMO) build/demo/$(DEMO).npz
+	$(BIN)/systolith run tests/corpus/$(DEMO).hlo --args build/demo/$(DEMO).npz \
+	    --expect tests/corpus/$(DEMO).out.npz --chip tpu_v3 --check \
+	    --report build/demo/report.html --trace build/demo/trace.json
 
 test: lint ## the lint, then every test that takes seconds
 	$(BIN)/python -m pytest -n 2 -m 'not slow'

@@ -1,0 +1,344 @@
+"""Index maps: which element of a leaf a point of an iteration space reads.
+
+HLO's data movement (broadcast, reshape, transpose, slice, pad, reverse) is never executed where it can be composed into
+such a map, because an address generator evaluates the map for free (`systolith.isa.pattern`).
+
+A leaf index is affine in the iteration indices, except where interior padding divides: then it is affine in *quotients*
+c / div of affine functions c that must be multiples of div.  A map also has bounds; a point outside any of them, or
+with a remainder, reads no element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from systolith.compiler.hlo.attributes import PadDim, SliceDim
+
+Interval = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of an index space: first index and size of each dimension."""
+
+    origin: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, dims: Sequence[int]) -> Box:
+        return cls((0,) * len(dims), tuple(dims))
+
+    @property
+    def elements(self) -> int:
+        """Number of points."""
+        return prod(self.dims)
+
+    def intervals(self) -> list[Interval]:
+        """First and last index of each dimension."""
+        return [(o, o + n - 1) for o, n in zip(self.origin, self.dims, strict=True)]
+
+    def narrowed(self, dim: int, lo: int, hi: int) -> Box:
+        """The part with lo <= index < hi along a dimension."""
+        origin, dims = list(self.origin), list(self.dims)
+        first, end = max(lo, origin[dim]), min(hi, origin[dim] + dims[dim])
+        origin[dim], dims[dim] = first, max(0, end - first)
+        return Box(tuple(origin), tuple(dims))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """(coefs . i + const) / div, defined only where div divides."""
+
+    coefs: tuple[int, ...]
+    const: int
+    div: int
+
+    def interval(self, box: Box) -> Interval:
+        """Least and greatest value over a box; the least is the greater one where there is none."""
+        lo, hi = _affine_interval(self.coefs, self.const, box)
+        return -(-lo // self.div), hi // self.div
+
+    def shifted(self, origin: tuple[int, ...]) -> Quotient:
+        return replace(self, const=self.const + _dot(self.coefs, origin))
+
+    def picked(self, dims: Sequence[int]) -> Quotient:
+        return replace(self, coefs=tuple(self.coefs[d] for d in dims))
+
+
+@dataclass(frozen=True)
+class Expr:
+    """coefs . i + const + sum of scale * quotient."""
+
+    coefs: tuple[int, ...]
+    const: int = 0
+    quotients: tuple[tuple[Quotient, int], ...] = ()
+
+    @property
+    def is_affine(self) -> bool:
+        return not self.quotients
+
+    def scaled(self, factor: int, const: int = 0) -> Expr:
+        """This times `factor`, plus `const`."""
+        if factor == 0:
+            return Expr((0,) * len(self.coefs), const)
+        scaled = tuple((q, s * factor) for q, s in self.quotients)
+        return Expr(tuple(c * factor for c in self.coefs), self.const * factor + const, scaled)
+
+    def plus(self, other: Expr) -> Expr:
+        terms: dict[Quotient, int] = dict(self.quotients)
+        for q, s in other.quotients:
+            terms[q] = terms.get(q, 0) + s
+        coefs = tuple(a + b for a, b in zip(self.coefs, other.coefs, strict=True))
+        return Expr(coefs, self.const + other.const, tuple((q, s) for q, s in terms.items() if s))
+
+    def shifted(self, origin: tuple[int, ...]) -> Expr:
+        """The same function of indices relative to `origin`."""
+        moved = tuple((q.shifted(origin), s) for q, s in self.quotients)
+        return Expr(self.coefs, self.const + _dot(self.coefs, origin), moved)
+
+    def picked(self, dims: Sequence[int]) -> Expr:
+        """The same function of some of the indices, the others being 0."""
+        quotients = tuple((q.picked(dims), s) for q, s in self.quotients)
+        return Expr(tuple(self.coefs[d] for d in dims), self.const, quotients)
+
+    def interval(self, box: Box) -> Interval:
+        """Bounds of its value over a box (exact if affine or one quotient)."""
+        lo, hi = _affine_interval(self.coefs, self.const, box)
+        for q, s in self.quotients:
+            a, b = q.interval(box)
+            lo, hi = lo + min(a * s, b * s), hi + max(a * s, b * s)
+        return lo, hi
+
+
+@dataclass(frozen=True)
+class Bound:
+    """lo <= expr < hi; expr is affine, or const + scale * one quotient."""
+
+    expr: Expr
+    lo: int
+    hi: int
+
+    def holds(self, box: Box) -> bool:
+        """Whether every point of the box is inside (remainders not regarded)."""
+        lo, hi = self.expr.interval(box)
+        return self.lo <= lo and hi < self.hi
+
+    def fails(self, box: Box) -> bool:
+        """Whether no point of the box is inside."""
+        lo, hi = self.expr.interval(box)
+        return hi < self.lo or lo >= self.hi
+
+    def shifted(self, origin: tuple[int, ...]) -> Bound:
+        return Bound(self.expr.shifted(origin), self.lo, self.hi)
+
+    def picked(self, dims: Sequence[int]) -> Bound:
+        return Bound(self.expr.picked(dims), self.lo, self.hi)
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """From a point of the iteration space to an element of a leaf.
+
+    Attributes:
+        rank: dimensions of the iteration space.
+        dims: for each dimension of the leaf, the index.
+        bounds: where there is an element at all.
+    """
+
+    rank: int
+    dims: tuple[Expr, ...]
+    bounds: tuple[Bound, ...] = ()
+
+    @classmethod
+    def identity(cls, rank: int) -> IndexMap:
+        return cls(rank, tuple(Expr(_unit(rank, d)) for d in range(rank)))
+
+    @property
+    def total(self) -> bool:
+        """Whether every point reads an element."""
+        return not self.bounds and all(e.is_affine for e in self.dims)
+
+    def quotients(self) -> list[Quotient]:
+        """Every quotient of the dimensions, each once."""
+        return list(dict.fromkeys(q for e in self.dims for q, _ in e.quotients))
+
+    def nowhere(self, box: Box) -> bool:
+        """Whether no point of a box reads an element."""
+        intervals = [q.interval(box) for q in self.quotients()]
+        return any(b.fails(box) for b in self.bounds) or any(lo > hi for lo, hi in intervals)
+
+    def shifted(self, origin: tuple[int, ...]) -> IndexMap:
+        """The same map of indices relative to `origin`."""
+        return IndexMap(
+            self.rank, tuple(e.shifted(origin) for e in self.dims), tuple(b.shifted(origin) for b in self.bounds)
+        )
+
+    def picked(self, dims: Sequence[int]) -> IndexMap:
+        """The same map of some of the indices, the others being 0."""
+        return IndexMap(len(dims), tuple(e.picked(dims) for e in self.dims), tuple(b.picked(dims) for b in self.bounds))
+
+    def footprint(self, box: Box, leaf: Sequence[int]) -> Box:
+        """The smallest box of the leaf that holds all that a box of the iteration space reads (empty: dims 0)."""
+        if self.nowhere(box):
+            return Box((0,) * len(leaf), (0,) * len(leaf))
+        origin, dims = [], []
+        for e, n in zip(self.dims, leaf, strict=True):
+            lo, hi = e.interval(box)
+            lo, hi = max(lo, 0), min(hi, n - 1)
+            origin.append(lo)
+            dims.append(max(0, hi - lo + 1))
+        return Box(tuple(origin), tuple(dims)) if all(dims) else Box((0,) * len(leaf), (0,) * len(leaf))
+
+    # Composition: self maps iteration points to indices of an op's result; the result maps them to its operand.
+
+    def broadcast(self, dimensions: Sequence[int], operand: Sequence[int]) -> IndexMap:
+        """Through `broadcast`: operand dimension k is result dimension `dimensions[k]` (size 1 stays at 0)."""
+        zero = Expr((0,) * self.rank)
+        picked = [zero if n == 1 else self.dims[d] for d, n in zip(dimensions, operand, strict=True)]
+        return replace(self, dims=tuple(picked))
+
+    def transpose(self, permutation: Sequence[int]) -> IndexMap:
+        """Through `transpose`: result dimension k is operand dimension `permutation[k]`."""
+        dims = [self.dims[0]] * len(permutation)
+        for k, p in enumerate(permutation):
+            dims[p] = self.dims[k]
+        return replace(self, dims=tuple(dims))
+
+    def slice(self, slices: Sequence[SliceDim]) -> IndexMap:
+        """Through `slice`."""
+        dims = tuple(e.scaled(s.stride, s.start) for e, s in zip(self.dims, slices, strict=True))
+        return replace(self, dims=dims)
+
+    def reverse(self, dimensions: Sequence[int], operand: Sequence[int]) -> IndexMap:
+        """Through `reverse`."""
+        turned = set(dimensions)
+        dims = tuple(e.scaled(-1, operand[d] - 1) if d in turned else e for d, e in enumerate(self.dims))
+        return replace(self, dims=dims)
+
+    def pad(self, padding: Sequence[PadDim], operand: Sequence[int], result: Sequence[int]) -> IndexMap | None:
+        """Through `pad`; None where a quotient of a quotient would be needed."""
+        dims, bounds = [], list(self.bounds)
+        for e, p, n, size in zip(self.dims, padding, operand, result, strict=True):
+            index: Expr | None = e.scaled(1, -p.low)
+            if p.interior:
+                index = divided(e.scaled(1, -p.low), p.interior + 1)
+                if index is None:
+                    return None
+            assert index is not None
+            if p.low > 0 or p.interior or size - p.low > n:
+                if not index.is_affine and (len(index.quotients) > 1 or any(index.coefs)):
+                    return None
+                bounds.append(Bound(index, 0, n))
+            dims.append(index)
+        return IndexMap(self.rank, tuple(dims), tuple(dict.fromkeys(bounds)))
+
+    def reshape(self, operand: Sequence[int], result: Sequence[int]) -> IndexMap | None:
+        """Through `reshape`; None where one result dimension holds several operand dimensions (of size over 1) and its
+        index is not a sum of theirs.
+        """
+        dims: list[Expr] = []
+        for xs, ys in reshape_factors(operand, result):
+            flat = Expr((0,) * self.rank)
+            for y in ys:
+                flat = flat.scaled(result[y]).plus(self.dims[y])
+            parts = split_index(flat, [operand[x] for x in xs], self.extents) if len(xs) > 1 else [flat][: len(xs)]
+            if parts is None:
+                return None
+            dims.extend(parts)
+        return replace(self, dims=tuple(dims))
+
+    # Sizes of the iteration space, needed to split indices; set by `over`.
+    extents: tuple[int, ...] = ()
+
+    def over(self, extents: Sequence[int]) -> IndexMap:
+        """The same map, knowing the sizes of the iteration space (lets reshapes split indices)."""
+        return replace(self, extents=tuple(extents))
+
+
+def divided(e: Expr, div: int) -> Expr | None:
+    """E / div as an expression in a new quotient; None if e has quotients itself."""
+    if div == 1:
+        return e
+    if not e.is_affine:
+        return None
+    return Expr((0,) * len(e.coefs), 0, ((Quotient(e.coefs, e.const, div), 1),))
+
+
+def reshape_factors(operand: Sequence[int], result: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Pairs of runs of dimensions with equal products, as fine as possible; dimensions of size 1 go where they fall.
+
+    Every dimension of both sides is in exactly one run, in order.
+    """
+    pairs: list[tuple[list[int], list[int]]] = []
+    x = y = 0
+    while x < len(operand) or y < len(result):
+        xs: list[int] = []
+        ys: list[int] = []
+        px = py = 1
+        while True:
+            if px <= py and x < len(operand) and (px < py or not xs):
+                xs.append(x)
+                px *= operand[x]
+                x += 1
+            elif (py < px and y < len(result)) or (not ys and y < len(result) and py <= px):
+                ys.append(y)
+                py *= result[y]
+                y += 1
+            else:
+                break
+        pairs.append((xs, ys))
+    return pairs
+
+
+def split_index(flat: Expr, sizes: Sequence[int], extents: Sequence[int]) -> list[Expr] | None:
+    """Indices of row-major dimensions `sizes` (more than one) whose flattened index is `flat`.
+
+    Each term of `flat` goes to the outermost dimension whose stride divides it; the split is right if no lower
+    dimension can then carry over.  None if there is no such split, or the iteration space's sizes are not known.
+    """
+    if not flat.is_affine:
+        return None
+    rank = len(flat.coefs)
+    strides = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
+    live = [(i, c) for i, c in enumerate(flat.coefs) if c and (not extents or extents[i] > 1)]
+    if live and not extents:
+        return None
+    parts: list[Expr] = []
+    rest, const = live, flat.const
+    for size, stride in zip(sizes, strides, strict=True):
+        taken = [(i, c) for i, c in rest if c % stride == 0]
+        rest = [(i, c) for i, c in rest if c % stride]
+        coefs = [0] * rank
+        for i, c in taken:
+            coefs[i] = c // stride
+        part_const, const = divmod(const, stride)
+        low, high = const + _span(rest, extents)[0], const + _span(rest, extents)[1]
+        own = _span([(i, c // stride) for i, c in taken], extents)
+        if low < 0 or high >= stride or own[0] + part_const < 0 or own[1] + part_const >= size:
+            return None
+        parts.append(Expr(tuple(coefs), part_const))
+    return parts
+
+
+def _span(terms: Sequence[tuple[int, int]], extents: Sequence[int]) -> Interval:
+    values = [c * (extents[i] - 1) for i, c in terms]
+    return sum(min(0, v) for v in values), sum(max(0, v) for v in values)
+
+
+def _unit(rank: int, d: int) -> tuple[int, ...]:
+    return tuple(int(k == d) for k in range(rank))
+
+
+def _dot(a: Sequence[int], b: Sequence[int]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _affine_interval(coefs: Sequence[int], const: int, box: Box) -> Interval:
+    lo = hi = const
+    for c, o, n in zip(coefs, box.origin, box.dims, strict=True):
+        lo += c * o + min(0, c * (n - 1))
+        hi += c * o + max(0, c * (n - 1))
+    return lo, hi

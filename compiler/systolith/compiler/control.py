@@ -1,0 +1,193 @@
+"""Control flow: while, conditional, and scalars that SEQ reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.passes.while_trip_count import trip_count
+from systolith.compiler.placement import Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.tile.ir import Array, If, Ref, TileOp, VReg, While
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import Role
+
+if TYPE_CHECKING:
+    from systolith.compiler.walk import Value, Walk
+
+
+def load_scalar(ctx: Lowering, array: Array, what: str) -> VReg:
+    """A register with the value of an array of one element (integer or pred), extended to 32 bits."""
+    word = ctx.smem(f"{array.buf.name}.word")
+    pattern = Pattern(array.dtype, (1,), (0,))
+    src = Ref(array.buf, pattern, array.offset, array.dynamic)
+    ctx.append(TileOp("dma.load", {"src": src, "dst": Ref(word, pattern)}, ctx.origin(f"load {what}")))
+    register = ctx.vreg()
+    ctx.append(TileOp("lds", {"rd": register, "ra": 0, "imm": Ref(word, pattern)}, ctx.origin(f"read {what}")))
+    missing = 32 - 8 * array.dtype.size
+    if missing <= 0:
+        return register
+    raised = alu(ctx, "shl", register, missing, what)
+    return alu(ctx, "sra" if array.dtype.kind == "signed" else "shr", raised, missing, what)
+
+
+def alu(ctx: Lowering, op: str, a: VReg, b: VReg | int, what: str) -> VReg:
+    """A register with `a op b`."""
+    result = ctx.vreg()
+    ctx.append(TileOp(op, {"rd": result, "ra": a, "b": b}, ctx.origin(what)))
+    return result
+
+
+def lower_while(walk: Walk, i: Instruction, init: Value) -> Value:
+    """Lower a `while`: values that change in fixed places, those that do not where they are."""
+    from systolith.compiler.walk import flatten, shaped
+
+    ctx = walk.ctx
+    condition, body = i.computation("condition"), i.computation("body")
+    before, budget = flatten(init), ctx.budget
+    aliases = Aliases(body)
+    (parameter,) = body.parameters
+    after = aliases.leaves[body.result]
+    state: list[Array] = []
+    for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
+        if after[k] == (parameter, k):
+            state.append(array)
+            continue
+        place = walk.result((i, k), shape)
+        ctx.move(array, place, "initial value")
+        state.append(place)
+    outer_cache = dict(walk.cache)
+    _bring_invariants(walk, body, state, budget)
+    for leaf, array in _in_place(body, aliases, state).items():
+        walk.homes[leaf] = array
+    test, predicate = walk.region(lambda: walk.computation(condition, [shaped(iter(state), i.shape)]))
+    assert isinstance(predicate, Array)
+    outer, ctx.block = ctx.block, test
+    ctx.group = i
+    register = load_scalar(ctx, predicate, "condition")
+    ctx.block = outer
+
+    def run() -> Value:
+        value = walk.computation(body, [shaped(iter(state), i.shape)])
+        ctx.group, ctx.budget = i, budget
+        _carry(ctx, flatten(value), state)
+        return value
+
+    block, _ = walk.region(run)
+    ctx.append_region(While(test, register, block, i.name, trip_count(i)))
+    walk.cache = outer_cache
+    return shaped(iter(state), i.shape)
+
+
+def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget: int) -> None:
+    """Load what the loop only reads once, before it, as far as there is room (somewhat more than for tiles)."""
+    room = budget * 5 // 4
+    aliases = Aliases(body)
+    (parameter,) = body.parameters
+    used = {
+        leaf
+        for j in body.instructions
+        if j.opcode in ("fusion", "while", "conditional")
+        for o in j.operands
+        for leaf in aliases.leaves[o]
+    }
+    for k, array in enumerate(state):
+        decl = array.buf.decl
+        if (parameter, k) not in used or decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT):
+            continue
+        if array.buf not in walk.cache and 0 < array.buf.bytes <= room:
+            walk.bring(array)
+            room -= array.buf.bytes
+
+
+def _in_place(body: Computation, aliases: Aliases, state: list[Array]) -> dict[Leaf, Array]:
+    """Results of groups of the body that can be made in the place of the next iteration's value.
+
+    The old value must not be needed any more: its last use is before the group, or the group updates it in place.
+    """
+    (parameter,) = body.parameters
+    last = last_uses(body, aliases)
+    position = {j: n for n, j in enumerate(body.instructions)}
+    after = aliases.leaves[body.result]
+    found: dict[Leaf, Array] = {}
+    for k, leaf in enumerate(after):
+        maker = leaf[0]
+        if maker.opcode != "fusion" or after.count(leaf) > 1 or (parameter, k) in after:
+            continue
+        end = last.get((parameter, k), -1)
+        if end < position[maker] or (end == position[maker] and updates(maker, aliases) == (parameter, k)):
+            found[leaf] = state[k]
+    return found
+
+
+def updates(group: Instruction, aliases: Aliases) -> Leaf | None:
+    """The leaf that a group updates in place (it is a dynamic-update-slice of its operand, used for nothing else)."""
+    root = group.computation("calls").result
+    if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+        return None
+    number = root.operands[0].number
+    assert number is not None
+    leaves = aliases.leaves[group.operands[number]]
+    users = group.computation("calls").users()[root.operands[0]]
+    others = [leaf for n, o in enumerate(group.operands) if n != number for leaf in aliases.leaves[o]]
+    return (
+        leaves[0]
+        if users == [root] and root.operands.count(root.operands[0]) == 1 and leaves[0] not in others
+        else None
+    )
+
+
+def _carry(ctx: Lowering, values: list[Array], state: list[Array]) -> None:
+    """Copy the body's results to the places of the next iteration's values."""
+    moves = [(v, s) for v, s in zip(values, state, strict=True) if v.buf is not s.buf]
+    targets = {s.buf for _, s in moves}
+    staged: list[tuple[Array, Array]] = []
+    for value, place in moves:
+        if value.buf in targets:
+            # Another value's place: it is overwritten by one of these copies.
+            space = value.buf.space
+            make = ctx.array if space == Space.VMEM else lambda n, t, d: ctx.table(n, Role.TEMP, t, d)
+            copy = make(f"{value.buf.name}.old", value.dtype, value.dims)
+            ctx.move(value, copy, "carry")
+            value = copy
+        staged.append((value, place))
+    for value, place in staged:
+        ctx.move(value, place, "carry")
+
+
+def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Value:
+    """Lower a `conditional`: results in fixed places, one region a branch."""
+    from systolith.compiler.walk import flatten, shaped
+
+    ctx, budget = walk.ctx, walk.ctx.budget
+    index = operands[0]
+    assert isinstance(index, Array)
+    if "true_computation" in i.attributes:
+        branches = [i.computation("true_computation"), i.computation("false_computation")]
+    else:
+        branches = i.called
+    register = load_scalar(ctx, index, "branch index")
+    if index.dtype.name == "pred":
+        # pred: true is branch 0.
+        register = alu(ctx, "xor", register, 1, "branch index")
+    places = walk.results(i)
+    blocks = []
+    for branch, argument in zip(branches, operands[1:], strict=True):
+
+        def run(branch: Computation = branch, argument: Value = argument) -> Value:
+            aliases = Aliases(branch)
+            leaves = aliases.leaves[branch.result]
+            for leaf, place in zip(leaves, places, strict=True):
+                if leaf[0].opcode == "fusion" and leaves.count(leaf) == 1:
+                    walk.homes[leaf] = place
+            value = walk.computation(branch, [argument])
+            ctx.group, ctx.budget = i, budget
+            for array, place in zip(flatten(value), places, strict=True):
+                if array.buf is not place.buf:
+                    ctx.move(array, place, "branch result")
+            return value
+
+        blocks.append(walk.region(run)[0])
+    ctx.append_region(If(register, blocks, i.name))
+    return shaped(iter(places), i.shape)

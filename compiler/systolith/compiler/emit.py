@@ -1,0 +1,238 @@
+"""VPU instructions for a box of a group's iteration space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from systolith.compiler.affine import Bound, Box, IndexMap, Quotient
+from systolith.compiler.errors import CompileError
+from systolith.compiler.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces, topological
+from systolith.compiler.group import GroupPlan
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hoist import hoisting
+from systolith.compiler.kernel_builder import KernelBuilder, build, interval, latency
+from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
+from systolith.compiler.vector import Access, AxisCoord, Nest, Work, choose, merge
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import S32
+from systolith.isa.kernel import NSCALARS, Kernel
+from systolith.isa.pattern import UNBOUNDED
+from systolith.isa.program import Origin
+
+
+class Context(Protocol):
+    """What lowerings of VPU groups need (`lowering.Lowering`)."""
+
+    chip: Chip
+
+    def append(self, op: TileOp) -> None:
+        """Append an operation."""
+
+    def vmem(self, name: str, size: int, align: int = 4) -> Buf:
+        """A new buffer in VMEM."""
+
+
+def emit(
+    ctx: Context,
+    plan: GroupPlan,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    origin: Origin,
+) -> None:
+    """Append the operations that compute a box of the group's outputs.
+
+    Args:
+        ctx: where operations go.
+        plan: the group.
+        box: of the iteration space.
+        leaves: an array for each leaf, covering at least its footprint over the box; VMEM or accumulators.
+        outs: an array for each root, covering at least the box; VMEM.
+        origin: for the debug map.
+
+    Raises:
+        CompileError: more streams, constants or registers than an instruction or kernel has.
+    """
+    if not box.elements:
+        return
+    for part in _split_pieces(plan, box):
+        _emit_part(ctx, plan, part, leaves, outs, origin)
+
+
+def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
+    """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
+    for node in topological(plan.nodes):
+        if not isinstance(node, Pieces) or len(live := live_pieces(node, box)) < 2:
+            continue
+        used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
+        if len(used) != 1 or abs(node.expr.coefs[used[0]]) != 1:
+            continue
+        (d,) = used
+        rest = node.expr.const + sum(c * box.origin[k] for k, c in enumerate(node.expr.coefs) if k != d)
+        end = node.ends[live[0]]
+        cut = end - rest if node.expr.coefs[d] == 1 else rest - end + 1
+        last = box.origin[d] + box.dims[d]
+        yield from _split_pieces(plan, box.narrowed(d, box.origin[d], cut))
+        yield from _split_pieces(plan, box.narrowed(d, cut, last))
+        return
+    yield box
+
+
+def _emit_part(
+    ctx: Context,
+    plan: GroupPlan,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    origin: Origin,
+) -> None:
+    roots = plan.graph.specialise(plan.nodes, box)
+    targets = [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
+    builder = _builder(roots, ())
+    work, streams = _work(ctx.chip, builder, box, leaves, targets)
+    nest = choose(ctx.chip, work)
+    if nest is None:
+        for half in halves(box):
+            _emit_part(ctx, plan, half, leaves, outs, origin)
+        return
+    better = hoisting(ctx.chip, roots, nest, work, builder.streams)
+    if better is not None:
+        builder, nest = _builder(roots, better.nodes), better.nest
+        work, streams = _work(ctx.chip, builder, box, leaves, targets)
+    run(ctx, build(ctx.chip, builder.source()), nest, work, streams, origin)
+
+
+def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
+    """The kernel that stores the roots; `held` is computed in its prologue."""
+    builder = KernelBuilder()
+    builder.hold(held)
+    for k, register in enumerate(builder.lower("body", roots)):
+        builder.emit("body", "st", register, imm=builder.stream(k))
+    return builder
+
+
+def _work(
+    chip: Chip, builder: KernelBuilder, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> tuple[Work, list[StreamSpec]]:
+    """What is to be vectorised, merged, and the kernel's streams."""
+    ops = [o.op for o in builder.source().body]
+    streams = [describe(what, box, leaves, targets) for what in builder.streams]
+    accesses = tuple(s.access for s in streams)
+    return merge(Work(box.dims, accesses, interval=interval(chip, ops), latency=latency(chip, ops))), streams
+
+
+def halves(box: Box) -> tuple[Box, Box]:
+    """Two halves of a box along its first dimension of size over 1.
+
+    Raises:
+        CompileError: it is one point.
+    """
+    for d, (o, n) in enumerate(zip(box.origin, box.dims, strict=True)):
+        if n > 1:
+            return box.narrowed(d, o, o + n // 2), box.narrowed(d, o + n // 2, o + n)
+    raise CompileError("an expression reads elements under more bounds than an address generator has")
+
+
+@dataclass(frozen=True)
+class Target:
+    """An output: its array, and from (box-relative) iteration indices to its elements."""
+
+    array: Array
+    map: IndexMap
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """A stream before loops are chosen: its access, and where it starts."""
+
+    access: Access
+    array: Array | None = None
+    offset: int = 0
+
+
+def describe(
+    what: Load | tuple[Coordinate, ...] | Inside | int,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    targets: Sequence[Target],
+) -> StreamSpec:
+    """The access of a kernel's stream, in indices relative to the box."""
+    rank = len(box.dims)
+    if isinstance(what, int):
+        return addressed(targets[what].array, targets[what].map, 0, box)
+    if isinstance(what, Load):
+        return addressed(leaves[what.leaf], what.map, what.fill, box)
+    if isinstance(what, Inside):
+        quotients = dict.fromkeys(what.quotients, 0)
+        return StreamSpec(Access(S32, (0,) * rank, axis_coords(what.bounds, quotients), 0, False, False))
+    coords = tuple(AxisCoord(c.expr.coefs, c.expr.const) for c in what)
+    return StreamSpec(Access(S32, (0,) * rank, coords, 0, False, False))
+
+
+def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
+    """The access of an array's elements through an index map relative to a box.
+
+    Raises:
+        ValueError: the array does not cover what the map reads there (a staged tile is too small).
+    """
+    local = Box.whole(box.dims)
+    read = index.footprint(local, [o + n for o, n in zip(array.origin, array.dims, strict=True)])
+    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
+    reach = [e.interval(local) for e in index.dims]
+    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
+    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
+    covered = inside and (bool(index.bounds) or fits)
+    if read.elements and not covered:
+        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
+    strides = [0] * len(box.dims)
+    offset = array.offset
+    quotients: dict[Quotient, int] = {}
+    for e, base, stride in zip(index.dims, array.origin, array.strides, strict=True):
+        offset += (e.const - base) * stride
+        for k, c in enumerate(e.coefs):
+            strides[k] += c * stride
+        for q, scale in e.quotients:
+            quotients[q] = quotients.get(q, 0) + scale * stride
+    access = Access(array.dtype, tuple(strides), axis_coords(index.bounds, quotients), fill)
+    return StreamSpec(access, array, offset)
+
+
+def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:
+    """Coordinates that test bounds, and that divide: `quotients` gives the bytes each quotient adds to the address."""
+    limits: dict[Quotient, tuple[int, int]] = {}
+    coords: list[AxisCoord] = []
+    for b in bounds:
+        if b.expr.is_affine:
+            coords.append(AxisCoord(b.expr.coefs, b.expr.const, b.lo, b.hi))
+            continue
+        ((q, scale),) = b.expr.quotients
+        ends = (b.lo - b.expr.const, b.hi - b.expr.const)
+        if scale < 0:  # lo <= s q < hi is 1 - hi <= -s q < 1 - lo
+            scale, ends = -scale, (1 - ends[1], 1 - ends[0])
+        lo, hi = limits.get(q, UNBOUNDED)
+        limits[q] = (max(lo, -(-ends[0] // scale)), min(hi, -(-ends[1] // scale)))
+    for q in dict.fromkeys((*quotients, *limits)):
+        lo, hi = limits.get(q, UNBOUNDED)
+        coords.append(AxisCoord(q.coefs, q.const, lo, hi, q.div, quotients.get(q, 0)))
+    return tuple(coords)
+
+
+def run(ctx: Context, kernel: Kernel, nest: Nest, work: Work, streams: Sequence[StreamSpec], origin: Origin) -> None:
+    """Append a `vpu.run`; `work` holds the merged accesses of `streams`."""
+    refs = tuple(
+        Ref(s.array.buf, nest.pattern(access), s.offset, s.array.dynamic)
+        if s.array
+        else Ref(None, nest.pattern(access))
+        for s, access in zip(streams, work.accesses, strict=True)
+    )
+    args: dict[str, Arg] = {
+        "kernel": kernel,
+        "counts": tuple(p.count for p in nest.outer),
+        "inner": nest.inner,
+        "serial": 0,
+        "scalars": (0,) * NSCALARS,
+        "streams": refs,
+    }
+    ctx.append(TileOp("vpu.run", args, origin))

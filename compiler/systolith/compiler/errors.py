@@ -1,0 +1,17 @@
+"""Errors of the compiler: one line: the operation, its shape, its line in the HLO text, what can be done."""
+
+from __future__ import annotations
+
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.isa.errors import SystolithError
+
+
+class CompileError(SystolithError):
+    """The module cannot be compiled for this chip."""
+
+
+def compile_error(instruction: Instruction, message: str, module: Module | None = None) -> CompileError:
+    """An error about an instruction: place, opcode, name, shape, then `message` (what is wrong; what to do)."""
+    place = module.place(instruction) if module is not None else None
+    where = f"{place}: " if place else f"line {instruction.line}: " if instruction.line else ""
+    return CompileError(f"{where}{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}")

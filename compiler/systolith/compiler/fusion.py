@@ -1,0 +1,438 @@
+"""Grouping: every computation that runs becomes a list of fusion groups.
+
+In the grouped module each instruction of the entry and of the bodies of `while` and `conditional` is one of
+
+    parameter, constant, tuple, get-tuple-element, while, conditional       structure
+    bitcast                                                                 a view: the same dense bytes, another shape
+    fusion, kind=kOutput    one dot or convolution and its elementwise epilogue
+            kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue
+            kind=kLoop      elementwise operations and data movement
+            kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...
+    infeed, outfeed, custom-call, collectives and the like, as they are
+
+Operands of a dot or convolution may be chains of views (`views.py`) of the group's parameters.  An epilogue has the
+shape of what it follows and reads it at the same index; transposes may follow in a kOutput group.  Scalar constants are
+inside the groups, other constants are operands.
+
+How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
+that uses it costs more.  A group computes one materialised value from others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from systolith.compiler.affine import IndexMap
+from systolith.compiler.elementwise import FLOAT_OPS, is_elementwise
+from systolith.compiler.errors import CompileError
+from systolith.compiler.expression import Micro, topological
+from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat, streams_of
+from systolith.compiler.hlo.attributes import Attribute
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.passes.dead_code import has_effects
+from systolith.compiler.passes.inline import unique
+from systolith.compiler.views import VIEWS, reshaped_strides, view_base
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.microops import MICROOPS, Slot
+
+STRUCTURE = frozenset(
+    """parameter constant tuple get-tuple-element while conditional after-all add-dependency partition-id replica-id
+    """.split()
+)
+DOTS = frozenset({"dot", "convolution"})
+REDUCTIONS = frozenset({"reduce", "reduce-window"})
+KINDS = {"dot": "kOutput", "convolution": "kOutput", "reduce": "kInput", "reduce-window": "kInput"}
+_ROUNDS = 5
+EXPENSIVE = frozenset(op for op, micro in FLOAT_OPS.items() if MICROOPS[micro].slot is Slot.TRANS) | {"map"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a group may become.
+
+    Attributes:
+        micro_ops: micro-operations of a kernel.
+        streams: streams of a kernel.
+        duplicated: elementwise operations that are computed again rather than stored.
+    """
+
+    micro_ops: int = 48
+    streams: int = MAX_STREAMS
+    duplicated: int = 8
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals."""
+
+    limits: Limits = Limits()
+
+    def run(self, module: Module) -> bool:
+        done: set[Computation] = set()
+        taken = {c.name for c in module.computations}
+        todo = [module.entry]
+        while todo:
+            computation = todo.pop()
+            if computation in done:
+                continue
+            done.add(computation)
+            todo.extend(c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called)
+            made = _Grouping(computation, self.limits).regroup(taken)
+            at = module.computations.index(computation)
+            module.computations[at:at] = made
+        return True
+
+
+def is_cheap(i: Instruction) -> bool:
+    """Whether an operation can be part of a vector group."""
+    if not i.shape.is_array or i.opcode in STRUCTURE:
+        return False
+    return i.opcode in DATA_MOVEMENT or i.opcode == "map" or is_elementwise(i)
+
+
+@dataclass
+class _Grouping:
+    """The grouping of one computation.
+
+    Attributes:
+        forced: values that have to be in memory.
+        stored: values that are (forced, or chosen to be).
+        absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
+    """
+
+    computation: Computation
+    limits: Limits
+    forced: set[Instruction] = field(default_factory=set)
+    stored: set[Instruction] = field(default_factory=set)
+    absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
+    checked: set[tuple[Instruction, ...]] = field(default_factory=set)
+
+    def regroup(self, taken: set[str]) -> list[Computation]:
+        """Rewrite the computation; gives the groups' computations."""
+        for _ in range(len(self.computation.instructions) + 1):
+            self._settle()
+            more = self._oversized()
+            if not more:
+                break
+            self.forced |= more
+        return self._rewrite(taken)
+
+    # What is stored.
+
+    def _settle(self) -> None:
+        """Decide until nothing changes: what an expression costs depends on what below it is stored."""
+        self.before: set[Instruction] = set()
+        for _ in range(_ROUNDS):
+            self._decide()
+            if self.stored == self.before:
+                break
+            self.before = self.stored
+
+    def _decide(self) -> None:
+        self.users = self.computation.users()
+        self.stored, self.absorbed = set(), {}
+        self.need: dict[Instruction, set[Instruction]] = {}
+        forced = set(self.forced)
+        for i in reversed(self.computation.instructions):
+            self.need[i] = self._needed_by(i, forced)
+            if not is_cheap(i):
+                self.stored.add(i)
+                if i.opcode in DOTS:
+                    forced.update(map(_dot_operand, i.operands))
+            elif i in forced or i is self.computation.result or self._worth_storing(i):
+                self.stored.add(i)
+                if i.opcode == "reshape":
+                    forced.add(i.operands[0])
+        for i in self.computation.instructions:
+            if i.opcode in KINDS:
+                self._absorb(i)
+
+    def _needed_by(self, i: Instruction, forced: set[Instruction]) -> set[Instruction]:
+        """The groups (by result, or by reduction) that compute with `i`; users that want it in memory force it."""
+        need: set[Instruction] = set()
+        for user in self.users[i]:
+            if is_cheap(user):
+                need |= {user} if user in self.stored else self.need[user]
+            elif user.opcode == "reduce":
+                need.add(user)
+            elif user.opcode not in DOTS:
+                forced.add(i)
+        return need
+
+    def _worth_storing(self, i: Instruction) -> bool:
+        if i.opcode == "constant" or i.opcode in DATA_MOVEMENT:
+            return False
+        cone = self._cone(i)
+        expensive = any(c.opcode in EXPENSIVE for c in cone)
+        epilogue = any(o.opcode in KINDS and o.dims == i.dims for c in cone for o in c.operands)
+        if (expensive or epilogue) and self._expanded(i):
+            return True
+        if len(self.need[i]) < 2:
+            return False
+        operations = sum(c.opcode not in DATA_MOVEMENT for c in cone)
+        if expensive or epilogue or operations > self.limits.duplicated:
+            return True
+        leaves = {
+            o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
+        }
+        read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
+        return uses * read > read + (1 + uses) * i.shape.bytes
+
+    def _cone(self, i: Instruction) -> list[Instruction]:
+        """The cheap operations that `i` is computed from, with itself, down to what was stored in the last round."""
+        found: dict[Instruction, None] = {}
+        stack = [i]
+        while stack:
+            c = stack.pop()
+            known = c is not i and c in self.before
+            if c not in found and is_cheap(c) and not known and len(found) < 4 * self.limits.micro_ops:
+                found[c] = None
+                # What is repeated is stored if it is worth anything, so it does not count here.
+                stack.extend(o for o in c.operands if c.opcode != "broadcast" or o.shape.size == c.shape.size)
+        return list(found)
+
+    def _expanded(self, i: Instruction) -> bool:
+        """Whether a user repeats it along some dimension, so that fusing would compute it many times over."""
+        for user in self.users[i]:
+            if user.opcode == "broadcast" and user.shape.size > i.shape.size:
+                return True
+            if user.opcode in ("reshape", "transpose") and user not in self.stored and self._expanded(user):
+                return True
+        return False
+
+    # Epilogues.
+
+    def _absorb(self, heavy: Instruction) -> None:
+        """Let the group that alone uses a dot or reduction compute it."""
+        if not heavy.shape.is_array or heavy is self.computation.result or heavy in self.forced:
+            return
+        if len(self.need[heavy]) != 1 or any(not is_cheap(u) for u in self.users[heavy]):
+            return
+        (group,) = self.need[heavy]
+        core = group
+        while heavy.opcode in DOTS and core.opcode == "transpose" and core is not heavy:
+            core = core.operands[0]
+        if core is heavy and group is not heavy:
+            self.absorbed[heavy] = group
+            return
+        if core.opcode in KINDS or core.dims != heavy.dims or group in self.absorbed.values():
+            return
+        if core is not group and self._is_leaf(core):
+            return
+        try:
+            plan = analyze([core], frontier=self._leaves(core) | {heavy})
+        except CompileError:
+            return
+        if all(load.map.dims == IndexMap.identity(len(heavy.dims)).dims for load in plan.loads if load.leaf is heavy):
+            self.absorbed[heavy] = group
+
+    # Sizes.
+
+    def _leaves(self, group: Instruction) -> set[Instruction]:
+        """The stored values that a group reads."""
+        return {o for i in self._members(group) for o in i.operands if self._is_leaf(o)}
+
+    def _is_leaf(self, i: Instruction) -> bool:
+        if i.opcode == "constant":
+            return splat_or_none(i) is None
+        return i in self.stored or (i.opcode == "reshape" and self._is_view(i))
+
+    def _is_view(self, i: Instruction) -> bool:
+        """Whether a reshape is of a stored value (through reshapes), so that it stays outside as a view."""
+        (x,) = i.operands
+        if x.opcode == "reshape" and x not in self.stored:
+            return self._is_view(x)
+        return (x in self.stored and x not in self.absorbed and x.opcode != "constant") or x.opcode == "parameter"
+
+    def _members(self, group: Instruction) -> list[Instruction]:
+        """The cheap operations of a group, operands first (not those of an absorbed operation)."""
+        found: dict[Instruction, None] = {}
+        stack = [group]
+        while stack:
+            i = stack.pop()
+            if i in found or (i is not group and (self._is_leaf(i) or not is_cheap(i))):
+                continue
+            found[i] = None
+            stack.extend(i.operands)
+        return [i for i in self.computation.instructions if i in found] if len(found) > 1 else list(found)
+
+    def _oversized(self) -> set[Instruction]:
+        """Values to store because their group is too large or does not fold."""
+        more: set[Instruction] = set()
+        for roots in self._vector_roots():
+            for root in roots:
+                members = tuple(self._members(root))
+                key = (root, *members)
+                if key in self.checked:
+                    continue
+                cut = self._cut(root, list(members))
+                if cut is None:
+                    self.checked.add(key)
+                else:
+                    more.add(cut)
+        return more
+
+    def _vector_roots(self) -> Iterator[list[Instruction]]:
+        """Results of vector expressions: of loops and epilogues, and the cheap operands of reductions."""
+        for i in self.computation.instructions:
+            if i in self.stored and is_cheap(i) and not (i.opcode == "reshape" and self._is_view(i)):
+                yield [i]
+            elif i.opcode == "reduce":
+                yield [o for o in i.operands if is_cheap(o) and not self._is_leaf(o)]
+
+    def _cut(self, root: Instruction, members: list[Instruction]) -> Instruction | None:
+        try:
+            plan = analyze([root], frontier=self._leaves(root))
+        except NotFoldableError:
+            return self._not_folding(root, members)
+        nodes = topological(plan.nodes)
+        micro = sum(isinstance(n, Micro) for n in nodes)
+        if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
+            return None
+        inner = [m for m in members if m is not root and m.opcode not in DATA_MOVEMENT and m.shape.rank]
+        if not inner:
+            return None
+        sizes = {m: len([c for c in self._members(m) if c.opcode not in DATA_MOVEMENT]) for m in inner}
+        half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
+        return min(inner, key=lambda m: abs(sizes[m] - half))
+
+    def _not_folding(self, root: Instruction, members: list[Instruction]) -> Instruction | None:
+        """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored."""
+        for i in members:
+            try:
+                analyze([root], frontier=self._leaves(root) | {i})
+            except NotFoldableError:
+                continue
+            if i.opcode == "reshape":
+                return i.operands[0]
+            if i is not root:
+                return i
+        candidates = [i for i in members if i.opcode in DATA_MOVEMENT and is_cheap(i.operands[0] if i.operands else i)]
+        return candidates[0].operands[0] if candidates and candidates[0].operands else None
+
+    # The new computation.
+
+    def _rewrite(self, taken: set[str]) -> list[Computation]:
+        made: list[Computation] = []
+        value: dict[Instruction, Instruction] = {}
+        out: list[Instruction] = []
+        absorbing = {g: h for h, g in self.absorbed.items()}
+        for i in self.computation.instructions:
+            if i.opcode == "constant":
+                value[i] = i
+                out.append(i)
+            elif i.opcode == "reshape" and (self._is_view(i)):
+                value[i] = replace(i, opcode="bitcast", operands=[value[i.operands[0]]], attributes=_metadata(i))
+                out.append(value[i])
+            elif i not in self.stored or i in self.absorbed:
+                continue
+            elif i.opcode in STRUCTURE or has_effects(i):
+                i.operands = [value[o] for o in i.operands]
+                value[i] = i
+                out.append(i)
+            else:
+                heavy = absorbing.get(i, i)
+                computation, leaves = self._group_computation(i, heavy, taken)
+                kind = KINDS.get(heavy.opcode, "kLoop" if is_cheap(i) else "kCustom")
+                attributes: dict[str, Attribute] = {"kind": kind, "calls": computation, **_metadata(i)}
+                value[i] = Instruction(i.name, "fusion", i.shape, [value[o] for o in leaves], attributes, line=i.line)
+                out.append(value[i])
+                made.append(computation)
+        self.computation.root = value[self.computation.result]
+        self.computation.instructions = out
+        _drop_unused(self.computation)
+        return made
+
+    def _group_computation(
+        self, root: Instruction, heavy: Instruction, taken: set[str]
+    ) -> tuple[Computation, list[Instruction]]:
+        """The computation of a group, and what its parameters are."""
+        leaves: dict[Instruction, Instruction] = {}
+        copies: dict[Instruction, Instruction] = {}
+        out: list[Instruction] = []
+
+        def is_leaf(i: Instruction, of: Instruction) -> bool:
+            if i is root or i is heavy:
+                return False
+            if (of.opcode in VIEWS and of in chain) or (of is heavy and heavy.opcode in DOTS):
+                return i not in chain
+            return self._is_leaf(i)
+
+        chain = set(_dot_chains(heavy)) if heavy.opcode in DOTS else set()
+
+        def visit(i: Instruction, of: Instruction) -> Instruction:
+            if is_leaf(i, of):
+                if i not in leaves:
+                    leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
+                return leaves[i]
+            if i not in copies:
+                operands = [visit(o, i) for o in i.operands]
+                copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
+                out.append(copies[i])
+            return copies[i]
+
+        result = visit(root, root)
+        name = unique(f"group.{root.name}", taken)
+        return Computation(name, [*leaves.values(), *out], result), list(leaves)
+
+
+def _metadata(i: Instruction) -> dict[str, Attribute]:
+    return {k: v for k, v in i.attributes.items() if k == "metadata"}
+
+
+def _drop_unused(computation: Computation) -> None:
+    users = computation.users()
+    kept = [
+        i
+        for i in computation.instructions
+        if users[i] or i is computation.result or i.opcode == "parameter" or has_effects(i)
+    ]
+    computation.instructions = kept
+
+
+def _dot_operand(operand: Instruction) -> Instruction:
+    """What has to be in memory for a dot's operand: the base of a chain of views, or the operand itself."""
+    return view_base(operand) if is_view_chain(operand) else operand
+
+
+def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
+    """The view operations on a dot's operands that stay in its group."""
+    for operand in dot.operands[:2]:
+        if is_view_chain(operand):
+            while operand.opcode in VIEWS:
+                yield operand
+                operand = operand.operands[0]
+
+
+def is_view_chain(instruction: Instruction) -> bool:
+    """Whether a chain of view operations on a dense array only changes how it is addressed."""
+    return _strides(instruction) is not None
+
+
+def _strides(i: Instruction) -> tuple[int, ...] | None:
+    if i.opcode not in VIEWS:
+        strides, step = [], 1
+        for n in reversed(i.dims):
+            strides.append(step)
+            step *= n
+        return tuple(reversed(strides))
+    inner = _strides(i.operands[0])
+    if inner is None:
+        return None
+    if i.opcode == "transpose":
+        return tuple(inner[d] for d in i.ints("dimensions"))
+    if i.opcode == "slice":
+        return tuple(s.stride * b for s, b in zip(i.slices, inner, strict=True))
+    if i.opcode == "reverse":
+        turned = set(i.ints("dimensions"))
+        return tuple(-s if d in turned else s for d, s in enumerate(inner))
+    return reshaped_strides(i.operands[0].dims, inner, i.dims)
+
+
+def splat_or_none(i: Instruction) -> int | None:
+    """The image of a splat constant; None for other constants, and for types that registers do not hold."""
+    try:
+        return splat(i)
+    except CompileError:
+        return None

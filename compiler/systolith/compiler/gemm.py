@@ -1,0 +1,299 @@
+"""Emission of contractions on the matrix units: implicit GEMM, weight-stationary.
+
+Jobs (batch, m tile, n tile) sum their k tiles in accumulators; blocks of jobs are interleaved over the matrix units.
+The accumulators are used as a ring, so that the epilogue of one block overlaps the next one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from systolith.compiler.contraction import Contraction, Index, Ranges
+from systolith.compiler.gemm_plan import GemmPlan, Problem, choose
+from systolith.compiler.gemm_tiles import Tile, packed_tiles, union
+from systolith.compiler.lowering import Box, Lowering, dense
+from systolith.compiler.streams import operand_ref, row_cost
+from systolith.compiler.tile.ir import Array, Ref, TileOp
+from systolith.isa.dtypes import BF16, F32, S32, DType
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import MAX_COORDS, MAX_LOOPS, Pattern
+
+PASSES: dict[str, tuple[tuple[int, int], ...]] = {
+    "default": ((0, 0),),
+    "high": ((0, 1), (1, 0), (0, 0)),
+    "highest": ((0, 2), (1, 1), (0, 1), (2, 0), (1, 0), (0, 0)),
+}
+"""(lhs part, rhs part) of each pass: small ones first, passes that share a weight tile together."""
+
+EXACT_IN_BF16 = frozenset({"bf16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"})
+INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
+
+Finish = Callable[[Array, Box], None]
+"""Called with the accumulators of a finished job and the box of the output that they hold."""
+
+
+def passes_of(precision: str, lhs: DType, rhs: DType) -> tuple[tuple[int, int], ...]:
+    """The passes of a floating-point contraction; parts that an operand's type leaves zero are dropped."""
+    return tuple(
+        (a, b)
+        for a, b in PASSES[precision]
+        if not (a and lhs.name in EXACT_IN_BF16) and not (b and rhs.name in EXACT_IN_BF16)
+    )
+
+
+@dataclass
+class Stager:
+    """Boxes of one operand in VMEM; those staged are kept for reuse up to `capacity` bytes.
+
+    Attributes:
+        ctx: where loads are appended.
+        array: the operand.
+        capacity: bytes.
+        minor: dimensions that are laid out innermost by a transposing copy; empty: as they are.
+        what: for origins.
+    """
+
+    ctx: Lowering
+    array: Array
+    capacity: int
+    what: str
+    minor: tuple[int, ...] = ()
+    _kept: OrderedDict[Box, Array] = field(default_factory=OrderedDict)
+
+    def get(self, box: Box) -> Array:
+        """The box in VMEM (a view of the array where it lies there)."""
+        if self.array.buf.space == Space.VMEM and not self.minor:
+            return self.ctx.stage_in(self.array, box)
+        if box in self._kept:
+            self._kept.move_to_end(box)
+            return self._kept[box]
+        staged = self.ctx.stage_in(self.array, box, f"load {self.what}")
+        if self.minor:
+            staged = self._transposed(staged)
+        self._kept[box] = staged
+        while len(self._kept) > 1 and sum(prod(b.dims) for b in self._kept) * self.array.dtype.size > self.capacity:
+            self._kept.popitem(last=False)
+        return staged
+
+    def _transposed(self, staged: Array) -> Array:
+        order = [*(d for d in range(len(staged.dims)) if d not in self.minor), *self.minor]
+        steps = dense([staged.dims[d] for d in order], staged.dtype.size)
+        strides = tuple(steps[order.index(d)] for d in range(len(order)))
+        copy = self.ctx.array(f"{staged.buf.name}.t", staged.dtype, staged.dims, staged.origin)
+        turned = Array(copy.buf, staged.dtype, staged.dims, strides, staged.origin)
+        src = Ref(staged.buf, Pattern(staged.dtype, staged.dims, staged.strides), staged.offset, staged.dynamic)
+        dst = Ref(turned.buf, Pattern(staged.dtype, staged.dims, strides))
+        self.ctx.append(TileOp("xlu.shuffle", {"src": src, "dst": dst}, self.ctx.origin(f"transpose {self.what}")))
+        return turned
+
+
+@dataclass
+class Job:
+    """A product in the making: its ranges, its matrix unit, its first accumulator row."""
+
+    ranges: Tile
+    unit: int
+    row: int
+
+
+class Gemm:
+    """One contraction being emitted.
+
+    Args:
+        ctx: where to.
+        contraction: what.
+        lhs, rhs: where the operands lie.
+        passes: of `passes_of`; integer contractions have one.
+        integer: s32 sums of 8-bit products.
+        finish: makes the output of accumulators.
+        out_bytes: bytes of output that go to HBM.
+        hlo: name of the instruction, for origins.
+    """
+
+    def __init__(
+        self,
+        ctx: Lowering,
+        contraction: Contraction,
+        operands: tuple[Array, Array],
+        passes: tuple[tuple[int, int], ...],
+        integer: bool,
+        finish: Finish,
+        out_bytes: int,
+        hlo: str,
+    ) -> None:
+        self.ctx, self.c, self.passes, self.integer, self.finish, self.hlo = (
+            ctx,
+            contraction,
+            passes,
+            integer,
+            finish,
+            hlo,
+        )
+        self.lhs, self.rhs = operands
+        self.out_bytes = out_bytes
+        self.next_row = [0] * ctx.chip.mxu.count
+        self.jobs = 0
+
+    def emit(self) -> None:
+        """Append everything.
+
+        Raises:
+            CompileError: no choice of tiles fits, or an operand needs more loops than an address generator has.
+        """
+        k_order = self._k_order()
+        minor = self._minor(k_order)
+        plan = choose(self._problem(k_order, minor), self.ctx.chip, self.ctx.budget)
+        if plan is None:
+            raise self.ctx.error(
+                f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
+            )
+        self.ctx.explain.append(plan.describe(self.hlo))
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", minor)
+        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs")
+        for values in product(*(range(self.c.sizes[a]) for a in self.c.batch)):
+            batch: Tile = {a: (v, 1) for a, v in zip(self.c.batch, values, strict=True)}
+            for m, n in _blocks(plan):
+                self._block(plan, batch, m, n)
+
+    # Order of the sum.
+
+    def _k_order(self) -> tuple[str, ...]:
+        """Axes of the sum by their stride in the streamed operand, the smallest innermost."""
+        strides = {
+            a: abs(sum(i.coefs.get(a, 0) * s for i, s in zip(self.c.lhs, self.lhs.strides, strict=True)))
+            for a in self.c.k
+        }
+        return tuple(sorted(self.c.k, key=lambda a: -strides[a]))
+
+    def _minor(self, k_order: tuple[str, ...]) -> tuple[int, ...]:
+        """Dimensions of the streamed operand to lay out innermost: those of the sum, if none of them is already."""
+        dims = [d for d, i in enumerate(self.c.lhs) if i.size > 1]
+        pure = tuple(d for d in dims if all(a in k_order or self.c.sizes[a] == 1 for a in self.c.lhs[d].coefs))
+        if not pure or len(dims) > MAX_LOOPS:
+            return ()
+        nearest = min(dims, key=lambda d: self.lhs.strides[d])
+        return () if nearest in pure or self.c.lhs[nearest].coefs.keys() & set(k_order) else pure
+
+    def _problem(self, k_order: tuple[str, ...], minor: tuple[int, ...]) -> Problem:
+        first: Tile = {a: (0, s) for a, s in self.c.sizes.items()}
+        first.update(dict.fromkeys(self.c.batch, (0, 1)))
+        first.update(packed_tiles(k_order, self.c.sizes, self.ctx.chip.mxu.rows)[0])
+        lhs, rows = operand_ref(self.c.lhs, self.lhs, first, (self.c.m, k_order))
+        cost = 1 if minor else row_cost(lhs, rows, self.ctx.chip)
+        ref, rows, _ = self._weights(self.rhs, k_order, first)
+        load = row_cost(ref, rows, self.ctx.chip)
+        weight_loads = len({b for _, b in self.passes})
+        passes = (len(self.passes), weight_loads)
+        return Problem(self.c, k_order, self.lhs, self.rhs, cost, load, *passes, self.out_bytes, bool(minor))
+
+    # Emission.
+
+    def _block(self, plan: GemmPlan, batch: Tile, m: list[Tile], n: list[Tile]) -> None:
+        jobs = [self._job({**batch, **mt, **nt}) for mt in m for nt in n]
+        k_order = tuple(plan.k[0])
+        for start in range(0, len(plan.k), plan.chunk):
+            chunk = list(plan.k[start : start + plan.chunk])
+            span = union(chunk)
+            rhs = self.right.get(self.c.box(self.c.rhs, {**batch, **union(n), **span}))
+            left = [self.left.get(self.c.box(self.c.lhs, {**batch, **mt, **span})) for mt in m]
+            for i, k in enumerate(chunk):
+                for number, job in enumerate(jobs):
+                    self._step(job, k, k_order, (left[number // len(n)], rhs), accumulate=start + i > 0)
+        for job in jobs:
+            self.finish(*self._result(job))
+
+    def _job(self, ranges: Tile) -> Job:
+        unit = self.jobs % self.ctx.chip.mxu.count
+        self.jobs += 1
+        rows = prod(ranges[a][1] for a in self.c.m)
+        if self.next_row[unit] + rows > self.ctx.chip.mxu.acc_rows:
+            self.next_row[unit] = 0
+        row = self.next_row[unit]
+        self.next_row[unit] += rows
+        return Job(ranges, unit, row)
+
+    def _step(
+        self, job: Job, k: Tile, k_order: tuple[str, ...], operands: tuple[Array, Array], accumulate: bool
+    ) -> None:
+        ranges = {**job.ranges, **k}
+        lhs, rows = operand_ref(self.c.lhs, operands[0], ranges, (self.c.m, k_order))
+        self._check(lhs)
+        weights, weight_rows, transpose = self._weights(operands[1], k_order, ranges)
+        self._check(weights)
+        integer = int(self.integer)
+        loaded = -1
+        for number, (left, right) in enumerate(self.passes):
+            if right != loaded:
+                args: dict[str, Ref | int] = {
+                    "src": weights,
+                    "row_loops": weight_rows,
+                    "transpose": transpose,
+                    "part": right,
+                    "integer": integer,
+                }
+                self._append("mxu.load", args, job.unit, "load weights")
+                self._append("mxu.latch", {}, job.unit, "latch weights")
+                loaded = right
+            last = number == len(self.passes) - 1
+            args = {
+                "src": lhs,
+                "row_loops": rows,
+                "acc": job.row,
+                "accumulate": int(accumulate or number > 0),
+                "part": left,
+                "integer": integer,
+            }
+            self._append("mxu.matmul", args, job.unit, "matmul", self.c.useful(ranges) if last else 0)
+
+    def _weights(self, rhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int, int]:
+        """Stream of a weight tile, its row loops, and whether it is read column by column (whichever costs less)."""
+        straight, rows = operand_ref(self.c.rhs, rhs, ranges, (k_order, self.c.n))
+        turned, columns = operand_ref(self.c.rhs, rhs, ranges, (self.c.n, k_order))
+        costs = [
+            row_cost(ref, loops, self.ctx.chip) * prod(ref.pattern.counts[:loops])
+            for ref, loops in ((straight, rows), (turned, columns))
+        ]
+        return (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
+
+    def _append(self, op: str, args: dict[str, Ref | int], unit: int, what: str, macs: int = 0) -> None:
+        self.ctx.append(TileOp(op, dict(args), self.ctx.origin(what, macs, self.hlo), unit))
+
+    def _check(self, ref: Ref) -> None:
+        if len(ref.pattern.coords) > MAX_COORDS:
+            raise self.ctx.error(
+                f"{self.hlo}: {len(ref.pattern.coords)} padded or dilated dimensions; at most {MAX_COORDS}"
+            )
+
+    def _result(self, job: Job) -> tuple[Array, Box]:
+        """The accumulators of a job as an array over the output's box."""
+        mxu = self.ctx.chip.mxu
+        box = self.c.box(self.c.out, job.ranges)
+        steps: dict[str, int] = {}
+        for axes, unit in ((self.c.m, mxu.cols * 4), (self.c.n, 4)):
+            for axis, step in zip(axes, dense([job.ranges[a][1] for a in axes], unit), strict=True):
+                steps[axis] = step
+        strides = tuple(_stride(index, steps) for index in self.c.out)
+        dtype = S32 if self.integer else F32
+        acc = Array(self.ctx.acc(job.unit), dtype, box.dims, strides, box.origin, job.row * mxu.cols * 4)
+        return acc, box
+
+
+def _stride(index: Index, steps: dict[str, int]) -> int:
+    """Bytes in the accumulators that one step along an output dimension takes."""
+    return next((steps[a] for a in index.coefs if a in steps), 4)
+
+
+def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Tile], list[Tile]]]:
+    m = [list(plan.m[i : i + plan.block_m]) for i in range(0, len(plan.m), plan.block_m)]
+    n = [list(plan.n[i : i + plan.block_n]) for i in range(0, len(plan.n), plan.block_n)]
+    if plan.m_outer:
+        yield from ((a, b) for a in m for b in n)
+    else:
+        yield from ((a, b) for b in n for a in m)
+
+
+__all__ = ["BF16", "Gemm", "Stager", "passes_of"]

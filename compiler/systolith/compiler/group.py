@@ -1,0 +1,271 @@
+"""Fusion groups as expressions over an iteration space.
+
+`analyze` walks a computation from its results to its leaves, composing data movement into index maps, and gives a
+`GroupPlan`: per output a graph of micro-operations on loads, coordinates and constants.  `emit.py` makes VPU
+instructions of it for any box of the iteration space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from systolith.compiler.affine import Bound, Box, IndexMap
+from systolith.compiler.elementwise import check_dtype, is_elementwise, lower_elementwise
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.expression import Const, Coordinate, Graph, Inside, Load, Node, Pieces, image_of, topological
+from systolith.compiler.hlo.attributes import PadDim
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.isa.dtypes import F32
+
+DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "iota"})
+"""Opcodes that index maps can absorb."""
+
+
+class NotFoldableError(CompileError):
+    """An operation's data movement is no index map here: its operand has to be a value in memory."""
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """A group over an iteration space.
+
+    Attributes:
+        dims: sizes of the iteration space.
+        roots: the instructions whose values are computed, each of shape `dims`.
+        nodes: for each root, what computes it.
+        graph: where the nodes were made.
+    """
+
+    dims: tuple[int, ...]
+    roots: tuple[Instruction, ...]
+    nodes: tuple[Node, ...]
+    graph: Graph
+
+    @property
+    def loads(self) -> list[Load]:
+        """Every load, each once."""
+        return [n for n in topological(self.nodes) if isinstance(n, Load)]
+
+    @property
+    def leaves(self) -> list[Instruction]:
+        """The instructions whose values are read: parameters of the group, constants that are arrays, the frontier."""
+        return list(dict.fromkeys(load.leaf for load in self.loads))
+
+    def footprint(self, leaf: Instruction, box: Box) -> Box:
+        """The smallest box of a leaf that holds all elements that a box of the iteration space reads (dims 0: none)."""
+        hull: Box | None = None
+        for load in self.loads:
+            if load.leaf is leaf:
+                part = load.map.footprint(box, leaf.dims)
+                if part.elements:
+                    hull = part if hull is None else _hull(hull, part)
+        return hull if hull is not None else Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))
+
+
+def streams_of(plan: GroupPlan) -> int:
+    """Streams that a plan's kernel needs at most."""
+    nodes = topological(plan.nodes)
+    coordinates = sum(isinstance(n, Coordinate) for n in nodes)
+    others = sum(isinstance(n, (Load, Inside)) for n in nodes)
+    return others + -(-coordinates // 4) + len(plan.nodes)
+
+
+def _hull(a: Box, b: Box) -> Box:
+    origin = tuple(map(min, a.origin, b.origin))
+    ends = (max(p + n, q + m) for p, n, q, m in zip(a.origin, a.dims, b.origin, b.dims, strict=True))
+    return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
+
+
+def group_roots(computation: Computation) -> list[Instruction]:
+    """The instructions whose values a group's computation returns: its root, or the operands of a root tuple."""
+    root = computation.result
+    return list(root.operands) if root.opcode == "tuple" else [root]
+
+
+def analyze(
+    roots: Sequence[Instruction], dims: Sequence[int] | None = None, frontier: Collection[Instruction] = ()
+) -> GroupPlan:
+    """The plan of a group.
+
+    Args:
+        roots: instructions to compute, all of the same dims.
+        dims: sizes of the iteration space; the roots' unless given.
+        frontier: instructions taken as leaves (a dot whose result lies in the accumulators, a carried reduction),
+            besides parameters and array constants.
+
+    Raises:
+        NotFoldableError: some data movement between two operations is no index map.
+        CompileError: an operation that the vector unit does not have.
+    """
+    sizes = tuple(roots[0].dims if dims is None else dims)
+    for root in roots:
+        if root.dims != sizes:
+            raise compile_error(root, f"a group over {list(sizes)} cannot have a result of another shape")
+    graph = Graph()
+    identity = IndexMap.identity(len(sizes)).over(sizes)
+    return GroupPlan(sizes, tuple(roots), tuple(expressions(graph, roots, identity, frontier)), graph)
+
+
+def expressions(
+    graph: Graph, roots: Sequence[Instruction], index: IndexMap, frontier: Collection[Instruction] = ()
+) -> list[Node]:
+    """What computes the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
+    walk = _Walk(graph, frozenset(frontier))
+    return [walk.visit(root, index) for root in roots]
+
+
+def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[Node]) -> list[Node]:
+    """The results of a scalar computation (of `reduce`, `map`, ...) on given nodes.
+
+    Raises:
+        CompileError: it has an operation that is not elementwise.
+    """
+    values: dict[Instruction, Node] = dict(zip(computation.parameters, arguments, strict=True))
+    for instruction in computation.instructions:
+        if instruction in values or instruction.opcode == "tuple":
+            continue
+        if instruction.opcode == "constant":
+            values[instruction] = constant_node(graph, instruction)
+        elif instruction.opcode in ("broadcast", "reshape"):
+            values[instruction] = values[instruction.operands[0]]
+        elif instruction.opcode == "call":
+            inner = inline_scalar(graph, instruction.computation(), [values[o] for o in instruction.operands])
+            values[instruction] = inner[0]
+        else:
+            values[instruction] = lower_elementwise(graph, instruction, [values[o] for o in instruction.operands])
+    return [values[root] for root in group_roots(computation)]
+
+
+def splat(instruction: Instruction) -> int | None:
+    """The register image of a constant whose elements are all equal, else None."""
+    literal = np.asarray(instruction.literal)
+    check_dtype(instruction, instruction.shape.dtype)
+    if literal.size == 0:
+        return 0
+    first = literal.reshape(-1)[:1]
+    raw = np.ascontiguousarray(literal).view(np.uint8).reshape(literal.size, -1)
+    if not (raw == raw[:1]).all():
+        return None
+    return image_of(first[0], instruction.shape.dtype)
+
+
+def constant_node(graph: Graph, instruction: Instruction) -> Node:
+    """The node of a scalar (or splat) constant."""
+    image = splat(instruction)
+    if image is None:
+        raise compile_error(instruction, "an array constant where a scalar is needed")
+    return graph.const(image)
+
+
+@dataclass
+class _Walk:
+    """From results to leaves, with the index map so far."""
+
+    graph: Graph
+    frontier: frozenset[Instruction]
+
+    def __post_init__(self) -> None:
+        self._seen: dict[tuple[Instruction, IndexMap], Node] = {}
+
+    def visit(self, instruction: Instruction, index: IndexMap) -> Node:
+        key = (instruction, index)
+        if key not in self._seen:
+            self._seen[key] = self._visit(instruction, index)
+        return self._seen[key]
+
+    def _visit(self, i: Instruction, index: IndexMap) -> Node:
+        check_dtype(i, i.shape.dtype)
+        if i in self.frontier or i.opcode == "parameter":
+            load = self.graph.node(Load(i, index))
+            if i.opcode in ("dot", "convolution") and i.shape.dtype.is_float and i.shape.dtype is not F32:
+                # The accumulators are f32; the product's own type is narrower.
+                return self.graph.micro(f"round.{i.shape.dtype}", load)
+            return load
+        if i.opcode == "constant":
+            image = splat(i)
+            return self.graph.const(image) if image is not None else self.graph.node(Load(i, index))
+        if i.opcode in _MOVES:
+            moved = _MOVES[i.opcode](i, index)
+            if moved is None:
+                raise _not_foldable(i)
+            return self.visit(i.operands[0], moved)
+        if i.opcode == "pad":
+            return self._pad(i, index)
+        if i.opcode == "concatenate":
+            return self._concatenate(i, index)
+        if i.opcode == "iota":
+            return self._iota(i, index)
+        if i.opcode == "map":
+            return inline_scalar(self.graph, i.computation(), [self.visit(o, index) for o in i.operands])[0]
+        if is_elementwise(i):
+            return lower_elementwise(self.graph, i, [self._operand(i, o, index) for o in i.operands])
+        raise compile_error(i, "not an operation of the vector unit")
+
+    def _operand(self, i: Instruction, operand: Instruction, index: IndexMap) -> Node:
+        """An operand of an elementwise operation; `clamp` and `select` take scalars too."""
+        if operand.shape.rank == 0 and i.shape.rank:
+            return self.visit(operand, replace(index, dims=()))
+        return self.visit(operand, index)
+
+    def _iota(self, i: Instruction, index: IndexMap) -> Node:
+        expr = index.dims[i.integer("iota_dimension")]
+        if not expr.is_affine:
+            raise _not_foldable(i)
+        value = self.graph.node(Coordinate(expr))
+        if not i.shape.dtype.is_float:
+            return value if i.shape.dtype.bits == 32 else self.graph.micro(f"wrap.{i.shape.dtype}", value)
+        value = self.graph.micro("cvt.f32.s32", value)
+        return value if i.shape.dtype is F32 else self.graph.micro(f"round.{i.shape.dtype}", value)
+
+    def _pad(self, i: Instruction, index: IndexMap) -> Node:
+        padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
+        operand, value = i.operands
+        inner = index.pad(padding, operand.dims, i.dims)
+        if inner is None:
+            raise _not_foldable(i)
+        fill = self.visit(value, replace(index, dims=(), bounds=()))
+        inside = self.visit(operand, inner)
+        if inner.bounds == index.bounds:
+            return inside
+        if isinstance(fill, Const) and isinstance(inside, Load):
+            if set(inside.map.bounds) == set(inner.bounds):
+                return self.graph.node(replace(inside, fill=fill.image))
+            if inside.fill == fill.image and inside.map.bounds:
+                return inside
+        added = tuple(b for b in inner.bounds if b not in index.bounds)
+        quotients = tuple(q for q in inner.quotients() if q not in index.quotients())
+        return self.graph.micro("select", self.graph.node(Inside(added, quotients)), inside, fill)
+
+    def _concatenate(self, i: Instruction, index: IndexMap) -> Node:
+        (d,) = i.ints("dimensions")
+        expr = index.dims[d]
+        if not expr.is_affine:
+            raise _not_foldable(i)
+        pieces, ends, start = [], [], 0
+        for operand in i.operands:
+            n = operand.dims[d]
+            if n:
+                local = expr.scaled(1, -start)
+                dims = tuple(local if k == d else e for k, e in enumerate(index.dims))
+                bounds = (*index.bounds, Bound(local, 0, n))
+                pieces.append(self.visit(operand, replace(index, dims=dims, bounds=bounds)))
+                start += n
+                ends.append(start)
+        return pieces[0] if len(pieces) == 1 else self.graph.node(Pieces(expr, tuple(ends), tuple(pieces)))
+
+
+def _not_foldable(i: Instruction) -> NotFoldableError:
+    return NotFoldableError(str(compile_error(i, "its data movement does not fold into an index map here")))
+
+
+_MOVES = {
+    "broadcast": lambda i, m: m.broadcast(i.ints("dimensions", ()), i.operands[0].dims),
+    "reshape": lambda i, m: m.reshape(i.operands[0].dims, i.dims),
+    "transpose": lambda i, m: m.transpose(i.ints("dimensions")) if i.dims else m,
+    "slice": lambda i, m: m.slice(i.slices),
+    "reverse": lambda i, m: m.reverse(i.ints("dimensions"), i.operands[0].dims),
+}
+"""Opcodes of one operand that only change the index map: (instruction, map of its result) -> map of its operand."""

@@ -1,0 +1,251 @@
+"""The context that lowerings emit into: where values lie, fresh buffers, copies between HBM and VMEM, tile operations.
+
+A lowering of a fusion group asks the context for the arrays of its inputs and outputs, stages boxes of them into VMEM
+where they lie in HBM, and appends operations.  Buffers of VMEM live from their first write to their last use; the
+memory plan gives them addresses afterwards, so that a lowering never frees one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from systolith.compiler.affine import Box as Box
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.program import BufferDecl, Origin, Role
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user can choose.
+
+    Attributes:
+        precision: default, high or highest for every dot and convolution; None: what the module asks for.
+        probes: record where each group's inputs and outputs lie, for checks.
+    """
+
+    precision: str | None = None
+    probes: bool = True
+
+
+def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
+    """Row-major strides in bytes of an array of elements of `size` bytes."""
+    strides = [size] * len(dims)
+    for d in range(len(dims) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dims[d + 1]
+    return tuple(strides)
+
+
+def constant_bytes(constant: Instruction) -> bytes:
+    """The elements of a constant as they lie in memory."""
+    literal = np.ascontiguousarray(np.asarray(constant.literal))
+    return literal.astype(constant.shape.dtype.stored, copy=False).tobytes()
+
+
+def view(array: Array, box: Box) -> Array:
+    """The part of an array that a box covers, in place.
+
+    Raises:
+        ValueError: the box is not inside.
+    """
+    offset = array.offset
+    for o, n, base, size, stride in zip(box.origin, box.dims, array.origin, array.dims, array.strides, strict=True):
+        if o < base or o + n > base + size:
+            raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
+        offset += (o - base) * stride
+    return replace(array, dims=box.dims, origin=box.origin, offset=offset)
+
+
+def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Loops with those of count 1 dropped and neighbours merged where every side allows it: (counts, strides, ...)."""
+    loops: list[tuple[int, ...]] = []
+    for count, *steps in zip(counts, *strides, strict=True):
+        if count == 1:
+            continue
+        if loops and all(outer == count * step for outer, step in zip(loops[-1][1:], steps, strict=True)):
+            loops[-1] = (loops[-1][0] * count, *steps)
+        else:
+            loops.append((count, *steps))
+    if not loops:
+        loops = [(1, *(0 for _ in strides))]
+    return tuple(zip(*loops, strict=True))
+
+
+def chunks(array: Array, limit: int) -> Iterator[Box]:
+    """Boxes of at most `limit` bytes (or one element) that cover an array, cut along the outermost dimensions."""
+    room = max(1, limit // array.dtype.size)
+    steps = list(array.dims)
+    for d in range(len(steps)):
+        inner = prod(steps[d + 1 :])
+        if inner * steps[d] <= room:
+            break
+        steps[d] = max(1, room // inner)
+    starts = (range(0, n, step) for n, step in zip(array.dims, steps, strict=True))
+    for first in product(*starts):
+        dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
+        yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
+
+
+@dataclass
+class Lowering:
+    """State of one lowering of a module.
+
+    Attributes:
+        chip: the target.
+        module: grouped HLO, for messages.
+        options: what the user chose.
+        budget: bytes of VMEM that the tiles of one group may take together (a group sizes its tiles by it).
+        block: where operations are appended.
+        group: the `fusion` instruction being lowered, for origins.
+        buffers: the buffer table so far.
+        explain: choices worth telling the user.
+        whole: buffers in VMEM that hold whole values (the memory plan places them first).
+    """
+
+    chip: Chip
+    module: Module
+    options: Options = field(default_factory=Options)
+    budget: int = 0
+    block: Block = field(default_factory=Block)
+    group: Instruction | None = None
+    buffers: list[Buf] = field(default_factory=list)
+    explain: list[str] = field(default_factory=list)
+    whole: set[Buf] = field(default_factory=set)
+    _names: dict[str, int] = field(default_factory=dict)
+    _vregs: int = 0
+    _acc: dict[int, Buf] = field(default_factory=dict)
+
+    # Names, buffers, registers.
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else in this lowering has."""
+        n = self._names.get(stem, 0)
+        self._names[stem] = n + 1
+        return stem if n == 0 else f"{stem}~{n}"
+
+    def vmem(self, name: str, size: int, align: int = 4) -> Buf:
+        """A new buffer in VMEM of `size` bytes.
+
+        Raises:
+            CompileError: it is larger than the chip's VMEM.
+        """
+        if size > self.chip.vmem.bytes:
+            raise self.error(
+                f"a tile {name!r} of {size} bytes does not fit in the {self.chip.vmem.bytes} bytes of VMEM"
+            )
+        return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
+
+    def smem(self, name: str, size: int = 4) -> Buf:
+        """A new buffer in scalar memory."""
+        return Buf(self.fresh(name), Space.SMEM, size, 4)
+
+    def hbm(
+        self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
+    ) -> Buf:
+        """A new entry of the buffer table."""
+        size = max(prod(dims) * dtype.size, 1)
+        decl = BufferDecl(self.fresh(name), role, dtype.name, dims, size, number, data)
+        buf = Buf(decl.name, Space.HBM, size, 4, decl)
+        self.buffers.append(buf)
+        return buf
+
+    def acc(self, unit: int) -> Buf:
+        """The accumulators of MXU `unit`."""
+        if unit not in self._acc:
+            mxu = self.chip.mxu
+            self._acc[unit] = Buf(f"acc{unit}", Space.ACC, mxu.acc_rows * mxu.cols * 4, 4, unit=unit)
+        return self._acc[unit]
+
+    def vreg(self) -> VReg:
+        """A new virtual scalar register."""
+        self._vregs += 1
+        return VReg(self._vregs)
+
+    # Operations.
+
+    def append(self, op: TileOp) -> None:
+        self.block.items.append(op)
+
+    def append_region(self, region: While | If) -> None:
+        self.block.items.append(region)
+
+    def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
+        """Where an operation of the current group comes from; `hlo` defaults to the group's name."""
+        group = self.group.name if self.group is not None else ""
+        return Origin(hlo or group, group, what, macs)
+
+    def error(self, message: str) -> CompileError:
+        """An error about the current group."""
+        return compile_error(self.group, message, self.module) if self.group is not None else CompileError(message)
+
+    # Copies.
+
+    def array(self, name: str, dtype: DType, dims: tuple[int, ...], origin: tuple[int, ...] | None = None) -> Array:
+        """A new dense array in VMEM; `origin`: the index of its first element in the value it is a box of."""
+        buf = self.vmem(name, prod(dims) * dtype.size)
+        return Array(buf, dtype, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
+
+    def value(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
+        """A new dense array in VMEM for a whole value."""
+        array = self.array(name, dtype, dims)
+        self.whole.add(array.buf)
+        return array
+
+    def table(
+        self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
+    ) -> Array:
+        """A new dense array in HBM, as an entry of the buffer table."""
+        buf = self.hbm(name, role, dtype, dims, number, data)
+        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
+    def copy(self, src: Array, dst: Array, what: str) -> None:
+        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM."""
+        if src.dims != dst.dims or src.dtype.size != dst.dtype.size:
+            raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
+        counts, from_, to = merged(src.dims, src.strides, dst.strides)
+        if len(counts) > MAX_LOOPS:
+            raise self.error(f"a copy of {len(counts)} dimensions; at most {MAX_LOOPS} that do not merge")
+        refs = {
+            "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset, src.dynamic),
+            "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset, dst.dynamic),
+        }
+        op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
+        self.append(TileOp(op, dict(refs), self.origin(what)))
+
+    def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
+        """The box of `array` in VMEM: a view where it is there already, else loaded into a new dense buffer."""
+        part = view(array, box)
+        if array.buf.space in (Space.VMEM, Space.ACC):
+            return part
+        tile = self.array(f"{array.buf.name}.in", array.dtype, box.dims, box.origin)
+        self.copy(part, tile, what)
+        return tile
+
+    def out_tile(self, array: Array, box: Box) -> Array:
+        """Where to compute a box of `array`: a view where it is in VMEM, else a new dense buffer (see `stage_out`)."""
+        if array.buf.space == Space.VMEM:
+            return view(array, box)
+        return self.array(f"{array.buf.name}.out", array.dtype, box.dims, box.origin)
+
+    def move(self, src: Array, dst: Array, what: str) -> None:
+        """Copy a whole array, wherever the two lie; between HBM and HBM through tiles in VMEM."""
+        if Space.HBM not in (src.buf.space, dst.buf.space) or src.buf.space != dst.buf.space:
+            self.copy(src, dst, what)
+            return
+        for box in chunks(src, max(self.budget // 2, src.dtype.size)):
+            self.copy(self.stage_in(src, box, what), view(dst, box), what)
+
+    def stage_out(self, tile: Array, array: Array, box: Box, what: str = "store") -> None:
+        """Store `tile` to the box of `array`; nothing where `tile` is in the array's own buffer (see `out_tile`)."""
+        if tile.buf is not array.buf:
+            self.copy(tile, view(array, box), what)

@@ -1,0 +1,165 @@
+"""kOutput groups: a dot or a convolution on the matrix units, its epilogue on the vector unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from systolith.compiler.affine import Box, IndexMap
+from systolith.compiler.contraction import Contraction, convolution_contraction, dot_contraction
+from systolith.compiler.emit import emit
+from systolith.compiler.errors import compile_error
+from systolith.compiler.gemm import INTEGER_OPERANDS, Gemm, passes_of
+from systolith.compiler.group import GroupPlan, analyze, group_roots
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.loops import lower_plan
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.views import as_view, untransposed, view_base
+from systolith.isa.dtypes import S32
+from systolith.isa.instruction import Space
+
+CONTRACTIONS = {"dot": dot_contraction, "convolution": convolution_contraction}
+PRECISIONS = ("default", "high", "highest")
+
+
+def contraction_of(instruction: Instruction) -> Contraction:
+    """The contraction that a `dot` or `convolution` computes."""
+    lhs, rhs = instruction.operands
+    return CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
+
+
+def precision_of(instruction: Instruction, override: str | None) -> str:
+    """What the user or else the module asks for: the higher one of the operands' precisions."""
+    if override is not None:
+        return override
+    asked = instruction.words("operand_precision", ())
+    return max((p for p in asked if p in PRECISIONS), key=PRECISIONS.index, default="default")
+
+
+def is_integer(instruction: Instruction) -> bool:
+    """Whether the matrix units sum it in s32.
+
+    Raises:
+        CompileError: the matrix units cannot do the element types.
+    """
+    types = [o.shape.dtype for o in instruction.operands]
+    if all(t.is_float and t.bits <= 32 for t in types):
+        return False
+    if all(t.name in INTEGER_OPERANDS for t in types):
+        return True
+    names = " x ".join(t.name for t in types)
+    raise compile_error(
+        instruction, f"{names} is not an operation of the matrix units; convert to f32, bf16, s8 or u8 first"
+    )
+
+
+def lower_output(ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a kOutput group; arguments as for `loops.lower_loop`."""
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    product = next(i for i in computation.instructions if i.opcode in CONTRACTIONS)
+    roots, results = untransposed(group_roots(computation), results)
+    plan = analyze(roots, frontier={product}) if roots != [product] else None
+    sides = _sides(ctx, product, arrays)
+    if plan is None or _in_place(plan, product):
+        _Product(
+            ctx, product, sides, _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
+        ).emit()
+        return
+    value = ctx.value(product.name, product.shape.dtype, product.dims)
+    alone = analyze([product], frontier={product})
+    _Product(ctx, product, sides, _Epilogue(ctx, alone, product, {}, [value])).emit()
+    lower_plan(ctx, plan, {**arrays, product: value}, results)
+
+
+def _sides(ctx: Lowering, product: Instruction, arrays: Mapping[Instruction, Array]) -> tuple[Array, Array]:
+    """Where the operands lie: parameters of the group, or views of them.
+
+    Raises:
+        CompileError: one is computed inside the group.
+    """
+    found = []
+    for side in product.operands[:2]:
+        base = view_base(side)
+        array = as_view(arrays[base], side) if base in arrays else None
+        if array is None:
+            raise compile_error(
+                product, f"its operand {side.name!r} ({side.opcode}) is computed inside its group", ctx.module
+            )
+        found.append(array)
+    return found[0], found[1]
+
+
+def _in_place(plan: GroupPlan, product: Instruction) -> bool:
+    """Whether the epilogue reads the product at its own point of the iteration space, nowhere else."""
+    same = IndexMap.identity(len(plan.dims)).dims
+    return plan.dims == product.dims and all(
+        load.map.dims == same and not load.map.bounds for load in plan.loads if load.leaf is product
+    )
+
+
+class _Epilogue:
+    """Makes results of accumulators."""
+
+    def __init__(
+        self,
+        ctx: Lowering,
+        plan: GroupPlan,
+        product: Instruction,
+        arrays: Mapping[Instruction, Array],
+        results: Sequence[Array],
+    ) -> None:
+        self.ctx, self.plan, self.product, self.arrays, self.results = ctx, plan, product, arrays, results
+        self.stored = sum(Box.whole(a.dims).elements * a.dtype.size for a in results if a.buf.space == Space.HBM)
+        self._tiles: dict[tuple[Instruction, Box], Array] = {}
+
+    def __call__(self, acc: Array, box: Box) -> None:
+        leaves = {self.product: acc}
+        for leaf in self.plan.leaves:
+            if leaf is not self.product:
+                leaves[leaf] = self._leaf(leaf, box)
+        outs = [self.ctx.out_tile(a, box) for a in self.results]
+        emit(self.ctx, self.plan, box, leaves, outs, self.ctx.origin("epilogue"))
+        for out, array in zip(outs, self.results, strict=True):
+            self.ctx.stage_out(out, array, box)
+
+    def _leaf(self, leaf: Instruction, box: Box) -> Array:
+        need = self.plan.footprint(leaf, box)
+        if not need.elements:
+            need = Box(need.origin, tuple(min(1, n) for n in leaf.dims))
+        key = (leaf, need)
+        if key not in self._tiles:
+            self._tiles = {k: v for k, v in self._tiles.items() if k[0] is not leaf}
+            self._tiles[key] = self.ctx.stage_in(self.arrays[leaf], need)
+        return self._tiles[key]
+
+
+class _Product:
+    """The contraction of a group."""
+
+    def __init__(self, ctx: Lowering, product: Instruction, sides: tuple[Array, Array], epilogue: _Epilogue) -> None:
+        self.ctx, self.product, self.sides, self.epilogue = ctx, product, sides, epilogue
+
+    def emit(self) -> None:
+        """Append everything.
+
+        Raises:
+            CompileError: an empty operand, or types that the matrix units do not have.
+        """
+        if not all(Box.whole(a.dims).elements for a in self.sides):
+            raise compile_error(
+                self.product, "an operand has no elements; replace the operation by a constant", self.ctx.module
+            )
+        integer = is_integer(self.product)
+        lhs, rhs = (o.shape.dtype for o in self.product.operands)
+        precision = precision_of(self.product, self.ctx.options.precision)
+        passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
+        if integer and self.product.shape.dtype is not S32:
+            raise compile_error(
+                self.product, "integer products are summed in s32; ask for an s32 result", self.ctx.module
+            )
+        contraction = contraction_of(self.product)
+        gemm = Gemm(
+            self.ctx, contraction, self.sides, passes, integer, self.epilogue, self.epilogue.stored, self.product.name
+        )
+        gemm.emit()

@@ -1,0 +1,205 @@
+"""Memory plan: an address in VMEM or SMEM for every buffer, from liveness over the regions.
+
+Buffers that hold whole values are placed first, the largest ones first, at the top; tiles follow in program order, each
+at the next free place after the one before it, so that consecutive tiles differ in address and transfers run ahead.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from systolith.compiler.tile.ir import Arg, Block, Buf, If, Ref, TileOp
+from systolith.isa.instruction import Space
+
+MARGINS = (256, 32, 0)
+"""Operations for which tiles keep away from the place of a value after its last use, if they can: what is loaded there
+would wait for that use.
+"""
+
+
+LONG = 1024
+"""A buffer that lives through so many operations is placed like a whole value: among tiles it would be in the way."""
+
+
+@dataclass
+class Live:
+    """A buffer's life: positions of its first and last use, both included."""
+
+    buf: Buf
+    first: int
+    last: int
+
+
+@dataclass
+class MemoryPlan:
+    """Result of planning.
+
+    Attributes:
+        address: byte address of every VMEM and SMEM buffer.
+        high_water: bytes of VMEM used.
+        failed: the buffer that found no place, if any.
+        lives: lives of all buffers, for checks.
+    """
+
+    address: dict[Buf, int] = field(default_factory=dict)
+    high_water: int = 0
+    failed: Live | None = None
+    lives: list[Live] = field(default_factory=list)
+
+
+def refs(op: TileOp) -> Iterator[Ref]:
+    """Every stream of an operation."""
+    for value in op.args.values():
+        yield from _refs(value)
+
+
+def _refs(value: Arg) -> Iterator[Ref]:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, tuple):
+        for v in value:
+            if isinstance(v, Ref):
+                yield v
+
+
+def buffers_of(op: TileOp) -> Iterator[Buf]:
+    """Every buffer that an operation names, index lists included."""
+    for ref in refs(op):
+        if ref.buf is not None:
+            yield ref.buf
+        if ref.index is not None:
+            yield ref.index
+
+
+def lives(block: Block) -> list[Live]:
+    """Lives of the VMEM and SMEM buffers, in order of first use.
+
+    What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
+    before it is read, in each iteration.
+    """
+    found: dict[Buf, Live] = {}
+    loops: list[tuple[int, int]] = []
+    _walk(block, 0, found, loops)
+    for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
+        for live in found.values():
+            if live.first < start <= live.last < end or start <= live.first < end <= live.last:
+                live.first, live.last = min(live.first, start), max(live.last, end - 1)
+    return sorted(found.values(), key=lambda v: v.first)
+
+
+def _walk(block: Block, position: int, found: dict[Buf, Live], loops: list[tuple[int, int]]) -> int:
+    for item in block.items:
+        if isinstance(item, TileOp):
+            for buf in buffers_of(item):
+                if buf.space in (Space.VMEM, Space.SMEM):
+                    live = found.setdefault(buf, Live(buf, position, position))
+                    live.last = position
+            position += 1
+        elif isinstance(item, If):
+            for branch in item.branches:
+                position = _walk(branch, position + 1, found, loops)
+        else:
+            start = position
+            position = _walk(item.body, _walk(item.condition, position + 1, found, loops) + 1, found, loops)
+            loops.append((start, position))
+    return position
+
+
+def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int) -> MemoryPlan:
+    """Addresses for all buffers of `block`.
+
+    Args:
+        block: the program.
+        whole: buffers that hold whole values.
+        vmem, smem: sizes in bytes.
+        line: VMEM addresses are multiples of it.
+    """
+    plan = MemoryPlan(lives=lives(block))
+    in_vmem = [v for v in plan.lives if v.buf.space == Space.VMEM]
+    values = {v.buf for v in in_vmem if v.buf in whole or v.last - v.first > LONG}
+    placed: list[tuple[Live, int, int]] = []
+    by_size = sorted((v for v in in_vmem if v.buf in values), key=lambda v: (-v.buf.bytes, v.first, v.buf.name))
+    for live in by_size:
+        size = -(-live.buf.bytes // line) * line
+        taken = sorted((a, e) for other, a, e in placed if other.first <= live.last and live.first <= other.last)
+        address = _highest(taken, size, vmem)
+        if address is None:
+            plan.failed = live
+            return plan
+        plan.address[live.buf] = address
+        placed.append((live, address, address + size))
+    if not _tiles(plan, [v for v in in_vmem if v.buf not in values], placed, vmem, line):
+        return plan
+    scalars = [v for v in plan.lives if v.buf.space == Space.SMEM]
+    if not _tiles(plan, scalars, [], smem, 4):
+        return plan
+    ends = [plan.address[v.buf] + v.buf.bytes for v in in_vmem]
+    starts = [plan.address[v.buf] for v in in_vmem]
+    plan.high_water = _covered(starts, ends)
+    return plan
+
+
+def _highest(taken: list[tuple[int, int]], size: int, limit: int) -> int | None:
+    top = limit
+    for start, end in sorted(taken, key=lambda t: -t[1]):
+        if top - end >= size:
+            return top - size
+        top = min(top, start)
+    return top - size if top >= size else None
+
+
+def _tiles(plan: MemoryPlan, tiles: list[Live], placed: list[tuple[Live, int, int]], limit: int, line: int) -> bool:
+    """Place tiles in order of first use, each after the last one (around the end); false if one finds no place."""
+    active: list[tuple[Live, int, int]] = []
+    pointer = 0
+    for live in tiles:
+        size = -(-live.buf.bytes // line) * line
+        active = [t for t in active if t[0].last >= live.first]
+        step = max(line, live.buf.align)
+        address = None
+        for margin in MARGINS:
+            others = (t for t in placed if t[0].first <= live.last and live.first <= t[0].last + margin)
+            taken = sorted((a, e) for _, a, e in (*active, *others))
+            address = _next(taken, size, pointer, limit, step)
+            if address is not None:
+                break
+        if address is None:
+            plan.failed = live
+            return False
+        plan.address[live.buf] = address
+        active.append((live, address, address + size))
+        pointer = address + size
+    return True
+
+
+def _next(taken: list[tuple[int, int]], size: int, pointer: int, limit: int, step: int) -> int | None:
+    """The first free place at or after `pointer`, else the first one of all."""
+    for start in (pointer, 0):
+        at = -(-start // step) * step
+        for a, e in taken:
+            if e <= at:
+                continue
+            if a - at >= size:
+                break
+            at = max(at, -(-e // step) * step)
+        if at + size <= limit:
+            return at
+    return None
+
+
+def _covered(starts: list[int], ends: list[int]) -> int:
+    """Bytes that are used at some time."""
+    total = reach = 0
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        if end > reach:
+            total += end - max(start, reach)
+            reach = end
+    return total
+
+
+def value_at(lives_: list[Live], position: int) -> list[Live]:
+    """Those alive at a position (`lives_` sorted by first use)."""
+    upto = bisect_right([v.first for v in lives_], position)
+    return [v for v in lives_[:upto] if v.last >= position]

@@ -1,0 +1,29 @@
+"""The canonical form: which passes, in which order."""
+
+from __future__ import annotations
+
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.passes.algebraic import Simplify
+from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.constants import FoldConstants
+from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.tuples import SimplifyTuples
+from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+
+ROUND: tuple[Pass, ...] = (SimplifyTuples(), FoldConstants(), Simplify(), MergeCommon(), DeadCode())
+"""Repeated: each gives the others something to do."""
+
+CANONICAL: tuple[Pass, ...] = (Inline(), NormaliseLayouts(), DeadCode(), *ROUND, *ROUND, *ROUND, AnnotateTripCounts())
+"""Calls inlined, layouts row-major, constants folded, data movement simplified, nothing twice, nothing unused."""
+
+
+def canonicalise(module: Module) -> Module:
+    """Bring a module, in place, into canonical form.
+
+    Raises:
+        CompileError: a pass broke the module (a bug in the pass).
+    """
+    return run_passes(module, CANONICAL)

@@ -1,0 +1,129 @@
+"""Placement: which values lie in VMEM, which in HBM, and how much VMEM is left for each group's tiles.
+
+An intermediate value lies whole in VMEM from the group that makes it to its last use, unless what is alive with it does
+not fit: then the largest value is spilled to HBM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.shape import Shape
+
+Leaf = tuple[Instruction, int]
+"""A value that is no tuple: who makes it, and its number among the maker's results (depth first)."""
+
+ALIASES = frozenset({"tuple", "get-tuple-element", "bitcast"})
+"""Opcodes that only name values."""
+
+VALUES_SHARE = 0.75
+"""Part of VMEM that whole values may take together."""
+
+
+@dataclass
+class Placement:
+    """Result.
+
+    Attributes:
+        spilled: leaves that lie in HBM.
+        budget: bytes of VMEM for the tiles of each group.
+        live: bytes of whole values alive at each group.
+    """
+
+    spilled: set[Leaf] = field(default_factory=set)
+    budget: dict[Instruction, int] = field(default_factory=dict)
+    live: dict[Instruction, int] = field(default_factory=dict)
+
+
+def leaf_shapes(shape: Shape) -> list[Shape]:
+    """Arrays of a shape, depth first."""
+    return [s for s in shape.leaves() if s.is_array]
+
+
+class Aliases:
+    """Which leaves an instruction of a computation stands for, through tuples and views."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.leaves: dict[Instruction, tuple[Leaf, ...]] = {}
+        for i in computation.instructions:
+            self.leaves[i] = self._of(i)
+
+    def _of(self, i: Instruction) -> tuple[Leaf, ...]:
+        if i.opcode == "tuple":
+            return tuple(leaf for o in i.operands for leaf in self.leaves[o])
+        if i.opcode == "bitcast":
+            return self.leaves[i.operands[0]]
+        if i.opcode == "get-tuple-element":
+            (operand,), index = i.operands, i.integer("index")
+            start = sum(len(leaf_shapes(s)) for s in operand.shape.elements[:index])
+            return self.leaves[operand][start : start + len(leaf_shapes(i.shape))]
+        if i.opcode == "bitcast":
+            return self.leaves[i.operands[0]]
+        return tuple((i, k) for k in range(len(leaf_shapes(i.shape))))
+
+
+def nested(i: Instruction) -> list[Computation]:
+    """Computations that control flow runs in: of while and conditional."""
+    if i.opcode == "while":
+        return [i.computation("condition"), i.computation("body")]
+    if i.opcode == "conditional":
+        return i.called
+    return []
+
+
+def last_uses(computation: Computation, aliases: Aliases) -> dict[Leaf, int]:
+    """Position of each leaf's last use; what the root holds lives to the end."""
+    last: dict[Leaf, int] = {}
+    for position, i in enumerate(computation.instructions):
+        for leaf in aliases.leaves[i]:
+            last.setdefault(leaf, position)
+        if i.opcode not in ALIASES:
+            for o in i.operands:
+                for leaf in aliases.leaves[o]:
+                    last[leaf] = position
+    for leaf in aliases.leaves[computation.result]:
+        last[leaf] = len(computation.instructions)
+    return last
+
+
+def place(module: Module, vmem: int, share: float, spilled: Collection[Leaf], fixed: Collection[Leaf]) -> Placement:
+    """Decide.
+
+    Args:
+        module: grouped HLO.
+        vmem: bytes.
+        share: part of the free VMEM that a group's tiles may take.
+        spilled: leaves that lie in HBM in any case.
+        fixed: leaves of the entry that lie in result buffers.
+    """
+    placement = Placement(set(spilled) | set(fixed))
+    _place(placement, module.entry, vmem, share, 0)
+    return placement
+
+
+def _place(placement: Placement, computation: Computation, vmem: int, share: float, outer: int) -> None:
+    aliases = Aliases(computation)
+    last = last_uses(computation, aliases)
+    start = {i: n for n, i in enumerate(computation.instructions)}
+    made = [leaf for leaf in last if leaf[0].opcode not in ("parameter", "constant")]
+
+    def alive(position: int) -> Iterator[tuple[int, Leaf]]:
+        for leaf in made:
+            if start[leaf[0]] <= position <= last[leaf] and leaf not in placement.spilled:
+                yield leaf_shapes(leaf[0].shape)[leaf[1]].bytes, leaf
+
+    for position, i in enumerate(computation.instructions):
+        if i.opcode not in ("fusion", "while", "conditional"):
+            continue
+        values = sorted(alive(position), key=lambda v: v[0])
+        total = outer + sum(size for size, _ in values)
+        while values and total > vmem * VALUES_SHARE:
+            size, leaf = values.pop()
+            placement.spilled.add(leaf)
+            total -= size
+        placement.live[i] = total
+        placement.budget[i] = int((vmem - total) * share)
+        for inner in nested(i):
+            _place(placement, inner, vmem, share, total)

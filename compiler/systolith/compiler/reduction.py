@@ -1,0 +1,202 @@
+"""What a `reduce` or `reduce-window` group computes: inputs over an iteration space of kept and reduced dimensions.
+
+For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
+window's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from systolith.compiler.affine import Bound, Expr, IndexMap, divided
+from systolith.compiler.elementwise import check_dtype
+from systolith.compiler.errors import compile_error
+from systolith.compiler.expression import Const, Graph, Inside, Load, Node, topological
+from systolith.compiler.group import expressions, group_roots, inline_scalar
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.isa.dtypes import F32, S32, U32, DType, Kind
+
+NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
+ALL_ONES, LEAST, GREATEST = 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF
+
+PLAIN: dict[tuple[str, Kind], tuple[str, int]] = {
+    ("add", Kind.FLOAT): ("add.f32", NEGATIVE_ZERO),
+    ("multiply", Kind.FLOAT): ("mul.f32", ONE),
+    ("maximum", Kind.FLOAT): ("max.f32", NEGATIVE_INFINITY),
+    ("minimum", Kind.FLOAT): ("min.f32", INFINITY),
+    **{(op, k): row for k in (Kind.SIGNED, Kind.UNSIGNED) for op, row in (
+        ("add", ("add.s32", 0)), ("multiply", ("mul.s32", 1)), ("and", ("and", ALL_ONES)), ("or", ("or", 0)),
+        ("xor", ("xor", 0)))},
+    ("maximum", Kind.SIGNED): ("max.s32", LEAST),
+    ("minimum", Kind.SIGNED): ("min.s32", GREATEST),
+    ("maximum", Kind.UNSIGNED): ("max.u32", 0),
+    ("minimum", Kind.UNSIGNED): ("min.u32", ALL_ONES),
+    **{(op, Kind.PRED): row for op, row in (
+        ("add", ("or", 0)), ("or", ("or", 0)), ("maximum", ("or", 0)), ("xor", ("xor", 0)), ("and", ("and", ALL_ONES)),
+        ("multiply", ("and", ALL_ONES)), ("minimum", ("and", ALL_ONES)))},
+}  # fmt: skip
+"""Reductions by one associative operation: micro-operation and identity."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction over an iteration space.
+
+    Attributes:
+        heavy: the `reduce` or `reduce-window`.
+        roots: the group's results.
+        dims: sizes of the iteration space.
+        kept, reduced: its dimensions, in order; `kept` are the result's.
+        graph: where nodes are made.
+        inputs: for each operand, its element at a point of the space.
+        inits: for each operand, the initial value.
+        plain: micro-operation of a reduction by one associative operation; None for a general computation.
+        identities: per operand, what changes nothing; None: not known, the initial value serves (XLA demands that it
+            may be taken any number of times).
+    """
+
+    heavy: Instruction
+    roots: tuple[Instruction, ...]
+    dims: tuple[int, ...]
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    graph: Graph
+    inputs: tuple[Node, ...]
+    inits: tuple[Node, ...]
+    plain: str | None
+    identities: tuple[int | None, ...]
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Shapes of the reduction's results."""
+        return list(self.heavy.shape.leaves())
+
+    def combine(self, a: Sequence[Node], b: Sequence[Node]) -> list[Node]:
+        """The computation on two sets of values."""
+        if self.plain is not None:
+            return [self.graph.micro(self.plain, a[0], b[0])]
+        return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
+
+    def starts(self) -> list[Node]:
+        """What an accumulation may start from, that is not yet to be in the result."""
+        pairs = zip(self.identities, self.inits, strict=True)
+        return [self.graph.const(image) if image is not None else init for image, init in pairs]
+
+    def rounded(self, values: Sequence[Node]) -> list[Node]:
+        """Accumulated values as elements of the results."""
+        out = []
+        for value, shape in zip(values, self.shapes, strict=True):
+            t = shape.dtype
+            narrow = self.plain is not None and t.bits < 32 and t.kind is not Kind.PRED
+            prefix = "round" if t.is_float else "wrap"
+            out.append(self.graph.micro(f"{prefix}.{t}", value) if narrow else value)
+        return out
+
+    def results(self, values: Sequence[Node], index: IndexMap) -> list[Node]:
+        """The group's results where `index` picks result elements and `values` are the reduction's there."""
+        if self.heavy in self.roots and len(self.roots) == 1:
+            return list(values)
+        nodes = expressions(self.graph, self.roots, index, {self.heavy})
+        loads = [n for n in _loads(nodes) if n.leaf is self.heavy]
+        return self.graph.substitute(nodes, {id(n): values[0] for n in loads})
+
+    def embedding(self) -> IndexMap:
+        """From the iteration space to the result's elements."""
+        rank = len(self.dims)
+        units = tuple(Expr(tuple(int(k == d) for k in range(rank))) for d in self.kept)
+        return IndexMap(rank, units, extents=self.dims)
+
+
+def _loads(nodes: Sequence[Node]) -> list[Load]:
+    return [n for n in topological(nodes) if isinstance(n, Load)]
+
+
+def register_type(t: DType) -> DType:
+    """The 32-bit element type that holds an accumulated value."""
+    return F32 if t.is_float else U32 if t.kind is Kind.UNSIGNED else S32
+
+
+def plain_operation(computation: Computation) -> str | None:
+    """The opcode of a computation that is one operation on its two parameters."""
+    root = computation.result
+    plain = len(computation.parameters) == 2 and len(computation.instructions) == 3
+    return root.opcode if plain and {o.number for o in root.operands} == {0, 1} else None
+
+
+def reduction_of(computation: Computation) -> Reduction:
+    """The reduction of a kInput group.
+
+    Raises:
+        CompileError: element types or operations that the vector unit does not have.
+    """
+    heavy = next(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window"))
+    half = len(heavy.operands) // 2
+    operands, inits = heavy.operands[:half], heavy.operands[half:]
+    for shape in heavy.shape.leaves():
+        check_dtype(heavy, shape.dtype)
+    graph = Graph()
+    opcode = plain_operation(heavy.computation()) if half == 1 else None
+    plain = PLAIN.get((opcode or "", operands[0].shape.dtype.kind))
+    if opcode is not None and plain is None and not operands[0].shape.dtype.is_float:
+        raise compile_error(heavy, f"no reduction by {opcode} of {operands[0].shape.dtype}")
+    dims, kept, reduced, index = _space(heavy)
+    rank0 = IndexMap(len(dims), (), extents=dims)
+    first = [expressions(graph, [i], rank0)[0] for i in inits]
+    inputs = []
+    for operand, init in zip(operands, first, strict=True):
+        if index is None:
+            raise compile_error(heavy, "base dilation of a dilated operand does not fold into an index map")
+        (value,) = expressions(graph, [operand], index)
+        inputs.append(_padded(graph, value, index, init))
+    identities = (plain[1],) if plain else (None,) * half
+    roots = (heavy,) if heavy.shape.is_tuple else tuple(group_roots(computation))
+    name = plain[0] if plain else None
+    return Reduction(heavy, roots, dims, kept, reduced, graph, tuple(inputs), tuple(first), name, identities)
+
+
+def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:
+    """`value` where the index map reads an element, else `init`."""
+    if index.total:
+        return value
+    if isinstance(value, Load) and isinstance(init, Const) and set(value.map.bounds) == set(index.bounds):
+        return graph.node(Load(value.leaf, value.map, init.image))
+    inside = graph.node(Inside(index.bounds, tuple(index.quotients())))
+    return graph.micro("select", inside, value, init)
+
+
+Space = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], "IndexMap | None"]
+
+
+def _space(heavy: Instruction) -> Space:
+    """Iteration space, kept and reduced dimensions, and from it to the operands' elements."""
+    operand = heavy.operands[0]
+    if heavy.opcode == "reduce":
+        reduced = tuple(sorted(heavy.ints("dimensions")))
+        kept = tuple(d for d in range(len(operand.dims)) if d not in reduced)
+        return operand.dims, kept, reduced, IndexMap.identity(len(operand.dims)).over(operand.dims)
+    result = next(heavy.shape.leaves()).dims
+    window = heavy.window.dims
+    n = len(result)
+    dims = (*result, *(w.size for w in window))
+    exprs: list[Expr] = []
+    bounds: list[Bound] = []
+    for d, (w, size) in enumerate(zip(window, operand.dims, strict=True)):
+        step = -w.window_dilation if w.reversal else w.window_dilation
+        start = (w.size - 1) * w.window_dilation if w.reversal else 0
+        coefs = [0] * (2 * n)
+        coefs[d], coefs[n + d] = w.stride, step
+        index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
+        assert index is not None
+        reach = (result[d] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
+        if w.low > 0 or w.base_dilation > 1 or reach >= size:
+            bounds.append(Bound(index, 0, size))
+        exprs.append(index)
+    index_map = IndexMap(2 * n, tuple(exprs), tuple(bounds), dims)
+    return dims, tuple(range(n)), tuple(range(n, 2 * n)), index_map
+
+
+def scratch_leaf(name: str, dtype: DType, dims: Sequence[int]) -> Instruction:
+    """A leaf for values that a lowering keeps in VMEM between its steps."""
+    return Instruction(name, "parameter", array(dtype, tuple(dims)), number=0)

@@ -1,0 +1,110 @@
+"""Schedule: loads move ahead in program order, so that transfers run while earlier work computes.
+
+Every queue runs ahead on its own, but SEQ issues in program order: a load behind operations whose queue is full
+waits with them.  So within a stretch without control flow each load is issued ahead of its use, as far as the bytes
+and the depth of the load queue allow.  Loads keep their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from systolith.compiler.memory_plan import buffers_of
+from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, While
+from systolith.isa.instruction import Space
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """How far loads run ahead.
+
+    Attributes:
+        bytes: of VMEM that loads ahead of their place may take.
+        loads: how many.
+    """
+
+    bytes: int
+    loads: int
+
+
+def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
+    """The block with loads moved ahead; those that moved are added to `moved`."""
+    out = Block()
+    stretch: list[TileOp] = []
+    for item in block.items:
+        if isinstance(item, TileOp):
+            stretch.append(item)
+            continue
+        out.items += _stretch(stretch, ahead, moved)
+        stretch = []
+        if isinstance(item, While):
+            condition, body = (prefetch(b, ahead, moved) for b in (item.condition, item.body))
+            out.items.append(While(condition, item.predicate, body, item.name, item.trip_count))
+        else:
+            out.items.append(If(item.index, [prefetch(b, ahead, moved) for b in item.branches], item.name))
+    out.items += _stretch(stretch, ahead, moved)
+    return out
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A load that may move: the operation, its place, the place after which it may stand, its bytes."""
+
+    op: TileOp
+    place: int
+    after: int
+    bytes: int
+
+
+def _stretch(ops: list[TileOp], ahead: Lookahead, moved: set[TileOp]) -> list[TileOp]:
+    loads = _loads(ops)
+    if not loads or not ahead.loads:
+        return ops
+    out: list[TileOp] = []
+    issued = passed = bytes_ahead = 0
+    for place, op in enumerate(ops):
+        while issued < len(loads):
+            load = loads[issued]
+            fits = bytes_ahead + load.bytes <= ahead.bytes and issued - passed < ahead.loads
+            if load.after >= place or not (fits or load.place <= place):
+                break
+            out.append(load.op)
+            if load.place > place:
+                moved.add(load.op)
+            bytes_ahead += load.bytes
+            issued += 1
+        if passed < len(loads) and loads[passed].place == place:
+            bytes_ahead -= loads[passed].bytes
+            passed += 1
+            continue
+        out.append(op)
+    return out
+
+
+def _loads(ops: list[TileOp]) -> list[_Load]:
+    """Loads from HBM to VMEM whose address is fixed: their order is kept, so `after` never decreases."""
+    used: dict[Buf, int] = {}
+    found: list[_Load] = []
+    floor = -1
+    for place, op in enumerate(ops):
+        if _is_load(op):
+            src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
+            assert src.buf is not None
+            assert dst.buf is not None
+            # `used` holds no loads from HBM buffers, so what it has for the source may have written it.
+            floor = max(floor, used.get(dst.buf, -1), used.get(src.buf, -1))
+            found.append(_Load(op, place, floor, src.pattern.elements * src.pattern.dtype.size))
+        for buf in buffers_of(op):
+            if not (_is_load(op) and buf.space == Space.HBM):
+                used[buf] = place
+    return found
+
+
+def _is_load(op: TileOp) -> bool:
+    if op.op != "dma.load":
+        return False
+    src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
+    if src.buf is None or dst.buf is None or src.dynamic is not None or dst.dynamic is not None:
+        return False
+    return src.buf.space == Space.HBM and dst.buf.space == Space.VMEM and src.index is None

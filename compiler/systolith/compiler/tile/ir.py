@@ -1,0 +1,147 @@
+"""Tile IR: the machine's instructions over symbolic buffers, in structured regions.
+
+It differs from a program in four ways: bases are `Ref`s to buffers without addresses, patterns and kernels stand in the
+operations themselves, scalar registers are virtual, and control flow is nested regions instead of branches.  There
+are no tokens: they are derived after addresses are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import Kernel
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import BufferDecl, Origin
+
+
+@dataclass(eq=False)
+class Buf:
+    """A piece of memory that the memory plan gives an address.
+
+    Attributes:
+        name: unique in the module.
+        space: VMEM, SMEM or HBM (an entry of the buffer table); ACC: `bytes` = rows * cols * 4 of MXU `unit`.
+        bytes: size.
+        align: bytes.
+        decl: for HBM: its buffer-table entry.
+        unit: for ACC: which MXU.
+    """
+
+    name: str
+    space: Space
+    bytes: int
+    align: int = 4
+    decl: BufferDecl | None = None
+    unit: int = 0
+
+
+@dataclass(frozen=True)
+class VReg:
+    """A virtual scalar register."""
+
+    n: int
+
+
+Scalar = int | VReg
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A stream before addresses: pattern over a buffer.
+
+    Attributes:
+        buf: buffer; None for Space.NONE (coordinates only).
+        pattern: the address generator's program.
+        offset: bytes added to the buffer's address.
+        dynamic: a further byte offset in a scalar register (added by a SEQ instruction when lowered); None: none.
+        bias: bias operands.
+        index: the buffer that holds the index list (offset 0), for indirect patterns.
+    """
+
+    buf: Buf | None
+    pattern: Pattern
+    offset: int = 0
+    dynamic: VReg | None = None
+    bias: tuple[Scalar, Scalar] = (0, 0)
+    index: Buf | None = None
+
+
+Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...]
+
+
+@dataclass(eq=False)
+class TileOp:
+    """One instruction: `op` and arguments as in the opcode table, with Refs for streams and a Kernel for its number."""
+
+    op: str
+    args: dict[str, Arg]
+    origin: Origin
+    unit: int = 0
+
+
+@dataclass(eq=False)
+class Block:
+    """Items in program order."""
+
+    items: list[TileOp | While | If] = field(default_factory=list)
+
+    def ops(self) -> Iterator[TileOp]:
+        """All operations below, in program order."""
+        for item in self.items:
+            if isinstance(item, TileOp):
+                yield item
+            elif isinstance(item, While):
+                yield from item.condition.ops()
+                yield from item.body.ops()
+            else:
+                for branch in item.branches:
+                    yield from branch.ops()
+
+
+@dataclass(eq=False)
+class While:
+    """Run `condition`; while register `predicate` is not 0, run `body` and `condition` again."""
+
+    condition: Block
+    predicate: VReg
+    body: Block
+    name: str = ""
+    trip_count: int | None = None
+
+
+@dataclass(eq=False)
+class If:
+    """Run branch number `index` (unsigned; the last one where it is out of range)."""
+
+    index: VReg
+    branches: list[Block]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A box of an HLO value's elements in a buffer.
+
+    Element idx (in the value's own index space) of the box lies at
+    `offset + sum_d (idx[d] - origin[d]) * strides[d]` bytes from the buffer's start (plus `dynamic`).
+
+    Attributes:
+        buf: buffer.
+        dtype: element type in memory.
+        dims: size of the box.
+        strides: bytes.
+        origin: the value's index of the box's first element (all 0 for a whole array).
+        offset: bytes.
+        dynamic: further byte offset in a register.
+    """
+
+    buf: Buf
+    dtype: DType
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    origin: tuple[int, ...]
+    offset: int = 0
+    dynamic: VReg | None = None

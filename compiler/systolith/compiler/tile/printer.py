@@ -1,0 +1,109 @@
+"""Tile IR as text.  `parser.py` reads it back.
+
+    %x = VMEM 128 align 4                         a buffer
+    p0 = Pattern(f32, (4, 8), (32, 4))            a table entry: patterns, kernels and origins, each once
+    dma.load src=Ref(%a, p0) dst=Ref(%x, p0) ; o0 an operation and its origin
+    while %v3 "name" trip 20 { ... } do { ... }   regions
+    if %v4 "name" { ... } { ... }
+
+`%vN` is a virtual register.  Everything else is a Python literal or the name of a table entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import Kernel, MicroOp, Section
+from systolith.isa.pattern import Coord, Pattern
+from systolith.isa.program import BufferDecl, Role
+
+
+class Printer:
+    """Collects the tables while the body is printed."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[object, str]] = {"p": {}, "k": {}, "o": {}}
+        self.buffers: dict[Buf, str] = {}
+        self.body: list[str] = []
+
+    def text(self) -> str:
+        """Everything printed so far."""
+        entries = [f"{name} = {self._call(value)}" for table in self.tables.values() for value, name in table.items()]
+        buffers = [self._buffer(b) for b in self.buffers]
+        return "\n".join([*buffers, *entries, *self.body]) + "\n"
+
+    def block(self, block: Block, depth: int) -> None:
+        """Print a block."""
+        pad = "  " * depth
+        for item in block.items:
+            if isinstance(item, TileOp):
+                self.body.append(pad + self._op(item))
+            elif isinstance(item, While):
+                trip = f" trip {item.trip_count}" if item.trip_count is not None else ""
+                self.body.append(f'{pad}while {self._value(item.predicate)} "{item.name}"{trip} {{')
+                self.block(item.condition, depth + 1)
+                self.body.append(f"{pad}}} do {{")
+                self.block(item.body, depth + 1)
+                self.body.append(f"{pad}}}")
+            else:
+                self._if(item, pad, depth)
+
+    def _if(self, item: If, pad: str, depth: int) -> None:
+        self.body.append(f'{pad}if {self._value(item.index)} "{item.name}" {{')
+        for number, branch in enumerate(item.branches):
+            if number:
+                self.body.append(f"{pad}}} {{")
+            self.block(branch, depth + 1)
+        self.body.append(f"{pad}}}")
+
+    def _op(self, op: TileOp) -> str:
+        unit = f"[{op.unit}]" if op.unit else ""
+        args = " ".join(f"{name}={self._value(value)}" for name, value in op.args.items())
+        return f"{op.op}{unit} {args}{' ' * bool(args)}; {self._entry('o', op.origin)}"
+
+    def _entry(self, table: str, value: object) -> str:
+        return self.tables[table].setdefault(value, f"{table}{len(self.tables[table])}")
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, Pattern):
+            return self._entry("p", value)
+        if isinstance(value, Kernel):
+            return self._entry("k", value)
+        if isinstance(value, Buf):
+            return self.buffers.setdefault(value, f"%{value.name}")
+        if isinstance(value, VReg):
+            return f"%v{value.n}"
+        if isinstance(value, Ref | Coord | Section | MicroOp | BufferDecl):
+            return self._call(value)
+        if isinstance(value, DType):
+            return f'"{value.name}"'
+        if isinstance(value, tuple):
+            return "(" + "".join(f"{self._value(v)}, " for v in value).rstrip() + ")"
+        return repr(str(value)) if isinstance(value, Role) else repr(value)
+
+    def _call(self, value: Any) -> str:
+        parts = []
+        positional = True
+        for f in fields(value):
+            current = getattr(value, f.name)
+            if f.default is not MISSING and current == f.default:
+                positional = False
+                continue
+            parts.append(self._value(current) if positional else f"{f.name}={self._value(current)}")
+        return f"{type(value).__name__}({', '.join(parts)})"
+
+    def _buffer(self, b: Buf) -> str:
+        unit = f" unit {b.unit}" if b.unit else ""
+        decl = f" {self._call(b.decl)}" if b.decl is not None else ""
+        return f"%{b.name} = {Space(b.space).name} {b.bytes} align {b.align}{unit}{decl}"
+
+
+def print_tile_ir(block: Block) -> str:
+    """A block as text: buffers, tables, then the operations in program order."""
+    printer = Printer()
+    printer.block(block, 0)
+    return printer.text()

@@ -1,0 +1,323 @@
+"""Tokens: the order between queues that the addresses call for, derived from what instructions read and write.
+
+Within a stretch without labels and jumps, each instruction must start after those it conflicts with.  What it knows to
+be complete is a vector clock over queues; what is missing becomes a token (from another queue) or a fence (its own
+queue, if that is a DMA queue).  At labels and jumps SEQ joins all queues that are busy, so every path is balanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from systolith.compiler.errors import CompileError
+from systolith.isa.instruction import Instruction
+from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, queue_of
+from systolith.isa.program import TokenDecl
+
+OVERLAPPING = frozenset({"ld", "st"})
+"""Queues whose instructions overlap: only a fence (or a token on the way) orders two of the same."""
+
+
+REACH = 64
+"""Instructions of a queue after which a later one signals in the place of one further back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What an instruction touches: bytes [lo, hi) of a memory (`key`), read or written."""
+
+    key: tuple[int, int]
+    lo: int
+    hi: int
+    write: bool
+
+
+class Ranges(Protocol):
+    """Gives the ranges that an instruction touches."""
+
+    def __call__(self, instruction: Instruction) -> Iterable[Range]: ...
+
+
+@dataclass
+class Node:
+    """An instruction being ordered.
+
+    Attributes:
+        instruction: it.
+        queue: index of its queue.
+        number: its place in its queue since the last join.
+        waits: queues whose tokens it takes.
+        signals: queues that it gives tokens to.
+        fence: as in `Instruction`.
+        index: position in the input, -1 for those added.
+    """
+
+    instruction: Instruction
+    queue: int
+    number: int
+    index: int
+    waits: list[int] = field(default_factory=list)
+    signals: list[int] = field(default_factory=list)
+    fence: bool = False
+
+
+@dataclass
+class Ordered:
+    """Result.
+
+    Attributes:
+        instructions: with tokens.
+        sources: for each the index of the input it comes from; -1: added.
+        tokens: the token table.
+        entries: for each boundary, where what follows it starts.
+    """
+
+    instructions: list[Instruction]
+    sources: list[int]
+    tokens: list[TokenDecl]
+    entries: dict[int, int]
+
+
+IntArray = npt.NDArray[np.int32]
+
+
+class Memory:
+    """Last readers and writers of each line of each memory, by queue, since the last join (-1: none)."""
+
+    def __init__(self, queues: int, sizes: dict[tuple[int, int], int], lines: int, fine: int) -> None:
+        self.queues, self.sizes, self.lines, self.fine = queues, sizes, lines, fine
+        self.shift: dict[tuple[int, int], int] = {}
+        self.read: dict[tuple[int, int], IntArray] = {}
+        self.written: dict[tuple[int, int], IntArray] = {}
+
+    def span(self, r: Range) -> tuple[int, int]:
+        """Lines of a range; what lies beyond the memory counts as its last line."""
+        if r.key not in self.shift:
+            size = max(self.sizes.get(r.key, 1), r.hi, 1)
+            shift = self.fine
+            while (size >> shift) > self.lines:
+                shift += 1
+            count = (size >> shift) + 1
+            self.shift[r.key] = shift
+            self.read[r.key] = np.full((count, self.queues), -1, np.int32)
+            self.written[r.key] = np.full((count, self.queues), -1, np.int32)
+        shift = self.shift[r.key]
+        if r.hi <= r.lo:
+            return 0, 0
+        last = len(self.read[r.key]) - 1
+        first = min(max(r.lo, 0) >> shift, last)
+        return first, max(first, min((r.hi - 1) >> shift, last)) + 1
+
+    def conflicts(self, ranges: Sequence[Range]) -> IntArray:
+        """For each queue, the number of its last instruction that conflicts with the ranges; -1: none."""
+        latest = np.full(self.queues, -1, np.int32)
+        for r in ranges:
+            lo, hi = self.span(r)
+            if hi <= lo:
+                continue
+            np.maximum(latest, self.written[r.key][lo:hi].max(axis=0), out=latest)
+            if r.write:
+                np.maximum(latest, self.read[r.key][lo:hi].max(axis=0), out=latest)
+        return latest
+
+    def touch(self, ranges: Sequence[Range], queue: int, number: int) -> None:
+        """Record an instruction."""
+        for r in ranges:
+            lo, hi = self.span(r)
+            (self.written if r.write else self.read)[r.key][lo:hi, queue] = number
+
+    def clear(self) -> None:
+        for table in (*self.read.values(), *self.written.values()):
+            table.fill(-1)
+
+
+class Orderer:
+    """Derives tokens for a line of instructions.
+
+    Args:
+        queues: names, SEQ first.
+        ranges: what an instruction touches.
+        sizes: bytes of each memory, by key of its ranges.
+        token_max: largest count of a token.
+        fifo_depth: of each queue.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str],
+        ranges: Ranges,
+        sizes: dict[tuple[int, int], int],
+        token_max: int,
+        fifo_depth: int,
+        fine: int = 5,
+    ) -> None:
+        self.names = list(queues)
+        self.number = {q: n for n, q in enumerate(queues)}
+        self.ranges = ranges
+        self.memory = Memory(len(self.names), sizes, 1 << 15, fine)
+        # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
+        self.room = max(1, token_max - fifo_depth - 1)
+        self.reach = min(REACH, self.room - 1)
+        self.nodes: list[Node] = []
+        self.entries: dict[int, int] = {}
+        self._overlap = [q in OVERLAPPING for q in self.names]
+        self._pairs: dict[tuple[int, int], list[tuple[Node, Node]]] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        n = len(self.names)
+        self.memory.clear()
+        self.counts = [0] * n
+        self.clocks = [[-1] * n for _ in range(n)]
+        self.history: list[list[list[int]]] = [[] for _ in range(n)]
+        self.by_number: list[list[Node]] = [[] for _ in range(n)]
+
+    def run(self, instructions: Sequence[Instruction], boundaries: frozenset[int]) -> Ordered:
+        """Order all instructions; before those in `boundaries` SEQ joins every queue."""
+        for index, instruction in enumerate(instructions):
+            if index in boundaries:
+                self._join()
+                self.entries[index] = len(self.nodes)
+            self._add(instruction, index)
+        return self._finish()
+
+    def _add(self, instruction: Instruction, index: int) -> Node:
+        q = self.number[queue_of(instruction)]
+        touched = list(self.ranges(instruction))
+        needed = self.memory.conflicts(touched)
+        clock = self.clocks[q]
+        self._know(clock, self.clocks[0])
+        clock[0] = self.counts[0] - 1
+        if not self._overlap[q]:
+            clock[q] = self.counts[q] - 1
+        missing = [(p, n) for p, n in enumerate(needed.tolist()) if p != q and n > clock[p]]
+        missing = self._reduced(missing)
+        carrier = Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
+        while len(missing) > (0 if q == 0 else MAX_WAITS):
+            missing = self._take(q, missing, carrier)
+        node = self._waiting(instruction, q, index, missing)
+        if self._overlap[q] and needed[q] > clock[q]:
+            node.fence = True
+            clock[q] = node.number - 1
+        self._record(node)
+        self.memory.touch(touched, q, node.number)
+        return node
+
+    def _take(self, q: int, missing: list[tuple[int, int]], carrier: Instruction) -> list[tuple[int, int]]:
+        """Let an added instruction wait for the first few; returns the others."""
+        self._record(self._waiting(carrier, q, -1, missing[:MAX_WAITS]))
+        return missing[MAX_WAITS:]
+
+    def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
+        """A node that waits for those (queue, number); who signals comes before it in program order."""
+        producers = [self._signaller(p, n) for p, n in missing]
+        node = self._node(instruction, q, index)
+        clock = self.clocks[q]
+        for producer in producers:
+            p = producer.queue
+            producer.signals.append(q)
+            node.waits.append(p)
+            self._pairs.setdefault((p, q), []).append((producer, node))
+            self._know(clock, self.history[p][producer.number])
+            clock[p] = max(clock[p], producer.number)
+        return node
+
+    def _node(self, instruction: Instruction, q: int, index: int) -> Node:
+        node = Node(instruction, q, self.counts[q], index)
+        self.counts[q] += 1
+        self.by_number[q].append(node)
+        self.nodes.append(node)
+        if not self._overlap[q]:
+            self.clocks[q][q] = node.number - 1
+        return node
+
+    def _record(self, node: Node) -> None:
+        self.history[node.queue].append(list(self.clocks[node.queue]))
+
+    def _know(self, clock: list[int], other: list[int]) -> None:
+        for p, n in enumerate(other):
+            if n > clock[p]:
+                clock[p] = n
+
+    def _reduced(self, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Drop what waiting for the others already tells."""
+        kept = list(missing)
+        for item in missing:
+            p, n = item
+            if any(o is not item and self.history[o[0]][o[1]][p] >= n for o in kept):
+                kept.remove(item)
+        return kept
+
+    def _signaller(self, p: int, n: int) -> Node:
+        """The instruction of queue `p` that signals for number n: itself, or a later one.
+
+        A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
+        """
+        for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
+            if len(node.signals) < MAX_WAITS:
+                return node
+        carrier = Instruction("sync") if p == 0 else Instruction("nop", {"queue": self.names[p]})
+        node = self._node(carrier, p, -1)
+        self._record(node)
+        return node
+
+    def _join(self) -> None:
+        """SEQ waits for the last instruction of every queue that it does not know to be complete."""
+        clock = self.clocks[0]
+        missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
+        missing = self._reduced(missing)
+        while missing:
+            missing = self._take(0, missing, Instruction("sync"))
+        self._reset()
+
+    def _finish(self) -> Ordered:
+        ids = _Ids(self)
+        out: list[Instruction] = []
+        for node in self.nodes:
+            waits, signals = ids.of(node)
+            if waits or signals or node.fence:
+                out.append(replace(node.instruction, waits=waits, signals=signals, fence=node.fence))
+            else:
+                out.append(node.instruction)
+        return Ordered(out, [n.index for n in self.nodes], ids.table, self.entries)
+
+
+class _Ids:
+    """Token numbers: one a pair of queues, more where a count could grow beyond what a token holds."""
+
+    def __init__(self, orderer: Orderer) -> None:
+        self.table: list[TokenDecl] = []
+        self._waits: dict[int, list[int]] = {}
+        self._signals: dict[int, list[int]] = {}
+        position = {id(node): n for n, node in enumerate(orderer.nodes)}
+        for (p, q), pairs in sorted(orderer._pairs.items()):
+            numbers = self._assign(pairs, position, orderer.room)
+            first = len(self.table)
+            self.table += [TokenDecl(orderer.names[p], orderer.names[q])] * (max(numbers) + 1)
+            for (producer, consumer), number in zip(pairs, numbers, strict=True):
+                self._signals.setdefault(id(producer), []).append(first + number)
+                self._waits.setdefault(id(consumer), []).append(first + number)
+        if len(self.table) > MAX_TOKENS:
+            raise CompileError(f"the program needs {len(self.table)} tokens, the machine has {MAX_TOKENS}")
+
+    def _assign(self, pairs: list[tuple[Node, Node]], position: dict[int, int], room: int) -> list[int]:
+        """For each pair, which of the pair's tokens: so many that no count grows over `room` in program order."""
+        events = sorted(
+            [(position[id(a)], 1) for a, _ in pairs] + [(position[id(b)], -1) for _, b in pairs],
+            key=lambda e: (e[0], -e[1]),
+        )
+        most = current = 0
+        for _, step in events:
+            current += step
+            most = max(most, current)
+        tokens = -(-most // room)
+        return [k % tokens for k in range(len(pairs))]
+
+    def of(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Waits and signals of an instruction."""
+        return tuple(self._waits.get(id(node), ())), tuple(self._signals.get(id(node), ()))

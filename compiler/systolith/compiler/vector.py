@@ -1,0 +1,239 @@
+"""The vectoriser: which loops of a group's box go to lanes, sublanes and the loop nest of a VPU instruction.
+
+Streams are described per dimension of the box (`Access`); neighbouring dimensions merge where every stream allows it;
+then each way of choosing a lane and a sublane dimension is priced by the closed form of `vpu.run` and the cheapest is
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
+from systolith.isa.kernel import MAX_NEST
+from systolith.isa.pattern import MAX_COORDS, UNBOUNDED, Coord, Pattern
+
+
+@dataclass(frozen=True)
+class AxisCoord:
+    """A pattern coordinate before loops are chosen: one coefficient a dimension; rest as in `pattern.Coord`."""
+
+    coefs: tuple[int, ...]
+    offset: int = 0
+    lo: int = UNBOUNDED[0]
+    hi: int = UNBOUNDED[1]
+    div: int = 1
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class Access:
+    """A stream before loops are chosen.
+
+    Attributes:
+        dtype: element type in memory.
+        strides: bytes, one a dimension of the box.
+        coords: bounds and quotients.
+        fill: register image where there is no element.
+        memory: false for streams that are there only for their coordinates.
+        masked: whether elements beyond the box, in the last vector of a dimension, must be outside.
+        partial: it holds partial results of reduced dimensions, all of whose elements count.
+    """
+
+    dtype: DType
+    strides: tuple[int, ...]
+    coords: tuple[AxisCoord, ...] = ()
+    fill: int = 0
+    memory: bool = True
+    masked: bool = True
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over a dimension: index += step, `count` times."""
+
+    dim: int
+    step: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A choice of loops.
+
+    Attributes:
+        dims: sizes of the (merged) dimensions.
+        outer: nest loops, outermost first; reduced ones last.
+        sublane, lane: the vector's loops.
+        inner: how many of `outer` are reduced dimensions (the inner loop of a kernel that carries).
+        cycles: estimate.
+        reduced: dimensions that are reduced.
+    """
+
+    dims: tuple[int, ...]
+    outer: tuple[Loop, ...]
+    sublane: Loop
+    lane: Loop
+    inner: int
+    cycles: int
+    reduced: frozenset[int] = frozenset()
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return (*self.outer, self.sublane, self.lane)
+
+    @property
+    def tails(self) -> tuple[int, ...]:
+        """Dimensions whose loops reach beyond their size."""
+        return tuple(d for d, n in enumerate(self.dims) if self._reach(d) > n)
+
+    def masked(self, access: Access) -> list[int]:
+        """Dimensions whose tails a stream has to leave out."""
+        return [d for d in self.tails if access.masked and not (access.partial and d in self.reduced)]
+
+    def _reach(self, d: int) -> int:
+        return 1 + sum(p.step * (p.count - 1) for p in self.loops if p.dim == d)
+
+    def vector_dims(self) -> set[int]:
+        """Dimensions that the lane and sublane loops run over."""
+        return {p.dim for p in (self.sublane, self.lane) if p.count > 1}
+
+    def pattern(self, access: Access) -> Pattern:
+        """The address generator's program of a stream."""
+        loops = self.loops
+        coords = [_coord(loops, c) for c in access.coords]
+        for d in self.masked(access):
+            unit = tuple(int(k == d) for k in range(len(self.dims)))
+            coords.append(_coord(loops, AxisCoord(unit, 0, 0, self.dims[d])))
+        first = len(self.outer) - self.inner  # partial results are stored once the inner loops are over
+        still = range(first, len(self.outer)) if access.partial else ()
+        strides = tuple(0 if k in still else access.strides[p.dim] * p.step for k, p in enumerate(loops))
+        return Pattern(access.dtype, tuple(p.count for p in loops), strides, tuple(coords), access.fill)
+
+
+def _coord(loops: Sequence[Loop], c: AxisCoord) -> Coord:
+    return Coord(tuple(c.coefs[p.dim] * p.step for p in loops), c.offset, c.lo, c.hi, c.div, c.stride)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be vectorised.
+
+    Attributes:
+        dims: sizes of the box.
+        accesses: streams.
+        reduced: dimensions that are summed up (or the like) in carried registers.
+        interval: initiation interval of the kernel without access conflicts, in cycles.
+        latency: length of an iteration and of prologue and epilogue, in cycles.
+        lanes_reduced: whether a reduced dimension goes to the lanes (else the lanes are kept ones).
+    """
+
+    dims: tuple[int, ...]
+    accesses: tuple[Access, ...]
+    reduced: frozenset[int] = frozenset()
+    interval: int = 1
+    latency: int = 8
+    lanes_reduced: bool = False
+
+
+def merge(work: Work) -> Work:
+    """Drop dimensions of size 1 and merge neighbours that all streams step through alike; a kept one always remains."""
+    groups: list[list[int]] = []
+    for d, n in enumerate(work.dims):
+        if n == 1:
+            continue
+        if groups and _merges(work, groups[-1][-1], d):
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    last: list[int | None] = [g[-1] for g in groups]
+    dims = [prod(work.dims[d] for d in g) for g in groups]
+    reduced = frozenset(k for k, g in enumerate(groups) if g[0] in work.reduced)
+    if len(reduced) == len(dims):  # lanes of kept dimensions need one
+        last.append(None)
+        dims.append(1)
+    return replace(work, dims=tuple(dims), accesses=tuple(_picked(a, last) for a in work.accesses), reduced=reduced)
+
+
+def _merges(work: Work, outer: int, inner: int) -> bool:
+    if (outer in work.reduced) != (inner in work.reduced):
+        return False
+    n = work.dims[inner]
+    return all(v[outer] == v[inner] * n for a in work.accesses for v in (a.strides, *(c.coefs for c in a.coords)))
+
+
+def _picked(a: Access, dims: list[int | None]) -> Access:
+    def pick(v: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(0 if d is None else v[d] for d in dims)
+
+    return replace(a, strides=pick(a.strides), coords=tuple(replace(c, coefs=pick(c.coefs)) for c in a.coords))
+
+
+def choose(chip: Chip, work: Work) -> Nest | None:
+    """The cheapest loops for merged work; None if no choice fits the pattern's loops and coordinates."""
+    best: Nest | None = None
+    for nest in _choices(chip, work):
+        if len(nest.outer) > MAX_NEST or _coords_needed(nest, work) > MAX_COORDS:
+            continue
+        if best is None or nest.cycles < best.cycles:
+            best = nest
+    return best
+
+
+def _coords_needed(nest: Nest, work: Work) -> int:
+    return max((len(a.coords) + len(nest.masked(a)) for a in work.accesses), default=0)
+
+
+def _choices(chip: Chip, work: Work) -> Iterator[Nest]:
+    for lane in range(len(work.dims)):
+        if work.reduced and (lane in work.reduced) != work.lanes_reduced:
+            continue
+        for sublane in range(len(work.dims)):
+            # The cross-lane unit reduces rows: sublanes are reduced only together with the lanes.
+            if sublane in work.reduced and not work.lanes_reduced:
+                continue
+            yield _nest(chip, work, lane, sublane)
+
+
+def _nest(chip: Chip, work: Work, lane: int, sublane: int) -> Nest:
+    n = work.dims[lane]
+    rows = _ceil(n, chip.vpu.lanes)
+    width = _ceil(n, rows)
+    outer: dict[int, Loop] = {d: Loop(d, 1, m) for d, m in enumerate(work.dims)}
+    outer[lane] = Loop(lane, width, rows)
+    lanes = Loop(lane, 1, width)
+    m = outer[sublane].count
+    groups = _ceil(m, chip.vpu.sublanes)
+    height = _ceil(m, groups)
+    step = outer[sublane].step
+    sublanes = Loop(sublane, step, height)
+    outer[sublane] = Loop(sublane, step * height, groups)
+    kept = [p for d, p in outer.items() if p.count > 1 and d not in work.reduced]
+    inner = [p for d, p in outer.items() if p.count > 1 and d in work.reduced]
+    loops = (*kept, *inner) or (Loop(lane, width * rows, 1),)
+    nest = Nest(work.dims, loops, sublanes, lanes, len(inner), 0, work.reduced)
+    return replace(nest, cycles=_cycles(chip, work, nest))
+
+
+def _cycles(chip: Chip, work: Work, nest: Nest) -> int:
+    interval = work.interval + sum(_cost(chip, a, nest) - 1 for a in work.accesses if a.memory)
+    kept = prod(p.count for p in nest.outer[: len(nest.outer) - nest.inner])
+    inner = prod(p.count for p in nest.outer[len(nest.outer) - nest.inner :])
+    if not work.reduced:
+        return (kept * inner - 1) * interval + work.latency
+    return kept * ((inner - 1) * interval + 2 * work.latency)
+
+
+def _cost(chip: Chip, a: Access, nest: Nest) -> int:
+    """Cycles of one vector access: see the closed form of a row in docs/architecture.md."""
+    stride = a.strides[nest.lane.dim]
+    segments = 1 if stride in (0, a.dtype.size) or nest.lane.count == 1 else nest.lane.count
+    return _ceil(segments * nest.sublane.count, chip.vpu.sublanes)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

@@ -1,0 +1,234 @@
+"""The walk over grouped HLO: where each value lies, and one lowering for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from systolith.compiler.control import lower_conditional, lower_while
+from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.loops import lower_loop
+from systolith.compiler.lowering import Box, Lowering, constant_bytes
+from systolith.compiler.matmul import lower_output
+from systolith.compiler.moves import lower_custom
+from systolith.compiler.placement import ALIASES, Aliases, Leaf, Placement, leaf_shapes
+from systolith.compiler.reduce import lower_reduce
+from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
+from systolith.compiler.views import recast
+from systolith.isa.program import Role
+
+Value = Array | tuple["Value", ...]
+
+CACHED_SHARE = 64
+"""Parameters and constants of up to this part of VMEM are loaded whole, once."""
+
+COPY_SHARE = 8
+"""Part of VMEM through which parameters that are results are copied."""
+
+LOWERINGS: dict[str, Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]] = {
+    "kLoop": lower_loop,
+    "kInput": lower_reduce,
+    "kOutput": lower_output,
+    "kCustom": lower_custom,
+}
+
+
+@dataclass
+class GroupRecord:
+    """A group as it was lowered, for probes.
+
+    Attributes:
+        group: the `fusion` instruction.
+        ops: its operations.
+        inputs, outputs: where its operands and results lie.
+    """
+
+    group: Instruction
+    ops: list[TileOp]
+    inputs: list[tuple[str, Array]]
+    outputs: list[tuple[str, Array]]
+
+
+def flatten(value: Value) -> list[Array]:
+    """Arrays of a value, depth first."""
+    return [value] if isinstance(value, Array) else [a for v in value for a in flatten(v)]
+
+
+def shaped(arrays: Iterator[Array], shape: Shape) -> Value:
+    """Arrays as a value of a shape."""
+    if shape.is_tuple:
+        return tuple(shaped(arrays, s) for s in shape.elements)
+    return next(arrays) if shape.is_array else ()
+
+
+@dataclass
+class Walk:
+    """Lowers computations.
+
+    Attributes:
+        ctx: where to.
+        placement: which values lie where.
+        records: one for each group.
+        homes: arrays that leaves must be made in.
+        owners: which leaf a buffer of a whole value holds.
+        cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
+    """
+
+    ctx: Lowering
+    placement: Placement
+    records: list[GroupRecord] = field(default_factory=list)
+    homes: dict[Leaf, Array] = field(default_factory=dict)
+    cache: dict[Buf, Array] = field(default_factory=dict)
+    owners: dict[Buf, Leaf] = field(default_factory=dict)
+    _constants: dict[Instruction, Array] = field(default_factory=dict)
+
+    # The entry.
+
+    def entry(self, computation: Computation, results: list[tuple[Leaf, Array]]) -> None:
+        """Lower the entry: parameters from the buffer table, results to `results` (leaf, its array), in order."""
+        number = 0
+        values: list[Value] = []
+        for p in computation.parameters:
+            arrays = []
+            for shape in leaf_shapes(p.shape):
+                arrays.append(self.ctx.table(p.name, Role.PARAMETER, shape.dtype, shape.dims, number))
+                number += 1
+            values.append(shaped(iter(arrays), p.shape))
+        self.homes |= {
+            leaf: array for leaf, array in results if leaf in self.placement.spilled and leaf not in self.homes
+        }
+        copies = [(leaf, array) for leaf, array in results if self.homes.get(leaf) is not array]
+
+        def store(instruction: Instruction, value: Value) -> None:
+            for k, array in enumerate(flatten(value)):
+                for leaf, target in copies:
+                    if leaf == (instruction, k):
+                        self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
+                        self.ctx.move(recast(array, target.dims), target, "store result")
+
+        self.computation(computation, values, store)
+
+    # Any computation.
+
+    def computation(
+        self,
+        computation: Computation,
+        parameters: Sequence[Value],
+        made: Callable[[Instruction, Value], None] | None = None,
+    ) -> Value:
+        """Lower a computation into the current block; `made` is called after each instruction that makes arrays."""
+        values: dict[Instruction, Value] = {}
+        numbered = dict(zip(computation.parameters, parameters, strict=True))
+        for i in computation.instructions:
+            if i.opcode == "tuple":
+                values[i] = tuple(values[o] for o in i.operands)
+                continue
+            if i.opcode == "get-tuple-element":
+                source = values[i.operands[0]]
+                assert isinstance(source, tuple)
+                values[i] = source[i.integer("index")]
+                continue
+            values[i] = self._instruction(i, [values[o] for o in i.operands], numbered)
+            if made is not None and i.opcode != "bitcast":
+                made(i, values[i])
+        return values[computation.result]
+
+    def _instruction(self, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]) -> Value:
+        if i.opcode == "parameter":
+            return parameters[i]
+        if i.opcode == "constant":
+            return self._constant(i)
+        if i.opcode == "bitcast":
+            (source,) = operands
+            assert isinstance(source, Array)
+            return recast(source, i.dims)
+        self.ctx.group = i
+        self.ctx.budget = self.placement.budget.get(i, 0)
+        if i.opcode == "fusion":
+            return self._group(i, operands)
+        if i.opcode == "while":
+            return lower_while(self, i, operands[0])
+        if i.opcode == "conditional":
+            return lower_conditional(self, i, operands)
+        raise compile_error(i, "not an operation of grouped HLO", self.ctx.module)
+
+    def _constant(self, i: Instruction) -> Value:
+        if i not in self._constants:
+            data = constant_bytes(i)
+            self._constants[i] = self.ctx.table(i.name, Role.CONSTANT, i.shape.dtype, i.dims, data=data)
+        return self._constants[i]
+
+    def results(self, i: Instruction) -> list[Array]:
+        """Where the results of an instruction are to lie."""
+        return [self.result((i, k), shape) for k, shape in enumerate(leaf_shapes(i.shape))]
+
+    def result(self, leaf: Leaf, shape: Shape) -> Array:
+        """Where one result is to lie."""
+        if leaf in self.homes:
+            return recast(self.homes[leaf], shape.dims)
+        if leaf in self.placement.spilled:
+            return self.ctx.table(leaf[0].name, Role.TEMP, shape.dtype, shape.dims)
+        array = self.ctx.value(leaf[0].name, shape.dtype, shape.dims)
+        self.owners[array.buf] = leaf
+        return array
+
+    def _group(self, i: Instruction, operands: list[Value]) -> Value:
+        inputs = [a for o in operands for a in flatten(o)]
+        outputs = self.results(i)
+        kind = i.word("kind")
+        if kind not in LOWERINGS:
+            raise compile_error(i, f"a group of unknown kind {kind!r}", self.ctx.module)
+        start = len(self.ctx.block.items)
+        LOWERINGS[kind](self.ctx, i, [self.near(a) for a in inputs], outputs)
+        ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
+        names = [o.name for o in i.operands]
+        self.records.append(
+            GroupRecord(i, ops, list(zip(names, inputs, strict=True)), [(i.name, array) for array in outputs])
+        )
+        return shaped(iter(outputs), i.shape)
+
+    def near(self, array: Array) -> Array:
+        """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""
+        size = prod(array.dims) * array.dtype.size
+        if array.buf in self.cache:
+            return replace(array, buf=self.cache[array.buf].buf)
+        decl = array.buf.decl
+        if decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT) or not size:
+            return array
+        if size > min(self.ctx.chip.vmem.bytes // CACHED_SHARE, self.ctx.budget // 8):
+            return array
+        return self.bring(array)
+
+    def bring(self, array: Array) -> Array:
+        """Load a whole dense array into VMEM and keep the copy, laid out alike, for the rest of the region."""
+        copy = self.ctx.stage_in(array, Box(array.origin, array.dims), "load whole")
+        self.cache[array.buf] = copy
+        return replace(array, buf=copy.buf)
+
+    def region(self, lower: Callable[[], Value]) -> tuple[Block, Value]:
+        """Lower into a block of its own; copies that it makes are not known outside."""
+        outer, cache = self.ctx.block, self.cache
+        self.ctx.block, self.cache = Block(), dict(cache)
+        try:
+            value = lower()
+            return self.ctx.block, value
+        finally:
+            self.ctx.block, self.cache = outer, cache
+
+
+def result_leaves(computation: Computation) -> list[Leaf]:
+    """The leaves that the root holds, in order."""
+    return list(Aliases(computation).leaves[computation.result])
+
+
+def stored_directly(computation: Computation) -> set[Leaf]:
+    """Leaves that only the root holds: groups make them in the result buffers."""
+    aliases = Aliases(computation)
+    used = set()
+    for i in computation.instructions:
+        if i.opcode not in ALIASES:
+            used |= {leaf for o in i.operands for leaf in aliases.leaves[o]}
+    return {leaf for leaf in aliases.leaves[computation.result] if leaf[0].opcode == "fusion" and leaf not in used}

@@ -1,0 +1,1 @@
+"""The host: clients, devices, buffers, executables, queues, and the command line."""

@@ -1,0 +1,109 @@
+"""Arrays in a device's HBM."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from systolith.isa.dtypes import DType, dtype
+from systolith.isa.errors import SystolithError
+from systolith.runtime.arrays import Array
+from systolith.runtime.hbm import Range
+
+if TYPE_CHECKING:
+    from systolith.runtime.client import Device
+
+
+class DeletedBufferError(SystolithError):
+    """A buffer was used after it was deleted."""
+
+
+class Buffer:
+    """An array in the HBM of one device: dense, row-major.
+
+    A buffer that a running program is still to fill is *pending*; reading it waits for the program, and raises what
+    the program raised.
+
+    Attributes:
+        device: where it lies.
+        shape: dimensions in elements.
+        dtype: XLA's element type.
+    """
+
+    def __init__(self, device: Device, element: DType, shape: tuple[int, ...], place: Range) -> None:
+        self.device = device
+        self.dtype = element
+        self.shape = shape
+        self._place: Range | None = place
+        self._bytes = np.zeros(int(np.prod(shape, dtype=np.int64)) * element.size, np.uint8)
+        self._pending: Future[Any] | None = None
+
+    def __repr__(self) -> str:
+        state = "deleted" if self._place is None else f"HBM offset {self._place.offset}"
+        return f"<Buffer {self.dtype}[{','.join(map(str, self.shape))}] on {self.device}, {state}>"
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """minor_to_major: the fastest varying dimension first."""
+        return tuple(reversed(range(len(self.shape))))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self._bytes.size
+
+    @property
+    def offset(self) -> int:
+        """Byte offset in the device's HBM."""
+        return self._live().offset
+
+    def _live(self) -> Range:
+        if self._place is None:
+            raise DeletedBufferError(f"buffer {self.dtype}[{','.join(map(str, self.shape))}] was deleted")
+        return self._place
+
+    def raw(self) -> Array:
+        """Its bytes in HBM, uint8; not a copy."""
+        self._live()
+        return self._bytes
+
+    def fill_by(self, pending: Future[Any]) -> None:
+        """Say which run fills it."""
+        self._pending = pending
+
+    def block(self) -> Buffer:
+        """Wait until its contents are there; raises what the run that fills it raised."""
+        self._live()
+        if self._pending is not None:
+            self._pending.result()
+        return self
+
+    def numpy(self) -> Array:
+        """A copy of its contents on the host."""
+        self.block()
+        return self._bytes.view(self.dtype.stored).reshape(self.shape).copy()
+
+    def delete(self) -> None:
+        """Free its HBM; deleting twice is allowed."""
+        if self._place is not None:
+            if self._pending is not None:
+                self._pending.exception()
+            self.device.hbm.release(self._place)
+            self._place = None
+            self._bytes = np.zeros(0, np.uint8)
+
+
+def element_type(array: Array) -> DType:
+    """XLA's element type of a numpy array.
+
+    Raises:
+        SystolithError: there is none.
+    """
+    from systolith.isa.dtypes import DTYPES
+
+    for candidate in DTYPES.values():
+        if candidate.stored == array.dtype:
+            return dtype(candidate.name)
+    raise SystolithError(f"numpy type {array.dtype} has no XLA element type; convert the array first")

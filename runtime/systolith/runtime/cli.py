@@ -1,0 +1,260 @@
+"""The command line.
+
+Exit codes: 0 good, 1 a check failed, 2 bad input or usage (one line on stderr).  Imports inside the commands keep the
+start quick and numpy unimported until `prefer_exact_blas` has chosen its kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from systolith.runtime.job import Outcome, Stage
+
+GOOD, FAILED, BAD_INPUT = 0, 1, 2
+FILE = click.Path(path_type=Path)
+CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="systolith", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Compile XLA HLO for a TPU-style systolic chip, simulate it to the bit and the cycle, and explain the cycles."""
+
+
+@cli.command()
+@click.argument("file", type=FILE)
+@click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
+@click.option("--args", type=FILE, help="Arguments: npz of arg0, arg1, ... (bf16 and fp8 as unsigned bits).")
+@click.option("--random", type=int, metavar="SEED", help="Random arguments from this seed instead.")
+@click.option("--check", is_flag=True, help="Compare every fusion group with the reference evaluator.")
+@click.option("--expect", type=FILE, help="Compare results with out0, out1, ... of this npz.")
+@click.option("--out", type=FILE, help="Write results to this npz as out0, out1, ...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option("--trace", type=FILE, help="Write a Chrome trace (opens in Perfetto).")
+@click.option("--report", type=FILE, help="Write a self-contained HTML report.")
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "time", "values"]),
+    default="full",
+    show_default=True,
+    help="full: values and cycles; time: cycles without data; values: no cycles.",
+)
+@click.option("--hostile", is_flag=True, help="Memory starts as NaN, races are reported.")
+@click.option(
+    "--precision",
+    type=click.Choice(["default", "high", "highest"]),
+    help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
+)
+def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> None:
+    """Compile FILE (HLO text, HloModuleProto or .slb), run it on the simulated chip and check it."""
+    from systolith.isa.chip import load_chip
+    from systolith.runtime.job import Request
+    from systolith.runtime.job import run as run_job
+
+    written = tuple(p for p in (trace, report) if p)
+    with progress(quiet=as_json) as stage:
+        outcome = run_job(Request(path=file, chip=load_chip(chip), outputs=written, **options), stage)
+        record = outcome.record()
+        if trace:
+            _write_trace(outcome, trace)
+        if report:
+            from systolith.reports.html import write_report
+
+            stage("writing the report")
+            write_report(record, report)
+    if as_json:
+        click.echo(json.dumps(record))
+    else:
+        _print_summary(record, [p for p in (options["out"], *written) if p])
+    for line in outcome.failures[:20]:
+        click.echo(f"check failed: {line}", err=True)
+    sys.exit(FAILED if outcome.failures else GOOD)
+
+
+def _write_trace(outcome: Outcome, path: Path) -> None:
+    from systolith.runtime.files import write_atomic
+    from systolith.sim.chrome import chrome_trace
+
+    events = chrome_trace(outcome.result)
+    write_atomic(path, lambda handle: handle.write(json.dumps(events).encode()))
+
+
+def _print_summary(record: dict[str, Any], written: list[Path]) -> None:
+    from rich.console import Console
+
+    from systolith.reports.terminal import render_summary
+
+    console = Console()
+    for item in render_summary(record):
+        console.print(item)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+@cli.command("compile")
+@click.argument("file", type=FILE)
+@click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
+@click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
+@click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
+@click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
+def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, precision: str | None) -> None:
+    """Compile FILE to a self-contained binary."""
+    from systolith.compiler.driver import compile_module
+    from systolith.compiler.lowering import Options
+    from systolith.isa.binary import save
+    from systolith.isa.chip import load_chip
+    from systolith.isa.errors import SystolithError
+    from systolith.runtime.files import require_writable
+    from systolith.runtime.sources import read_source
+
+    require_writable(output)
+    with progress() as stage:
+        stage("reading")
+        source = read_source(file)
+        if source.module is None:
+            raise SystolithError(f"{file}: is a binary already")
+        stage("compiling")
+        compiled = compile_module(source.module, load_chip(chip), Options(precision=precision))
+        if dump_dir:
+            dump_dir.mkdir(parents=True, exist_ok=True)
+            compiled.dump(dump_dir)
+        save(compiled.program, output)
+    program = compiled.program
+    click.echo(
+        f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
+        f"{len(program.kernels)} kernels, {program.vmem_high_water} bytes of VMEM",
+        err=True,
+    )
+
+
+@cli.command()
+@click.argument("file", type=FILE)
+def disasm(file: Path) -> None:
+    """Print the assembly of a binary."""
+    from systolith.isa.asm import disassemble
+    from systolith.isa.binary import load
+
+    click.echo(disassemble(load(file)), nl=False)
+
+
+@cli.command()
+@click.argument("file", type=FILE)
+@click.option("--chip", default="tiny", show_default=True, help=CHIP_HELP)
+@click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
+def asm(file: Path, chip: str, output: Path) -> None:
+    """Assemble FILE to a binary."""
+    from systolith.isa.asm import assemble
+    from systolith.isa.binary import save
+    from systolith.isa.chip import load_chip
+    from systolith.isa.errors import AsmError, SystolithError
+
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SystolithError(f"{file}: {error}") from None
+    try:
+        program = assemble(text, load_chip(chip))
+    except AsmError as error:
+        raise AsmError(f"{file}: {error}", error.line, error.excerpt) from None
+    save(program, output)
+
+
+@cli.command()
+@click.argument("name", required=False)
+def chips(name: str | None) -> None:
+    """List the chip presets, or every parameter of one with its unit and source."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from systolith.isa.chip import describe, load_chip, preset_names
+
+    table = Table(box=None, pad_edge=False)
+    if name is None:
+        for heading in ("chip", "MXU", "VPU", "VMEM", "HBM", "clock"):
+            table.add_column(heading)
+        for preset in preset_names():
+            c = load_chip(preset)
+            table.add_row(
+                c.name,
+                f"{c.mxu.count} x {c.mxu.rows} x {c.mxu.cols}",
+                f"{c.vpu.sublanes} x {c.vpu.lanes}",
+                f"{c.vmem.bytes / 2**20:g} MiB",
+                f"{c.hbm.bytes / 2**30:g} GiB, {c.hbm.p / c.hbm.q:.4g} B/cycle",
+                f"{c.clock_mhz:g} MHz",
+            )
+    else:
+        for heading in ("parameter", "value", "unit", "provenance", "source"):
+            table.add_column(heading, overflow="fold")
+        for row in describe(load_chip(name)):
+            table.add_row(*map(str, row))
+    Console().print(table)
+
+
+@cli.command()
+@click.argument("runs", type=FILE, nargs=-1, required=True)
+@click.option(
+    "-o", "--output", type=FILE, default=Path("report.html"), show_default=True, help="The HTML file to write."
+)
+def report(runs: tuple[Path, ...], output: Path) -> None:
+    """Write a report of a run (JSON of `run --json`), or a comparison of several."""
+    from systolith.reports.compare import write_comparison
+    from systolith.reports.html import write_report
+    from systolith.reports.run_data import load_run
+
+    records = [load_run(path) for path in runs]
+    if len(records) == 1:
+        write_report(records[0], output)
+    else:
+        write_comparison(records, output)
+    click.echo(f"wrote {output}", err=True)
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Stage]:
+    """A spinner with the current stage on stderr, on terminals only."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("starting")
+        yield lambda name: bar.update(task, description=name)
+
+
+def main() -> None:
+    """Entry point: errors become one line on stderr and exit code 2."""
+    from systolith.isa.errors import SystolithError
+    from systolith.isa.numerics.blas_env import prefer_exact_blas
+
+    prefer_exact_blas()
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.Abort:
+        _fail("interrupted")
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except SystolithError as error:
+        _fail(str(error), getattr(error, "excerpt", ""))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(GOOD)
+
+
+def _fail(message: str, excerpt: str = "") -> None:
+    """One line; of a text, the source line and a caret below it."""
+    click.echo(f"systolith: {' '.join(message.split())}", err=True)
+    if excerpt:
+        click.echo(excerpt, err=True)
+    sys.exit(BAD_INPUT)

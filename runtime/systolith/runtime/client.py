@@ -1,0 +1,104 @@
+"""The host's view of a system: devices of one chip, their memories, and compiling for them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.lowering import Options
+from systolith.isa.chip import Chip, load_chip
+from systolith.isa.dtypes import DType
+from systolith.isa.errors import SystolithError
+from systolith.isa.program import Program
+from systolith.runtime.arrays import Array
+from systolith.runtime.buffer import Buffer, element_type
+from systolith.runtime.executable import Executable
+from systolith.runtime.hbm import HbmAllocator
+from systolith.runtime.sources import parse_module
+
+
+class Device:
+    """One chip core with its HBM.
+
+    Attributes:
+        number: 0 to devices - 1.
+        hbm: its allocator.
+        queue: runs are executed one after the other, in the order of their calls.
+    """
+
+    def __init__(self, chip: Chip, number: int) -> None:
+        self.chip = chip
+        self.number = number
+        self.hbm = HbmAllocator(chip.hbm.bytes)
+        self.queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"device{number}")
+
+    def __repr__(self) -> str:
+        return f"{self.chip.name}:{self.number}"
+
+    def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
+        """A buffer of zeros."""
+        size = int(np.prod(shape, dtype=np.int64)) * element.size
+        return Buffer(self, element, shape, self.hbm.allocate(size))
+
+    def put(self, array: Array) -> Buffer:
+        """Copy an array into HBM."""
+        # ascontiguousarray makes a scalar one-dimensional: the shape is the given one's.
+        buffer = self.empty(element_type(array), array.shape)
+        buffer.raw()[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return buffer
+
+
+class Client:
+    """Devices of one kind of chip.
+
+    Args:
+        chip: name of a preset, path of a TOML file, or a configuration.
+        devices: how many.
+    """
+
+    def __init__(self, chip: str | Chip = "tpu_v3", devices: int = 1) -> None:
+        if devices < 1:
+            raise SystolithError(f"a client needs at least one device, got {devices}")
+        self.chip = load_chip(chip) if isinstance(chip, str) else chip
+        self.devices = [Device(self.chip, n) for n in range(devices)]
+
+    def compile(self, module: Module | str, options: Options | None = None) -> Executable:
+        """Compile a module, or HLO text, for this client's chip."""
+        if isinstance(module, str):
+            module = parse_module(module, "<string>")
+        compiled = compile_module(module, self.chip, options or Options())
+        return Executable(self, compiled.program, compiled)
+
+    def load(self, program: Program | str | Path) -> Executable:
+        """Load a compiled program.
+
+        Raises:
+            SystolithError: it was compiled for another chip.
+        """
+        from systolith.isa.binary import load
+
+        if not isinstance(program, Program):
+            program = load(Path(program))
+        require_chip(program, self.chip)
+        return Executable(self, program)
+
+    def put(self, array: Array, device: int = 0) -> Buffer:
+        """Copy an array into a device's HBM."""
+        return self.devices[device].put(np.asarray(array))
+
+
+def require_chip(program: Program, chip: Chip) -> None:
+    """A program runs only on the chip it was compiled for.
+
+    Raises:
+        SystolithError: name or digest differ.
+    """
+    if program.chip_digest != chip.digest():
+        raise SystolithError(
+            f"{program.name} was compiled for chip {program.chip} ({program.chip_digest}), "
+            f"not for {chip.name} ({chip.digest()}): compile it again"
+        )

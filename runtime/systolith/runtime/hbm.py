@@ -1,0 +1,81 @@
+"""Allocation of a device's HBM: best fit over a sorted free list, neighbours merged on release."""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from systolith.isa.errors import SystolithError
+
+ALIGNMENT = 512
+
+
+class OutOfMemoryError(SystolithError):
+    """A device's HBM has no free range that is large enough."""
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """Bytes `offset` to `offset + size` of HBM."""
+
+    offset: int
+    size: int
+
+
+class HbmAllocator:
+    """Allocates ranges of one device's HBM.
+
+    Args:
+        capacity: bytes of HBM.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._free: list[Range] = [Range(0, capacity)]
+        self._used: dict[int, int] = {}
+        self.high_water = 0
+
+    @property
+    def in_use(self) -> int:
+        """Bytes allocated now, alignment included."""
+        return sum(self._used.values())
+
+    def allocate(self, size: int) -> Range:
+        """Take `size` bytes (rounded up to the alignment).
+
+        Raises:
+            OutOfMemoryError: no free range is large enough.
+        """
+        need = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        fits = [r for r in self._free if r.size >= need]
+        if not fits:
+            largest = max((r.size for r in self._free), default=0)
+            raise OutOfMemoryError(
+                f"HBM is full: {size} bytes wanted, {self.capacity - self.in_use} of {self.capacity} free, "
+                f"largest free range {largest}; delete buffers or take a chip with more HBM"
+            )
+        best = min(fits, key=lambda r: r.size)
+        self._free.remove(best)
+        if best.size > need:
+            insort(self._free, Range(best.offset + need, best.size - need))
+        self._used[best.offset] = need
+        self.high_water = max(self.high_water, self.in_use)
+        return Range(best.offset, need)
+
+    def release(self, taken: Range) -> None:
+        """Give a range back.
+
+        Raises:
+            ValueError: it is not allocated (released twice, or never taken).
+        """
+        if self._used.get(taken.offset) != taken.size:
+            raise ValueError(f"HBM range {taken.offset} of {taken.size} bytes is not allocated")
+        del self._used[taken.offset]
+        insort(self._free, taken)
+        merged: list[Range] = []
+        for r in self._free:
+            if merged and merged[-1].offset + merged[-1].size == r.offset:
+                merged[-1] = Range(merged[-1].offset, merged[-1].size + r.size)
+            else:
+                merged.append(r)
+        self._free = merged

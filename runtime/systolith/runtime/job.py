@@ -1,0 +1,227 @@
+"""What `systolith run` does: read, compile, simulate, compare, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from systolith.compiler.driver import Compiled, compile_module
+from systolith.compiler.hlo.contraction import PRECISIONS, requested_precision
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.lowering import Options
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import dtype
+from systolith.isa.errors import SystolithError
+from systolith.isa.program import Program, Role
+from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
+from systolith.runtime.checks import Checker, CheckReport
+from systolith.runtime.client import require_chip
+from systolith.runtime.compare import Difference, compare
+from systolith.runtime.executable import bind, numbered
+from systolith.runtime.files import require_writable, write_atomic
+from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.sources import Source, read_source
+from systolith.sim.simulate import RunResult, simulate
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run and how; the options of the command line."""
+
+    path: Path
+    chip: Chip
+    args: Path | None = None
+    random: int | None = None
+    expect: Path | None = None
+    out: Path | None = None
+    check: bool = False
+    mode: str = "full"
+    hostile: bool = False
+    precision: str | None = None
+    outputs: tuple[Path, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    request: Request
+    program: Program
+    result: RunResult
+    compile_seconds: float
+    simulate_seconds: float
+    precision: str
+    results: list[Array] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    check: CheckReport | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each thing that is not as it should be; empty: all good."""
+        lines = [str(d) for d in self.differences if not d.ok]
+        lines += self.check.failures if self.check else []
+        lines += [str(h) for h in self.result.hazards]
+        return lines
+
+    def record(self) -> dict[str, Any]:
+        """The JSON object of the run."""
+        check = self.check or CheckReport()
+        errors = [(d.max_abs, d.max_rel) for d in self.differences]
+        errors += [(check.max_abs_error, check.max_rel_error)] if self.check else []
+        about = Circumstances(
+            source=str(self.request.path),
+            precision=self.precision,
+            hostile=self.request.hostile,
+            compile_seconds=self.compile_seconds,
+            simulate_seconds=self.simulate_seconds,
+            groups=check.groups,
+            executions=check.executions,
+            unchecked=check.unchecked,
+            expected=len(self.differences),
+            failures=self.failures,
+            max_abs_error=max((a for a, _ in errors), default=None),
+            max_rel_error=max((r for _, r in errors), default=None),
+        )
+        return run_record(self.result, about)
+
+
+Stage = Callable[[str], None]
+
+
+def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
+    """Carry out a request.
+
+    Args:
+        request: what to do.
+        stage: told the name of each stage as it begins, for progress.
+
+    Raises:
+        SystolithError: bad input.
+    """
+    for path in (*request.outputs, *((request.out,) if request.out else ())):
+        require_writable(path)
+    stage("reading")
+    source = read_source(request.path)
+    _refuse_impossible(request, source)
+    stage("compiling")
+    precision = effective_precision(source.module, request.precision)
+    started = perf_counter()
+    compiled, program = _program(request, source)
+    compile_seconds = perf_counter() - started
+    arguments = _arguments(request, program)
+    expected = load_numbered(request.expect, "out") if request.expect else []
+    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    checker = Checker(program, compiled, request.precision) if request.check and compiled else None
+    stage("simulating")
+    started = perf_counter()
+    buffers = bind(program, arguments, results) if request.mode != "time" else None
+    result = simulate(program, request.chip, buffers, mode=request.mode, hostile=request.hostile, observer=checker)
+    outcome = Outcome(request, program, result, compile_seconds, perf_counter() - started, precision)
+    stage("comparing")
+    if request.mode != "time":
+        outcome.results = _shaped(program, results)
+    if checker:
+        outcome.check = checker.report()
+    if request.expect:
+        outcome.differences = _differences(program, outcome.results, expected, precision)
+    if request.out:
+        named = {f"out{i}": as_bits(a) for i, a in enumerate(outcome.results)}
+        write_atomic(request.out, lambda handle: np.savez(handle, allow_pickle=False, **named))
+    return outcome
+
+
+def _refuse_impossible(request: Request, source: Source) -> None:
+    wants_values = [
+        n for n, v in (("--check", request.check), ("--expect", request.expect), ("--out", request.out)) if v
+    ]
+    if request.mode == "time" and wants_values:
+        raise SystolithError(f"{wants_values[0]} needs values, which --mode time does not compute")
+    if request.check and source.program is not None:
+        raise SystolithError("--check needs the HLO module; a binary does not carry it: run the module instead")
+    if request.precision and source.program is not None:
+        raise SystolithError("--precision is decided when compiling; this is a binary")
+    if request.args and request.random is not None:
+        raise SystolithError("--args and --random exclude each other")
+
+
+def _program(request: Request, source: Source) -> tuple[Compiled | None, Program]:
+    if source.module is not None:
+        compiled = compile_module(source.module, request.chip, Options(precision=request.precision))
+        return compiled, compiled.program
+    if source.program is None:
+        raise SystolithError(f"{request.path}: holds neither a module nor a program")
+    require_chip(source.program, request.chip)
+    return None, source.program
+
+
+def _arguments(request: Request, program: Program) -> list[Array]:
+    """Parameter memories, uint8, in order."""
+    declared = [d for _, d in numbered(program, Role.PARAMETER)]
+    if request.mode == "time":
+        return []
+    if request.args:
+        given = load_numbered(request.args, "arg")
+        if len(given) != len(declared):
+            raise InputError(f"{request.args}: {len(given)} arguments, the module takes {len(declared)}")
+    elif request.random is not None:
+        rng = np.random.default_rng(request.random)
+        given = [random_array(rng, dtype(d.dtype), d.dims) for d in declared]
+    elif declared:
+        raise InputError(f"the module takes {len(declared)} arguments: give --args FILE.npz or --random SEED")
+    else:
+        given = []
+    arrays = [
+        conform(a, dtype(d.dtype), d.dims, f"argument {d.number} ({d.name})")
+        for a, d in zip(given, declared, strict=True)
+    ]
+    # A copy: the program may write to parameters that it returns in place.
+    return [np.frombuffer(a.tobytes(), np.uint8).copy() for a in arrays]
+
+
+def _shaped(program: Program, memories: list[Array]) -> list[Array]:
+    declared = [d for _, d in numbered(program, Role.RESULT)]
+    return [m.view(dtype(d.dtype).stored).reshape(d.dims) for m, d in zip(memories, declared, strict=True)]
+
+
+def effective_precision(module: Module | None, override: str | None) -> str:
+    """What end-to-end tolerances follow: the lowest precision of any floating-point operation of the module.
+
+    A dot or convolution has the overriding precision, else what it asks for.  Arithmetic in bf16, f16 or fp8 rounds
+    every operation to 11 bits or fewer, whatever is asked for: it is held to `default`'s tolerance.  A binary (no
+    module) too.
+    """
+    if module is None:
+        return "default"
+    found = {"highest"}
+    for i in module.instructions():
+        if not (i.shape.is_array and i.shape.dtype.is_float) or i.opcode == "parameter":
+            continue
+        if i.shape.dtype.bits < 32:
+            found.add("default")
+        if i.opcode in ("dot", "convolution"):
+            found.add(requested_precision(i, override))
+    return min(found, key=PRECISIONS.index)
+
+
+def _differences(program: Program, results: list[Array], expected: list[Array], precision: str) -> list[Difference]:
+    declared = [d for _, d in numbered(program, Role.RESULT)]
+    if len(expected) != len(declared):
+        raise InputError(f"--expect holds {len(expected)} results, the module gives {len(declared)}")
+    found = []
+    for decl, got, want in zip(declared, results, expected, strict=True):
+        element = dtype(decl.dtype)
+        found.append(
+            compare(
+                decl.number,
+                got,
+                conform(want, element, decl.dims, f"expected result {decl.number}"),
+                element,
+                precision,
+            )
+        )
+    return found

@@ -1,0 +1,76 @@
+"""The JSON object of a run (schema: `systolith.reports.run_data`): what ran on what, what was measured and checked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from systolith.isa.chip import describe
+from systolith.isa.program import Program, Role
+from systolith.sim.simulate import RunResult
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the simulator does not know about a run.
+
+    Attributes:
+        source: file name of the module.
+        precision: of dots and convolutions.
+        hostile: memory started as NaNs.
+        compile_seconds, simulate_seconds: host time.
+        groups, executions: checked against the evaluator.
+        unchecked: elements without a known bound.
+        expected: results compared with given ones.
+        failures: one line each.
+        max_abs_error, max_rel_error: None: nothing was compared.
+    """
+
+    source: str = ""
+    precision: str | None = None
+    hostile: bool = False
+    compile_seconds: float | None = None
+    simulate_seconds: float | None = None
+    groups: int = 0
+    executions: int = 0
+    unchecked: int = 0
+    expected: int = 0
+    failures: Sequence[str] = field(default_factory=tuple)
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+
+
+def run_record(result: RunResult, about: Circumstances) -> dict[str, Any]:
+    """The run as JSON values."""
+    program, chip = result.program, result.chip
+    return result.to_json() | {
+        "ok": result.ok and not about.failures,
+        "source": about.source,
+        "command": " ".join(["systolith", *sys.argv[1:]]) if about.source else "",
+        "precision": about.precision,
+        "hostile": about.hostile,
+        "chip_digest": chip.digest(),
+        "chip_parameters": [row._asdict() for row in describe(chip)],
+        "wall_seconds": {"compile": about.compile_seconds, "simulate": about.simulate_seconds},
+        "hbm_allocated": hbm_allocated(program),
+        "checks": {
+            "groups": about.groups,
+            "executions": about.executions,
+            "unchecked": about.unchecked,
+            "expected": about.expected,
+            "failures": list(about.failures),
+        },
+        "max_abs_error": about.max_abs_error,
+        "max_rel_error": about.max_rel_error,
+    }
+
+
+def hbm_allocated(program: Program) -> dict[str, int]:
+    """Bytes of HBM by role of their buffers; what shares memory is counted once."""
+    total = dict.fromkeys(map(str, Role), 0)
+    for b in program.buffers:
+        if b.alias < 0:
+            total[str(b.role)] += b.bytes
+    return total

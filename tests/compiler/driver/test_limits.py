@@ -1,0 +1,96 @@
+"""What does not fit is spilled, or refused with an error that says what and where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from systolith.compiler.errors import CompileError
+from systolith.isa.chip import load_chip
+from systolith.isa.program import Role
+from tests.compiler.machine import check, compiled
+from tests.corpus.load import load
+
+CHAIN = """HloModule t
+ENTRY e {
+  x = f32[128,200] parameter(0)
+  w = f32[200,200] parameter(1)
+  a = f32[128,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[128,200] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[128,200] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[128,200] add(a, b)
+  ROOT e = f32[128,200] add(d, c)
+}
+"""
+
+
+def test_values_that_do_not_fit_are_spilled_to_hbm() -> None:
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((128, 200)).astype(np.float32), rng.standard_normal((200, 200)).astype(np.float32) / 14]
+    program = check(CHAIN, args, "tiny", "default", 3e-2).program
+    assert any(b.role is Role.TEMP for b in program.buffers)
+    assert program.vmem_high_water <= 256 * 1024
+
+
+def test_a_chip_with_more_vmem_spills_nothing() -> None:
+    assert not any(b.role is Role.TEMP for b in compiled(CHAIN, "small").program.buffers)
+
+
+def test_parameters_beyond_hbm_are_refused_with_sizes() -> None:
+    with pytest.raises(CompileError, match=r"bytes of HBM \(parameters? \d+.*chip 'tiny' has"):
+        compiled(load("resnet18_infer_224").text, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ROOT d = s32[4,4] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "s32 x s32"),
+        ('ROOT d = s32[4,4] custom-call(a), custom_call_target="nobody"', "custom-call 'd'"),
+    ],
+)
+def test_unsupported_operations_are_named(line: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message) as caught:
+        compiled(f"HloModule t\nENTRY e {{\n  a = s32[4,4] parameter(0)\n  {line}\n}}\n")
+    assert "4:" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_programs_are_deterministic() -> None:
+    text = load("lstm_scan").text
+    a, b = compiled(text).program, compiled(text).program
+    assert a.code == b.code
+    assert a.patterns == b.patterns
+    assert a.kernels == b.kernels
+    assert a == b
+
+
+def test_groups_and_probes_name_each_other() -> None:
+    result = compiled(load("lstm_scan").text)
+    program = result.program
+    groups = {g.name for g in program.groups}
+    assert {p.group for p in program.probes} == groups
+    assert all(0 <= p.first <= p.last < len(program.code) for p in program.probes)
+    assert max(g.executions for g in program.groups) == 20 + 1
+
+
+def test_useful_macs_are_those_of_the_module() -> None:
+    program = compiled(load("mlp_infer").text, "small", "highest").program
+    macs = sum(program.origins[o].macs for o in program.debug)
+    assert macs == 32 * (784 * 256 + 256 * 128 + 128 * 10)
+
+
+def test_small_fifos_and_tokens_still_order_everything() -> None:
+    chip = load_chip("tiny")
+    chip = replace(chip, fifo=replace(chip.fifo, depth=1), token=replace(chip.token, max=4))
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((128, 200)).astype(np.float32), rng.standard_normal((200, 200)).astype(np.float32) / 14]
+    check(CHAIN, args, chip, "default", 3e-2)
+
+
+def test_every_stage_is_dumped(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    compiled(load("mlp_infer_bf16").text).dump(tmp_path)
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"grouped.hlo", "tile.txt", "plan.txt", "explain.txt"}
+    assert "k tiles" in (tmp_path / "explain.txt").read_text()

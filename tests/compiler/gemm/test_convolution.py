@@ -1,0 +1,104 @@
+"""Convolutions over random windows, dimension numbers and groups against the reference evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.attributes import WindowDim
+from tests.compiler.machine import check
+
+
+@dataclass(frozen=True)
+class Case:
+    text: str
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+
+
+def _permuted(values: dict[str, int], order: list[str]) -> tuple[int, ...]:
+    return tuple(values[c] for c in order)
+
+
+def _window(dims: list[WindowDim]) -> str:
+    def each(values: list[object]) -> str:
+        return "x".join(map(str, values))
+
+    text = f"size={each([d.size for d in dims])} stride={each([d.stride for d in dims])}"
+    text += f" pad={each([f'{d.low}_{d.high}' for d in dims])} lhs_dilate={each([d.base_dilation for d in dims])}"
+    text += f" rhs_dilate={each([d.window_dilation for d in dims])}"
+    return text + f" rhs_reversal={each([int(d.reversal) for d in dims])}" if dims else ""
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    rank = draw(st.integers(1, 2))
+    dims, base = [], []
+    for _ in range(rank):
+        w = WindowDim(
+            draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(-1, 3)), draw(st.integers(-1, 3)),
+            draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.booleans()),
+        )  # fmt: skip
+        n = draw(st.integers(2, 7))
+        assume(w.positions(n) > 0)
+        dims.append(w)
+        base.append(n)
+    groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2), (3, 1)]))
+    batch, ci, co = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 9))
+    space = [str(i) for i in range(rank)]
+    lhs_sizes = {"b": batch * batch_groups, "f": ci * groups, **dict(zip(space, base, strict=True))}
+    rhs_sizes = {"i": ci, "o": co * groups * batch_groups, **{s: d.size for s, d in zip(space, dims, strict=True)}}
+    positions = [d.positions(n) for d, n in zip(dims, base, strict=True)]
+    out_sizes = {"b": batch, "f": rhs_sizes["o"], **dict(zip(space, positions, strict=True))}
+    orders = [draw(st.permutations(list(sizes))) for sizes in (lhs_sizes, rhs_sizes, out_sizes)]
+    lhs, rhs, out = (_permuted(v, o) for v, o in zip((lhs_sizes, rhs_sizes, out_sizes), orders, strict=True))
+    labels = "{}_{}->{}".format(*("".join(o) for o in orders))
+    shapes = [f"f32[{','.join(map(str, d))}]" for d in (lhs, rhs, out)]
+    text = f"""HloModule t
+ENTRY e {{
+  a = {shapes[0]} parameter(0)
+  b = {shapes[1]} parameter(1)
+  ROOT c = {shapes[2]} convolution(a, b), window={{{_window(dims)}}}, dim_labels={labels}, \
+feature_group_count={groups}, batch_group_count={batch_groups}
+}}
+"""
+    return Case(text, lhs, rhs)
+
+
+@given(convolutions(), st.integers(0, 2**32 - 1), st.sampled_from(["tiny", "small"]))
+@settings(max_examples=40)
+def test_any_window(case: Case, seed: int, chip: str) -> None:
+    rng = np.random.default_rng(seed)
+    args = [rng.standard_normal(case.lhs).astype(np.float32), rng.standard_normal(case.rhs).astype(np.float32)]
+    check(case.text, args, chip)
+
+
+STEM = """HloModule t
+ENTRY e {
+  a = f32[1,32,32,3] parameter(0)
+  b = f32[7,7,3,40] parameter(1)
+  ROOT c = f32[1,16,16,40] convolution(a, b), window={size=7x7 stride=2x2 pad=2_3x2_3}, dim_labels=b01f_01io->b01f
+}
+"""
+
+
+@pytest.mark.parametrize("chip", ["small", "tpu_v3"])
+def test_few_channels_pack_several_taps_into_a_tile(chip: str) -> None:
+    rng = np.random.default_rng(0)
+    args = [
+        rng.standard_normal((1, 32, 32, 3)).astype(np.float32),
+        rng.standard_normal((7, 7, 3, 40)).astype(np.float32),
+    ]
+    program = check(STEM, args, chip).program
+    loads = [o for o in program.origins if o.what == "load weights"]
+    assert loads
+    tiles = sum(i.op == "mxu.latch" for i in program.code)
+    rows = {"small": 32, "tpu_v3": 128}[chip]
+    columns = {"small": 2, "tpu_v3": 1}[chip]
+    taps = -(-7 * 7 * 3 // rows)
+    jobs = sum(i.op == "vpu.run" for i in program.code) // columns
+    assert tiles <= 6 * columns * jobs * (taps + 1)

@@ -1,0 +1,102 @@
+"""Memory plan: buffers that are alive at the same time never overlap; loops keep what is carried."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.memory_plan import lives, plan_memory
+from systolith.compiler.schedule import Lookahead, prefetch
+from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.dtypes import S32
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import BufferDecl, Origin, Role
+
+WORD = Pattern(S32, (1,), (0,))
+HBM = Buf("hbm", Space.HBM, 4, 4, BufferDecl("hbm", Role.PARAMETER, "s32", (), 4, 0))
+
+
+def _use(*bufs: Buf) -> TileOp:
+    return TileOp("vpu.run", {"streams": tuple(Ref(b, WORD) for b in bufs)}, Origin())
+
+
+def _load(buf: Buf) -> TileOp:
+    return TileOp("dma.load", {"src": Ref(HBM, WORD), "dst": Ref(buf, WORD)}, Origin())
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[Block, list[Buf]]:
+    bufs = [Buf(f"b{i}", Space.VMEM, draw(st.integers(1, 200))) for i in range(draw(st.integers(1, 12)))]
+
+    def block(depth: int) -> Block:
+        items: list[TileOp | While | If] = []
+        for _ in range(draw(st.integers(0, 6))):
+            kind = draw(st.integers(0, 5 if depth else 3))
+            if kind == 4:
+                items.append(While(block(0), VReg(1), block(depth - 1)))
+            elif kind == 5:
+                items.append(If(VReg(1), [block(depth - 1), block(0)]))
+            else:
+                items.append(_use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3))))
+        return Block(items)
+
+    return block(2), bufs
+
+
+@given(blocks(), st.integers(0, 6))
+def test_live_buffers_do_not_overlap(case: tuple[Block, list[Buf]], whole: int) -> None:
+    block, bufs = case
+    plan = plan_memory(block, set(bufs[:whole]), 1 << 14, 1 << 10, 32)
+    assert plan.failed is None
+    for k, a in enumerate(plan.lives):
+        assert plan.address[a.buf] % 32 == 0
+        assert plan.address[a.buf] + a.buf.bytes <= 1 << 14
+        for b in plan.lives[:k]:
+            together = a.first <= b.last and b.first <= a.last
+            x, y = plan.address[a.buf], plan.address[b.buf]
+            assert not together or x + a.buf.bytes <= y or y + b.buf.bytes <= x
+
+
+def test_what_a_loop_reads_from_outside_lives_through_it() -> None:
+    carried, inside, later = (Buf(n, Space.VMEM, 4) for n in "abc")
+    loop = While(Block([_use(inside)]), VReg(1), Block([_use(carried), _use(inside)]))
+    found = {v.buf: (v.first, v.last) for v in lives(Block([_use(carried), loop, _use(later)]))}
+    assert found[carried][1] >= found[inside][1]
+    assert found[later][0] > found[carried][1]
+
+
+def test_what_does_not_fit_is_named() -> None:
+    big = [Buf(f"b{i}", Space.VMEM, 600) for i in range(2)]
+    plan = plan_memory(Block([_use(*big)]), set(), 1024, 1024, 32)
+    assert plan.failed is not None
+    assert plan.failed.buf in big
+
+
+def test_consecutive_tiles_have_different_places() -> None:
+    tiles = [Buf(f"t{i}", Space.VMEM, 64) for i in range(4)]
+    plan = plan_memory(Block([_use(t) for t in tiles]), set(), 1024, 1024, 32)
+    assert len({plan.address[t] for t in tiles}) == 4
+
+
+def test_loads_move_ahead_in_order_and_no_further_than_allowed() -> None:
+    tiles = [Buf(f"t{i}", Space.VMEM, 4) for i in range(6)]
+    items: list[TileOp | While | If] = []
+    for t in tiles:
+        items += [_load(t), _use(t)]
+    moved: set[TileOp] = set()
+    out = prefetch(Block(items), Lookahead(1000, 2), moved)
+    loads = [i for i in out.items if isinstance(i, TileOp) and i.op == "dma.load"]
+    assert loads == [i for i in items if isinstance(i, TileOp) and i.op == "dma.load"]
+    assert set(out.items) == set(items)
+    assert len(moved) == 5
+    ahead = 0
+    for item in out.items:
+        ahead += 1 if item in loads else -1
+        assert 0 <= ahead <= 3
+
+
+def test_a_load_stays_behind_what_uses_its_buffer() -> None:
+    tile = Buf("t", Space.VMEM, 4)
+    items: list[TileOp | While | If] = [_use(tile), _load(tile), _use(tile)]
+    assert prefetch(Block(items), Lookahead(1000, 8), set()).items == items

@@ -1,0 +1,145 @@
+"""Derived tokens order every conflict, balance, and never block: random instructions, an independent checker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.tokens import Ordered, Orderer, Range
+from systolith.isa.instruction import Instruction
+from systolith.isa.opcodes import MAX_WAITS, queue_of
+
+QUEUES = ("seq", "ld", "st", "w0", "s0", "vpu", "xlu")
+FENCED = {"ld", "st"}
+OPS = {"ld": "dma.load", "st": "dma.store", "w0": "mxu.load", "s0": "mxu.latch", "vpu": "vpu.run", "xlu": "xlu.shuffle"}
+SIZES = {(2, 0): 128, (2, 1): 40}
+"""Some ranges lie beyond the second one: they must be ordered all the same."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an instruction touches; found again by the number in its arguments."""
+
+    queue: str
+    ranges: tuple[Range, ...]
+
+
+ranges = st.builds(
+    lambda key, lo, n, write: Range((2, key), lo * 4, lo * 4 + n, write),
+    st.integers(0, 1), st.integers(0, 20), st.integers(1, 40), st.booleans(),
+)  # fmt: skip
+plans = st.lists(
+    st.builds(lambda q, r: Plan(q, tuple(r)), st.sampled_from(QUEUES), st.lists(ranges, max_size=3)), max_size=60
+)
+
+
+def _instruction(number: int, plan: Plan) -> Instruction:
+    return Instruction("sts" if plan.queue == "seq" else OPS[plan.queue], {"number": number})
+
+
+def _order(work: list[Plan], boundaries: frozenset[int], token_max: int = 255) -> Ordered:
+    code = [_instruction(n, p) for n, p in enumerate(work)]
+    orderer = Orderer(
+        QUEUES,
+        lambda i: work[int(str(i.args["number"]))].ranges if "number" in i.args else (),
+        SIZES,
+        token_max,
+        4,
+        fine=2,
+    )
+    return orderer.run(code, boundaries)
+
+
+def _happens_before(ordered: Ordered) -> list[set[int]]:
+    """For each instruction, those that have retired before it starts: from the rules, by transitive closure."""
+    code = ordered.instructions
+    last: dict[str, int] = {}
+    pending: dict[int, list[int]] = {}
+    known: list[set[int]] = []
+    at_issue: set[int] = set()
+    by_queue: dict[str, list[int]] = {q: [] for q in QUEUES}
+    for n, instruction in enumerate(code):
+        queue = queue_of(instruction)
+        before = set(at_issue)
+        if queue in last:
+            before |= known[last[queue]]
+            if queue not in FENCED or instruction.fence:
+                before |= set(by_queue[queue])
+        for token in instruction.waits:
+            producer = pending[token].pop(0)
+            before |= known[producer]
+            # Retirement is in order.
+            before |= set(by_queue[queue_of(code[producer])][: by_queue[queue_of(code[producer])].index(producer) + 1])
+        for token in instruction.signals:
+            pending.setdefault(token, []).append(n)
+        known.append(before)
+        by_queue[queue].append(n)
+        last[queue] = n
+        if queue == "seq":
+            at_issue |= before | {n}
+    assert not any(pending.values()), "a signal that nobody takes"
+    return known
+
+
+def _conflict(a: Plan, b: Plan) -> bool:
+    return any(
+        x.key == y.key and x.lo < y.hi and y.lo < x.hi and (x.write or y.write) for x in a.ranges for y in b.ranges
+    )
+
+
+@given(plans, st.sets(st.integers(0, 60), max_size=4))
+@settings(max_examples=150)
+def test_conflicts_are_ordered(work: list[Plan], places: set[int]) -> None:
+    ordered = _order(work, frozenset(places))
+    known = _happens_before(ordered)
+    where = {source: n for n, source in enumerate(ordered.sources) if source >= 0}
+    assert sorted(where) == list(range(len(work)))
+    for j, later in enumerate(work):
+        for i, earlier in enumerate(work[:j]):
+            if _conflict(earlier, later):
+                same = earlier.queue == later.queue and earlier.queue not in FENCED
+                assert same or where[i] in known[where[j]], (i, j)
+
+
+@given(plans, st.sets(st.integers(0, 60), max_size=4), st.sampled_from([6, 8, 255]))
+def test_tokens_have_one_producer_and_one_consumer_and_stay_small(
+    work: list[Plan], places: set[int], most: int
+) -> None:
+    ordered = _order(work, frozenset(places), most)
+    counts: Counter[int] = Counter()
+    for instruction in ordered.instructions:
+        assert len(instruction.waits) <= MAX_WAITS
+        assert len(instruction.signals) <= MAX_WAITS
+        for token in instruction.waits:
+            assert ordered.tokens[token].consumer == queue_of(instruction)
+            counts[token] -= 1
+            assert counts[token] >= 0, "waits before it is signalled: a deadlock"
+        for token in instruction.signals:
+            assert ordered.tokens[token].producer == queue_of(instruction)
+            counts[token] += 1
+            # The consumer's FIFO of 4, and one at its head, can hold that many back.
+            assert counts[token] + 5 <= max(most, 6)
+
+
+@given(plans, st.integers(0, 60))
+def test_a_boundary_leaves_nothing_under_way(work: list[Plan], place: int) -> None:
+    ordered = _order(work, frozenset({place}))
+    if place >= len(work):
+        return
+    entry = ordered.entries[place]
+    known = _happens_before(ordered)
+    done: set[int] = set()
+    for n in range(entry):
+        if queue_of(ordered.instructions[n]) == "seq":
+            done |= known[n] | {n}
+    assert done == set(range(entry))
+
+
+def test_what_is_known_already_is_not_waited_for_again() -> None:
+    first, second = Range((2, 0), 0, 4, True), Range((2, 0), 64, 68, True)
+    work = [Plan("ld", (first,)), Plan("vpu", (first, second)), Plan("s0", (first, second)), Plan("vpu", (second,))]
+    ordered = _order(work, frozenset())
+    assert [len(i.waits) for i in ordered.instructions] == [0, 1, 1, 1]

@@ -1,0 +1,216 @@
+"""Reductions on the machine against the reference evaluator, over shapes, dimensions, functions and tilings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.isa.dtypes import DTYPES
+from tests.compiler.vpu.harness import Values, limits, run_groups, sample
+from tests.compiler.vpu.movement import show
+
+INIT = {"add": "0", "multiply": "1", "maximum": "-inf", "minimum": "inf", "and": "-1", "or": "0", "xor": "0"}
+BUDGETS = (600, 1 << 14)
+
+
+def reducer(op: str, element: str) -> str:
+    return f"f {{\n a = {element}[] parameter(0)\n b = {element}[] parameter(1)\n ROOT c = {element}[] {op}(a, b)\n}}\n"
+
+
+def init_of(op: str, element: str) -> str:
+    t = DTYPES[element]
+    if t.is_integer and op in ("maximum", "minimum"):
+        return str(limits(t)[0 if op == "maximum" else 1])
+    if op == "and":
+        return {"pred": "true", "u8": "255"}.get(element, "-1")
+    return {"0": "false"}.get(INIT[op], INIT[op]) if element == "pred" else INIT[op]
+
+
+def finite(x: Values) -> Values:
+    return x if x.dtype.kind in "biu" else np.where(np.isfinite(x.astype(np.float32)), x, np.asarray(2, x.dtype))
+
+
+SHAPES = st.lists(st.integers(1, 24), min_size=1, max_size=3).map(tuple)
+FLOATING = [(op, t) for op in ("add", "multiply", "maximum", "minimum") for t in ("f32", "bf16")]
+EXACT = [(op, t) for op in ("add", "maximum", "minimum", "and", "or", "xor") for t in ("s32", "u8")]
+LOGICAL = [("and", "pred"), ("or", "pred")]
+
+
+@given(SHAPES, st.sampled_from([*FLOATING, *EXACT, *LOGICAL]), st.sampled_from(BUDGETS), st.data())
+def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data: st.DataObject) -> None:
+    op, element = what
+    reduced = data.draw(st.lists(st.sampled_from(range(len(dims))), min_size=1, unique=True).map(sorted))
+    kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
+    text = (
+        f"HloModule m\n{reducer(op, element)}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
+        f" i = {element}[] constant({init_of(op, element)})\n"
+        f" ROOT r = {element}[{show(kept)}] reduce(x, i), dimensions={{{show(tuple(reduced))}}}, to_apply=f\n}}\n"
+    )
+    x = finite(sample(DTYPES[element], dims, 1))
+    if op == "multiply":
+        x = np.asarray((1 + 0.05 * x.astype(np.float32)).astype(x.dtype))
+    chip = data.draw(st.sampled_from(("tiny", "small")))
+    for outcome in run_groups(text, x, chip=chip, budget=budget):
+        outcome.assert_close(1e-5 if element == "f32" else 8e-3)
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.sampled_from(BUDGETS))
+def test_producers_and_epilogue(rows: int, columns: int, budget: int) -> None:
+    """Tails of reduced lanes take part as the identity, not as what the producer makes of nothing."""
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[{rows},{columns}] parameter(0)
+ i = f32[] constant(0)
+ m = f32[{rows}] parameter(1)
+ s = f32[{rows},{columns}] broadcast(m), dimensions={{0}}
+ d = f32[{rows},{columns}] subtract(x, s)
+ c = f32[{rows},{columns}] cosine(d)
+ r = f32[{rows}] reduce(c, i), dimensions={{1}}, to_apply=f
+ ROOT q = f32[{rows}] multiply(r, m)
+}}
+"""
+    x, m = finite(sample(DTYPES["f32"], (rows, columns), 1)), finite(sample(DTYPES["f32"], (rows,), 2))
+    outcomes = list(run_groups(text, x, m, budget=budget))
+    assert [o.group.word("kind") for o in outcomes] == ["kInput"]
+    outcomes[0].assert_close(1e-5)
+
+
+@pytest.mark.parametrize(("rows", "columns", "dim"), [(5, 70, 1), (70, 5, 0), (1, 33, 1), (40, 3, 0)])
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_argmax(rows: int, columns: int, dim: int, budget: int) -> None:
+    kept = (rows, columns)[1 - dim]
+    text = f"""HloModule m
+f {{
+ a = f32[] parameter(0)
+ i = s32[] parameter(1)
+ b = f32[] parameter(2)
+ j = s32[] parameter(3)
+ gt = pred[] compare(a, b), direction=GT
+ eq = pred[] compare(a, b), direction=EQ
+ lt = pred[] compare(i, j), direction=LT
+ tie = pred[] and(eq, lt)
+ p = pred[] or(gt, tie)
+ v = f32[] select(p, a, b)
+ k = s32[] select(p, i, j)
+ ROOT t = (f32[], s32[]) tuple(v, k)
+}}
+ENTRY e {{
+ x = f32[{rows},{columns}] parameter(0)
+ at = s32[{rows},{columns}] iota(), iota_dimension={dim}
+ least = f32[] constant(-inf)
+ last = s32[] constant(2147483647)
+ n = (f32[{kept}], s32[{kept}]) reduce(x, at, least, last), dimensions={{{dim}}}, to_apply=f
+ v = f32[{kept}] get-tuple-element(n), index=0
+ k = s32[{kept}] get-tuple-element(n), index=1
+ ROOT t = (f32[{kept}], s32[{kept}]) tuple(v, k)
+}}
+"""
+    x = np.round(np.random.default_rng(3).standard_normal((rows, columns)) * 4).astype(np.float32)
+    for outcome in run_groups(text, x, budget=budget):
+        outcome.assert_same_bits()
+        np.testing.assert_array_equal(outcome.got[1], x.argmax(axis=dim))
+
+
+WINDOWS = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.integers(1, 2))
+
+
+@given(
+    st.tuples(st.integers(5, 10), st.integers(5, 10), st.integers(1, 12)),
+    WINDOWS,
+    WINDOWS,
+    st.sampled_from([("maximum", "f32"), ("add", "f32"), ("add", "s32"), ("maximum", "bf16")]),
+    st.sampled_from(BUDGETS),
+    st.integers(1, 2),
+)
+def test_reduce_window(
+    dims: tuple[int, int, int],
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    what: tuple[str, str],
+    budget: int,
+    base: int,
+) -> None:
+    op, element = what
+    windows = [first, second, (1, 1, 0, 0, 1)]
+    bases = (base, 1, 1)
+    sizes = []
+    for n, (size, stride, low, high, dilation), b in zip(dims, windows, bases, strict=True):
+        sizes.append(((n - 1) * b + 1 + low + high - (size - 1) * dilation - 1) // stride + 1)
+    text_of = {
+        "size": "x".join(str(w[0]) for w in windows),
+        "stride": "x".join(str(w[1]) for w in windows),
+        "pad": "x".join(f"{w[2]}_{w[3]}" for w in windows),
+        "rhs_dilate": "x".join(str(w[4]) for w in windows),
+        "lhs_dilate": "x".join(map(str, bases)),
+    }
+    window = " ".join(f"{k}={v}" for k, v in text_of.items())
+    text = (
+        f"HloModule m\n{reducer(op, element)}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
+        f" i = {element}[] constant({init_of(op, element)})\n"
+        f" ROOT r = {element}[{show(tuple(sizes))}] reduce-window(x, i), window={{{window}}}, to_apply=f\n}}\n"
+    )
+    for outcome in run_groups(text, finite(sample(DTYPES[element], dims, 1)), budget=budget):
+        outcome.assert_close(1e-5)
+
+
+def test_scalar_initial_value_from_a_parameter() -> None:
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[3,50] parameter(0)
+ i = f32[] parameter(1)
+ ROOT r = f32[3] reduce(x, i), dimensions={{1}}, to_apply=f
+}}
+"""
+    for budget in BUDGETS:
+        (outcome,) = run_groups(text, np.ones((3, 50), np.float32), np.asarray(7, np.float32), budget=budget)
+        np.testing.assert_array_equal(outcome.got[0], np.full(3, 57, np.float32))
+
+
+def test_nothing_to_reduce_gives_the_initial_value() -> None:
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[3,0] parameter(0)
+ i = f32[] parameter(1)
+ ROOT r = f32[3] reduce(x, i), dimensions={{1}}, to_apply=f
+}}
+"""
+    (outcome,) = run_groups(text, np.ones((3, 0), np.float32), np.asarray(7, np.float32))
+    np.testing.assert_array_equal(outcome.got[0], np.full(3, 7, np.float32))
+
+
+def row_sums(rows: int, columns: int, producer: str = "copy") -> str:
+    return f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[{rows},{columns}] parameter(0)
+ i = f32[] constant(0)
+ y = f32[{rows},{columns}] {producer}(x)
+ ROOT r = f32[{rows}] reduce(y, i), dimensions={{1}}, to_apply=f
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "producer", "expected"),
+    [
+        (64, 3, "copy", ["vpu.run"]),  # unrolled: a stream for each of three elements
+        (64, 32, "copy", ["xlu.reduce", "vpu.run"]),  # rows of one vector: the cross-lane unit reads them in place
+        (64, 96, "cosine", ["vpu.run", "xlu.reduce", "vpu.run"]),
+        (16, 640, "copy", ["vpu.run", "xlu.reduce", "vpu.run"]),
+    ],
+)
+def test_way_of_reducing(rows: int, columns: int, producer: str, expected: list[str]) -> None:
+    x = np.random.default_rng(5).standard_normal((rows, columns)).astype(np.float32)
+    (outcome,) = run_groups(row_sums(rows, columns, producer), x, chip="small", budget=1 << 20, in_hbm=False)
+    assert [op.op for op in outcome.ops] == expected
+    outcome.assert_close(1e-5)
+
+
+def test_outer_dimension_is_carried() -> None:
+    text = row_sums(64, 40).replace("f32[64] reduce", "f32[40] reduce").replace("dimensions={1}", "dimensions={0}")
+    x = np.random.default_rng(5).standard_normal((64, 40)).astype(np.float32)
+    (outcome,) = run_groups(text, x, chip="small", budget=1 << 20, in_hbm=False)
+    (op,) = outcome.ops
+    assert op.args["inner"] == 1
+    outcome.assert_close(1e-5)

@@ -1,0 +1,59 @@
+"""Real modules, lowered by JAX, through the whole path, against XLA's own results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.corpus.load import load, names
+from tests.runtime.command import systolith
+
+# `tiny` has little HBM; what it can hold, it runs.
+TINY = (
+    "mlp_infer", "mlp_infer_bf16", "lenet_infer", "int8_dot_i32", "bf16_dot_f32", "lstm_scan", "cond_switch",
+    "gpt2_decode_kvcache",
+)  # fmt: skip
+LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
+TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in TINY)
+
+
+def cases() -> list[ParameterSet]:
+    found = []
+    for name in names("path"):
+        for chip in ("tiny", "small", "tpu_v3"):
+            if chip == "tiny" and name not in TINY:
+                continue
+            heavy = name in LARGE or (chip == "small" and name == "resnet18_infer_32_small")
+            found.append(pytest.param(name, chip, id=f"{name}-{chip}", marks=[pytest.mark.slow] if heavy else []))
+    return found
+
+
+@pytest.mark.parametrize("precision", ["default", "highest"])
+@pytest.mark.parametrize(("name", "chip"), cases())
+def test_module(name: str, chip: str, precision: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    case = load(name)
+    path = tmp_path / f"{name}.hlo"
+    path.write_text(case.text)
+    ran = systolith(
+        capsys, "run", path, "--args", case.args_path, "--expect", case.expected_path, "--chip", chip, "--check",
+        "--hostile", "--precision", precision, "--json",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["ok"]
+    assert record["cycles"] > 0
+    for unit, causes in record["units"].items():
+        assert sum(causes.values()) == record["cycles"], unit
+
+
+@pytest.mark.parametrize("name", TOO_LARGE_FOR_TINY)
+def test_tiny_refuses_what_it_cannot_hold(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.hlo"
+    path.write_text(load(name).text)
+    ran = systolith(capsys, "compile", path, "--chip", "tiny", "-o", tmp_path / "m.slb")
+    assert ran.code == 2
+    assert "HBM" in ran.err
+    assert len(ran.err.splitlines()) == 1
