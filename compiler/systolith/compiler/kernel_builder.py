@@ -31,10 +31,6 @@ class Source:
     constants: tuple[int, ...] = ()
 
 
-Streamed = Load | Coordinate | Inside
-"""Nodes that a stream gives."""
-
-
 @dataclass
 class KernelBuilder:
     """Collects the micro-operations of one kernel.

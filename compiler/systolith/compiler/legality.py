@@ -44,7 +44,9 @@ def _check_opcode(i: Instruction, module: Module) -> None:
         return
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
-        raise compile_error(i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO", module)
+        raise compile_error(
+            i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO", module
+        )
     raise compile_error(
         i, f"the compiler has no lowering for {i.opcode}; express it by other operations (docs/operations.md)", module
     )

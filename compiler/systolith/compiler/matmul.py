@@ -10,6 +10,7 @@ from systolith.compiler.emit import emit
 from systolith.compiler.errors import compile_error
 from systolith.compiler.gemm import INTEGER_OPERANDS, Gemm, passes_of
 from systolith.compiler.group import GroupPlan, analyze, group_roots
+from systolith.compiler.hlo.contraction import requested_precision
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.loops import lower_plan
 from systolith.compiler.lowering import Lowering
@@ -19,21 +20,12 @@ from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
 CONTRACTIONS = {"dot": dot_contraction, "convolution": convolution_contraction}
-PRECISIONS = ("default", "high", "highest")
 
 
 def contraction_of(instruction: Instruction) -> Contraction:
     """The contraction that a `dot` or `convolution` computes."""
     lhs, rhs = instruction.operands
     return CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
-
-
-def precision_of(instruction: Instruction, override: str | None) -> str:
-    """What the user or else the module asks for: the higher one of the operands' precisions."""
-    if override is not None:
-        return override
-    asked = instruction.words("operand_precision", ())
-    return max((p for p in asked if p in PRECISIONS), key=PRECISIONS.index, default="default")
 
 
 def is_integer(instruction: Instruction) -> bool:
@@ -152,7 +144,7 @@ class _Product:
             )
         integer = is_integer(self.product)
         lhs, rhs = (o.shape.dtype for o in self.product.operands)
-        precision = precision_of(self.product, self.ctx.options.precision)
+        precision = requested_precision(self.product, self.ctx.options.precision)
         passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
         if integer and self.product.shape.dtype is not S32:
             raise compile_error(

@@ -3,6 +3,10 @@
 Within a stretch without labels and jumps, each instruction must start after those it conflicts with.  What it knows to
 be complete is a vector clock over queues; what is missing becomes a token (from another queue) or a fence (its own
 queue, if that is a DMA queue).  At labels and jumps SEQ joins all queues that are busy, so every path is balanced.
+
+Instructions that retire alone (`mxu.latch`) have tokens of their own: they count as a queue by themselves, a *lane*
+next to that of their queue.  Who waits for one knows nothing of what streams before it; who waits for one of the other
+lane knows that the latches before it have retired.
 """
 
 from __future__ import annotations
@@ -16,12 +20,15 @@ import numpy.typing as npt
 
 from systolith.compiler.errors import CompileError
 from systolith.isa.instruction import Instruction
-from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, queue_of
+from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, OPCODES, queue_of
 from systolith.isa.program import TokenDecl
 
 OVERLAPPING = frozenset({"ld", "st"})
 """Queues whose instructions overlap: only a fence (or a token on the way) orders two of the same."""
 
+
+ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
+"""Queues with instructions that retire alone, without their units' numbers."""
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
@@ -50,8 +57,9 @@ class Node:
     Attributes:
         instruction: it.
         queue: index of its queue.
-        number: its place in its queue since the last join.
-        waits: queues whose tokens it takes.
+        lane: index of its lane: its queue's, but for those that retire alone.
+        number: its place in its lane since the last join.
+        waits: lanes whose tokens it takes.
         signals: queues that it gives tokens to.
         fence: as in `Instruction`.
         index: position in the input, -1 for those added.
@@ -59,6 +67,7 @@ class Node:
 
     instruction: Instruction
     queue: int
+    lane: int
     number: int
     index: int
     waits: list[int] = field(default_factory=list)
@@ -87,7 +96,7 @@ IntArray = npt.NDArray[np.int32]
 
 
 class Memory:
-    """Last readers and writers of each line of each memory, by queue, since the last join (-1: none)."""
+    """Last readers and writers of each line of each memory, by lane, since the last join (-1: none)."""
 
     def __init__(self, queues: int, sizes: dict[tuple[int, int], int], lines: int, fine: int) -> None:
         self.queues, self.sizes, self.lines, self.fine = queues, sizes, lines, fine
@@ -114,7 +123,7 @@ class Memory:
         return first, max(first, min((r.hi - 1) >> shift, last)) + 1
 
     def conflicts(self, ranges: Sequence[Range]) -> IntArray:
-        """For each queue, the number of its last instruction that conflicts with the ranges; -1: none."""
+        """For each lane, the number of its last instruction that conflicts with the ranges; -1: none."""
         latest = np.full(self.queues, -1, np.int32)
         for r in ranges:
             lo, hi = self.span(r)
@@ -156,8 +165,11 @@ class Orderer:
         fifo_depth: int,
         fine: int = 5,
     ) -> None:
-        self.names = list(queues)
+        # Lanes: those of the queues, then those of what retires alone there.
+        alone = [q for q in queues if q.rstrip("0123456789") in ALONE]
+        self.names = [*queues, *alone]
         self.number = {q: n for n, q in enumerate(queues)}
+        self.alone = {self.number[q]: len(queues) + n for n, q in enumerate(alone)}
         self.ranges = ranges
         self.memory = Memory(len(self.names), sizes, 1 << 15, fine)
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
@@ -188,14 +200,13 @@ class Orderer:
 
     def _add(self, instruction: Instruction, index: int) -> Node:
         q = self.number[queue_of(instruction)]
+        beside = self.alone.get(q, q)
         touched = list(self.ranges(instruction))
         needed = self.memory.conflicts(touched)
         clock = self.clocks[q]
         self._know(clock, self.clocks[0])
         clock[0] = self.counts[0] - 1
-        if not self._overlap[q]:
-            clock[q] = self.counts[q] - 1
-        missing = [(p, n) for p, n in enumerate(needed.tolist()) if p != q and n > clock[p]]
+        missing = [(p, n) for p, n in enumerate(needed.tolist()) if p not in (q, beside) and n > clock[p]]
         missing = self._reduced(missing)
         carrier = Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
         while len(missing) > (0 if q == 0 else MAX_WAITS):
@@ -205,7 +216,7 @@ class Orderer:
             node.fence = True
             clock[q] = node.number - 1
         self._record(node)
-        self.memory.touch(touched, q, node.number)
+        self.memory.touch(touched, node.lane, node.number)
         return node
 
     def _take(self, q: int, missing: list[tuple[int, int]], carrier: Instruction) -> list[tuple[int, int]]:
@@ -214,30 +225,34 @@ class Orderer:
         return missing[MAX_WAITS:]
 
     def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
-        """A node that waits for those (queue, number); who signals comes before it in program order."""
+        """A node that waits for those (lane, number); who signals comes before it in program order."""
         producers = [self._signaller(p, n) for p, n in missing]
         node = self._node(instruction, q, index)
         clock = self.clocks[q]
         for producer in producers:
-            p = producer.queue
+            p = producer.lane
             producer.signals.append(q)
             node.waits.append(p)
             self._pairs.setdefault((p, q), []).append((producer, node))
             self._know(clock, self.history[p][producer.number])
-            clock[p] = max(clock[p], producer.number)
         return node
 
     def _node(self, instruction: Instruction, q: int, index: int) -> Node:
-        node = Node(instruction, q, self.counts[q], index)
-        self.counts[q] += 1
-        self.by_number[q].append(node)
+        lane = self.alone[q] if OPCODES[instruction.op].retires_alone else q
+        node = Node(instruction, q, lane, self.counts[lane], index)
+        self.counts[lane] += 1
+        self.by_number[lane].append(node)
         self.nodes.append(node)
-        if not self._overlap[q]:
-            self.clocks[q][q] = node.number - 1
         return node
 
     def _record(self, node: Node) -> None:
-        self.history[node.queue].append(list(self.clocks[node.queue]))
+        """What has retired for certain when this one has."""
+        known = list(self.clocks[node.queue])
+        known[node.lane] = node.number
+        if node.lane == node.queue:
+            beside = self.alone.get(node.queue, node.queue)
+            known[beside] = self.counts[beside] - 1
+        self.history[node.lane].append(known)
 
     def _know(self, clock: list[int], other: list[int]) -> None:
         for p, n in enumerate(other):
@@ -254,7 +269,7 @@ class Orderer:
         return kept
 
     def _signaller(self, p: int, n: int) -> Node:
-        """The instruction of queue `p` that signals for number n: itself, or a later one.
+        """The instruction of lane `p` that signals for number n: itself, or a later one.
 
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
@@ -262,12 +277,12 @@ class Orderer:
             if len(node.signals) < MAX_WAITS:
                 return node
         carrier = Instruction("sync") if p == 0 else Instruction("nop", {"queue": self.names[p]})
-        node = self._node(carrier, p, -1)
+        node = self._node(carrier, self.number[self.names[p]], -1)
         self._record(node)
         return node
 
     def _join(self) -> None:
-        """SEQ waits for the last instruction of every queue that it does not know to be complete."""
+        """SEQ waits for the last instruction of every lane that it does not know to be complete."""
         clock = self.clocks[0]
         missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
         missing = self._reduced(missing)
@@ -288,7 +303,7 @@ class Orderer:
 
 
 class _Ids:
-    """Token numbers: one a pair of queues, more where a count could grow beyond what a token holds."""
+    """Token numbers: one for a lane and the queue that waits for it, more where a count exceeds what a token holds."""
 
     def __init__(self, orderer: Orderer) -> None:
         self.table: list[TokenDecl] = []

@@ -98,10 +98,6 @@ class Nest:
     def _reach(self, d: int) -> int:
         return 1 + sum(p.step * (p.count - 1) for p in self.loops if p.dim == d)
 
-    def vector_dims(self) -> set[int]:
-        """Dimensions that the lane and sublane loops run over."""
-        return {p.dim for p in (self.sublane, self.lane) if p.count > 1}
-
     def pattern(self, access: Access) -> Pattern:
         """The address generator's program of a stream."""
         loops = self.loops

@@ -46,7 +46,7 @@ def test_the_last_branch_is_taken_for_any_other_index() -> None:
 
 
 def _overlap(line: Linear, a: VReg, b: VReg) -> bool:
-    spans = {}
+    spans: dict[VReg, list[int]] = {}
     for n, item in enumerate(line.items):
         for v in vregs_of(item):
             spans.setdefault(v, [n, n])[1] = n

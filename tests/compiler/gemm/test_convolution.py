@@ -10,7 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.attributes import WindowDim
-from tests.compiler.machine import check
+from systolith.compiler.hlo.evaluator import evaluate
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.isa.chip import load_chip
+from tests.compiler.machine import check, compiled, run
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,26 @@ def test_any_window(case: Case, seed: int, chip: str) -> None:
     rng = np.random.default_rng(seed)
     args = [rng.standard_normal(case.lhs).astype(np.float32), rng.standard_normal(case.rhs).astype(np.float32)]
     check(case.text, args, chip)
+
+
+PADDED = """HloModule t
+ENTRY e {
+  a = f32[1,4,4,2] parameter(0)
+  b = f32[3,3,2,3] parameter(1)
+  ROOT c = f32[1,4,4,3] convolution(a, b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}
+"""
+
+
+def test_padding_is_zeros_and_zero_times_infinity_is_nan() -> None:
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((1, 4, 4, 2)).astype(np.float32), rng.standard_normal((3, 3, 2, 3)).astype(np.float32)]
+    args[1][0, 0, 1, 1] = np.inf
+    (got,) = run(compiled(PADDED, "tiny", "default").program, load_chip("tiny"), args)
+    (wanted,) = evaluate(parse_hlo(PADDED), *args, precision="default")
+    assert np.isnan(got).sum() == 7
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+    assert np.array_equal(np.isposinf(got), np.isposinf(wanted))
 
 
 STEM = """HloModule t

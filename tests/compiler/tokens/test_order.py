@@ -14,7 +14,12 @@ from systolith.isa.opcodes import MAX_WAITS, queue_of
 
 QUEUES = ("seq", "ld", "st", "w0", "s0", "vpu", "xlu")
 FENCED = {"ld", "st"}
-OPS = {"ld": "dma.load", "st": "dma.store", "w0": "mxu.load", "s0": "mxu.latch", "vpu": "vpu.run", "xlu": "xlu.shuffle"}
+LATCH = "s0 latch"
+"""Stands for a latch in the place of a queue: the one instruction that retires alone."""
+OPS = {
+    "ld": "dma.load", "st": "dma.store", "w0": "mxu.load", "s0": "mxu.matmul", LATCH: "mxu.latch", "vpu": "vpu.run",
+    "xlu": "xlu.shuffle",
+}  # fmt: skip
 SIZES = {(2, 0): 128, (2, 1): 40}
 """Some ranges lie beyond the second one: they must be ordered all the same."""
 
@@ -23,21 +28,28 @@ SIZES = {(2, 0): 128, (2, 1): 40}
 class Plan:
     """What an instruction touches; found again by the number in its arguments."""
 
-    queue: str
+    kind: str
     ranges: tuple[Range, ...]
+
+    @property
+    def queue(self) -> str:
+        return self.kind.split()[0]
 
 
 ranges = st.builds(
     lambda key, lo, n, write: Range((2, key), lo * 4, lo * 4 + n, write),
     st.integers(0, 1), st.integers(0, 20), st.integers(1, 40), st.booleans(),
 )  # fmt: skip
-plans = st.lists(
-    st.builds(lambda q, r: Plan(q, tuple(r)), st.sampled_from(QUEUES), st.lists(ranges, max_size=3)), max_size=60
+plans = st.sampled_from([(*QUEUES, LATCH), ("s0", LATCH, "w0")]).flatmap(
+    lambda kinds: st.lists(
+        st.builds(lambda kind, r: Plan(kind, tuple(r)), st.sampled_from(kinds), st.lists(ranges, max_size=3)),
+        max_size=60,
+    )
 )
 
 
 def _instruction(number: int, plan: Plan) -> Instruction:
-    return Instruction("sts" if plan.queue == "seq" else OPS[plan.queue], {"number": number})
+    return Instruction("sts" if plan.queue == "seq" else OPS[plan.kind], {"number": number})
 
 
 def _order(work: list[Plan], boundaries: frozenset[int], token_max: int = 255) -> Ordered:
@@ -66,13 +78,15 @@ def _happens_before(ordered: Ordered) -> list[set[int]]:
         before = set(at_issue)
         if queue in last:
             before |= known[last[queue]]
-            if queue not in FENCED or instruction.fence:
+            if instruction.fence:
                 before |= set(by_queue[queue])
         for token in instruction.waits:
             producer = pending[token].pop(0)
             before |= known[producer]
-            # Retirement is in order.
-            before |= set(by_queue[queue_of(code[producer])][: by_queue[queue_of(code[producer])].index(producer) + 1])
+            # Retirement is in order, but for latches.
+            line = by_queue[queue_of(code[producer])]
+            line = line[: line.index(producer) + 1]
+            before |= {i for i in line if code[i].op == "mxu.latch" or code[producer].op != "mxu.latch"}
         for token in instruction.signals:
             pending.setdefault(token, []).append(n)
         known.append(before)
@@ -110,6 +124,7 @@ def test_tokens_have_one_producer_and_one_consumer_and_stay_small(
 ) -> None:
     ordered = _order(work, frozenset(places), most)
     counts: Counter[int] = Counter()
+    latched: dict[int, bool] = {}
     for instruction in ordered.instructions:
         assert len(instruction.waits) <= MAX_WAITS
         assert len(instruction.signals) <= MAX_WAITS
@@ -119,6 +134,7 @@ def test_tokens_have_one_producer_and_one_consumer_and_stay_small(
             assert counts[token] >= 0, "waits before it is signalled: a deadlock"
         for token in instruction.signals:
             assert ordered.tokens[token].producer == queue_of(instruction)
+            assert latched.setdefault(token, instruction.op == "mxu.latch") == (instruction.op == "mxu.latch")
             counts[token] += 1
             # The consumer's FIFO of 4, and one at its head, can hold that many back.
             assert counts[token] + 5 <= max(most, 6)
@@ -136,6 +152,18 @@ def test_a_boundary_leaves_nothing_under_way(work: list[Plan], place: int) -> No
         if queue_of(ordered.instructions[n]) == "seq":
             done |= known[n] | {n}
     assert done == set(range(entry))
+
+
+def test_a_latch_is_no_word_of_the_matmul_before_it() -> None:
+    shadow, sums = Range((2, 0), 0, 4, False), Range((2, 1), 0, 4, True)
+    both = Range((2, 0), 0, 4, True), Range((2, 1), 0, 4, False)
+    ordered = _order([Plan("s0", (sums,)), Plan(LATCH, (shadow,)), Plan("w0", both)], frozenset())
+    assert [(i.op, len(i.waits), len(i.signals)) for i in ordered.instructions] == [
+        ("mxu.matmul", 0, 1), ("mxu.latch", 0, 1), ("mxu.load", 2, 0)
+    ]  # fmt: skip
+    # A matmul after the latch tells of both.
+    ordered = _order([Plan("s0", (sums,)), Plan(LATCH, (shadow,)), Plan("s0", (sums,)), Plan("w0", both)], frozenset())
+    assert [len(i.waits) for i in ordered.instructions] == [0, 0, 0, 1]
 
 
 def test_what_is_known_already_is_not_waited_for_again() -> None:

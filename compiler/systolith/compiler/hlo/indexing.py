@@ -77,12 +77,18 @@ def gather(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def scatter(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
-    """`scatter`, variadic too; a block that does not lie in the operand is left out whole."""
+    """`scatter`, variadic too; a block that does not lie in the operand is left out whole.
+
+    Of updates of one element the order is XLA's own: by index vector, then by place in the block.
+    """
     count = len(operands) // 2
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     places = _scatter_places(i, inputs[0].shape, indices, updates[0].shape)
     results = [np.array(x).reshape(-1) for x in inputs]
-    combine_at(i.computation(), results, places.reshape(-1), [u.reshape(-1) for u in updates], calls)
+    window_dims = i.ints("update_window_dims")
+    order = (*(d for d in range(places.ndim) if d not in window_dims), *window_dims)
+    flat, *elements = (x.transpose(order).reshape(-1) for x in (places, *updates))
+    combine_at(i.computation(), results, flat, elements, calls)
     shaped = [r.reshape(x.shape) for r, x in zip(results, inputs, strict=True)]
     return tuple(shaped) if i.shape.is_tuple else shaped[0]
 

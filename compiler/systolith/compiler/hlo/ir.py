@@ -173,20 +173,6 @@ class Computation:
         if self.root is old:
             self.root = new
 
-    def remove_dead(self) -> int:
-        """Drop instructions (but parameters) that the root does not reach; returns how many were dropped."""
-        alive: set[Instruction] = set()
-        stack = [self.result]
-        while stack:
-            instruction = stack.pop()
-            if instruction not in alive:
-                alive.add(instruction)
-                stack.extend(instruction.operands)
-        kept = [i for i in self.instructions if i in alive or i.opcode == "parameter"]
-        dropped = len(self.instructions) - len(kept)
-        self.instructions = kept
-        return dropped
-
 
 @dataclass(frozen=True)
 class ProgramShape:

@@ -111,9 +111,6 @@ class Shape:
         else:
             yield self
 
-    def with_layout(self, layout: Layout | None) -> Shape:
-        return replace(self, layout=layout)
-
     def without_layout(self) -> Shape:
         """The shape with every layout removed."""
         return replace(self, layout=None, elements=tuple(e.without_layout() for e in self.elements))

@@ -45,15 +45,3 @@ def run_passes(module: Module, passes: Sequence[Pass], observe: Callable[[str, M
         if observe is not None:
             observe(pass_name(step), module)
     return module
-
-
-def run_to_fixpoint(module: Module, passes: Sequence[Pass], limit: int = 16) -> Module:
-    """Run passes round and round until none of them changes anything (at most `limit` times)."""
-    for _ in range(limit):
-        changed = False
-        for step in passes:
-            changed |= step.run(module)
-        verify(module)
-        if not changed:
-            break
-    return module

@@ -9,6 +9,7 @@ from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.tuples import SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -16,7 +17,16 @@ from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 ROUND: tuple[Pass, ...] = (SimplifyTuples(), FoldConstants(), Simplify(), MergeCommon(), DeadCode())
 """Repeated: each gives the others something to do."""
 
-CANONICAL: tuple[Pass, ...] = (Inline(), NormaliseLayouts(), DeadCode(), *ROUND, *ROUND, *ROUND, AnnotateTripCounts())
+CANONICAL: tuple[Pass, ...] = (
+    Inline(),
+    NormaliseLayouts(),
+    DeadCode(),
+    ExpandIntegerDots(),
+    *ROUND,
+    *ROUND,
+    *ROUND,
+    AnnotateTripCounts(),
+)
 """Calls inlined, layouts row-major, constants folded, data movement simplified, nothing twice, nothing unused."""
 
 

@@ -1,0 +1,117 @@
+"""Dots of integers wider than the matrix units take become a product and a sum on the vector unit.
+
+dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) * broadcast(b): the broadcasts fold into index
+maps and the product into the reduction, so that nothing of the larger shape is stored.  Integer sums wrap in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from systolith.compiler.hlo.builder import constant, emit, parameter
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.shape import array
+from systolith.isa.dtypes import DType
+
+
+@dataclass(frozen=True)
+class ExpandIntegerDots:
+    """Expand dots with an operand of an integer type of more than `widest` bits.
+
+    Attributes:
+        widest: bits that the matrix units multiply.
+    """
+
+    widest: int = 8
+
+    def run(self, module: Module) -> bool:
+        found = [
+            (c, i)
+            for c in module.computations
+            for i in c.instructions
+            if i.opcode == "dot" and any(self._too_wide(o.shape.dtype) for o in i.operands)
+        ]
+        for computation, dot in found:
+            _expand(module, computation, dot)
+        return bool(found)
+
+    def _too_wide(self, dtype: DType) -> bool:
+        return dtype.is_integer and dtype.bits > self.widest
+
+
+def _expand(module: Module, computation: Computation, dot: Instruction) -> None:
+    """Over the space of batch, free left, free right and contracted dimensions, in this order."""
+    lhs, rhs = dot.operands
+    (lb, lc), (rb, rc) = (
+        (dot.ints(f"{side}_batch_dims", ()), dot.ints(f"{side}_contracting_dims", ())) for side in ("lhs", "rhs")
+    )
+    left_free = [d for d in range(len(lhs.dims)) if d not in (*lb, *lc)]
+    right_free = [d for d in range(len(rhs.dims)) if d not in (*rb, *rc)]
+    kept = len(lb) + len(left_free) + len(right_free)
+    sizes = (*dot.dims, *(lhs.dims[d] for d in lc))
+    summed = tuple(range(kept, len(sizes)))
+    left_places = _places(len(lhs.dims), (lb, range(len(lb))), (left_free, range(len(lb), kept)), (lc, summed))
+    first_right = len(lb) + len(left_free)
+    right_places = _places(len(rhs.dims), (rb, range(len(rb))), (right_free, range(first_right, kept)), (rc, summed))
+    dtype = dot.shape.dtype
+    sides = [
+        _spread(computation, dot, operand, dtype, sizes, places)
+        for operand, places in ((lhs, left_places), (rhs, right_places))
+    ]
+    product = emit(computation, "multiply", *sides, before=dot)
+    zero = constant(computation, np.zeros(()), dtype, before=dot)
+    total = emit(
+        computation,
+        "reduce",
+        product,
+        zero,
+        name=dot.name,
+        before=dot,
+        dimensions=summed,
+        to_apply=_adder(module, dtype),
+    )
+    computation.replace(dot, total)
+    computation.instructions.remove(dot)
+
+
+def _places(rank: int, *pairs: tuple[Sequence[int], Sequence[int]]) -> tuple[int, ...]:
+    """For each dimension of an operand, the one of the product that it becomes."""
+    places = [0] * rank
+    for dims, targets in pairs:
+        for d, target in zip(dims, targets, strict=False):
+            places[d] = target
+    return tuple(places)
+
+
+def _spread(
+    computation: Computation,
+    dot: Instruction,
+    operand: Instruction,
+    dtype: DType,
+    sizes: tuple[int, ...],
+    places: tuple[int, ...],
+) -> Instruction:
+    """An operand, converted and transposed into order, broadcast over the product's space."""
+    if operand.shape.dtype != dtype:
+        operand = emit(computation, "convert", operand, shape=array(dtype, operand.dims), before=dot)
+    order = tuple(sorted(range(len(places)), key=places.__getitem__))
+    if order != tuple(range(len(order))):
+        operand = emit(computation, "transpose", operand, before=dot, dimensions=order)
+    dimensions = tuple(sorted(places))
+    return emit(computation, "broadcast", operand, shape=array(dtype, sizes), before=dot, dimensions=dimensions)
+
+
+def _adder(module: Module, dtype: DType) -> Computation:
+    """A computation that adds two scalars; one a type."""
+    name = f"add.{dtype}.of.dots"
+    for computation in module.computations:
+        if computation.name == name:
+            return computation
+    adder = Computation(name)
+    operands = [parameter(adder, array(dtype)) for _ in range(2)]
+    adder.root = emit(adder, "add", *operands)
+    module.computations.insert(0, adder)
+    return adder

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.evaluator import evaluate
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.passes.integer_dots import ExpandIntegerDots
+from tests.compiler.machine import check
+
+
+def text(draw: st.DataObject) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """A dot with its dimensions in any order."""
+    counts = [
+        draw.draw(st.integers(0, n), label=what) for what, n in (("batch", 1), ("contracted", 2), ("m", 1), ("n", 2))
+    ]
+    sizes = [[draw.draw(st.integers(1, 5)) for _ in range(n)] for n in counts]
+    batch, contracted, m, n = sizes
+    left = (
+        [("b", i) for i in range(len(batch))]
+        + [("k", i) for i in range(len(contracted))]
+        + [("m", i) for i in range(len(m))]
+    )
+    right = left[: len(batch) + len(contracted)] + [("n", i) for i in range(len(n))]
+    left, right = draw.draw(st.permutations(left)), draw.draw(st.permutations(right))
+    size = {"b": batch, "k": contracted, "m": m, "n": n}
+
+    def dims(side: list[tuple[str, int]]) -> tuple[int, ...]:
+        return tuple(size[axis][i] for axis, i in side)
+
+    def where(side: list[tuple[str, int]], axis: str, count: int) -> str:
+        return ",".join(str(side.index((axis, i))) for i in range(count))
+
+    # Free dimensions come in the operand's order.
+    free = [size["m"][i] for a, i in left if a == "m"] + [size["n"][i] for a, i in right if a == "n"]
+    shape = ",".join(map(str, [*batch, *free]))
+    body = (
+        f"HloModule d\nENTRY e {{\n a = s32[{','.join(map(str, dims(left)))}] parameter(0)\n"
+        f" b = s16[{','.join(map(str, dims(right)))}] parameter(1)\n"
+        f" ROOT d = s32[{shape}] dot(a, b), lhs_batch_dims={{{where(left, 'b', len(batch))}}},"
+        f" lhs_contracting_dims={{{where(left, 'k', len(contracted))}}},"
+        f" rhs_batch_dims={{{where(right, 'b', len(batch))}}},"
+        f" rhs_contracting_dims={{{where(right, 'k', len(contracted))}}}\n}}\n"
+    )
+    return body, dims(left), dims(right)
+
+
+def arguments(left: tuple[int, ...], right: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [
+        rng.integers(-(2**31), 2**31, left).astype(np.int32),
+        rng.integers(-(2**15), 2**15, right).astype(np.int16),
+    ]
+
+
+@given(st.data())
+def test_the_expansion_has_the_same_value(draw: st.DataObject) -> None:
+    body, left, right = text(draw)
+    arrays = arguments(left, right)
+    (want,) = evaluate(parse_hlo(body), *arrays)
+    module = parse_hlo(body)
+    assert ExpandIntegerDots().run(module)
+    verify(module)
+    assert not any(i.opcode == "dot" for i in module.instructions())
+    (got,) = evaluate(module, *arrays)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_dots_of_eight_bits_stay() -> None:
+    body = (
+        "HloModule d\nENTRY e {\n a = s8[4,5] parameter(0)\n b = s8[5,6] parameter(1)\n"
+        " ROOT d = s32[4,6] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    assert not ExpandIntegerDots().run(parse_hlo(body))
+
+
+def test_on_the_chip() -> None:
+    body = (
+        "HloModule d\nENTRY e {\n a = s32[9,33] parameter(0)\n b = s16[33,7] parameter(1)\n"
+        " ROOT d = s32[9,7] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    check(body, arguments((9, 33), (33, 7)), "tiny")
