@@ -1,9 +1,9 @@
-// A queue: the FIFO in front of a unit, the rule by which instructions start, and their retirement in order.
+// A queue: the FIFO in front of a unit, the rule by which instructions start, and their retirement.
 //
 //   start  = when it is at the head (the cycle after its push at the earliest), the occupancy of the one before is over, its
 //            tokens are there and, with a fence, all before it have retired
 //   retire = `Tail` cycles after the end of the occupancy for instructions with a walk, one cycle after the start for the
-//            others, but never before the one before it
+//            others, but never before the one before it, unless it is a latch: latches retire alone
 module work_queue
   import mxu_pkg::*;
 #(
@@ -70,17 +70,18 @@ module work_queue
   end
 
   // In flight.  Each entry counts the cycles to its retirement down; that of the one that walks is not known (`walks`) until
-  // the last cycle of its walk.  `horizon` is the same of the youngest.
+  // the last cycle of its walk.  `horizon` is the same of the last to retire.
   logic [Flying-1:0]                          valid_q, walks_q;
   logic [Flying-1:0][31:0]                    left_q;
   logic [Flying-1:0][TokensPerInstr-1:0][7:0] signals_q;
   logic [FlyingBits-1:0]                      next_q;
   logic [31:0]                                horizon, horizon_q, delay;
-  logic                                       has_walk, drained;
+  logic                                       has_walk, alone, drained;
 
   assign has_walk = head.command.op == OpLoad || head.command.op == OpMatmul;
+  assign alone    = head.command.op == OpLatch;
   assign horizon  = last_i ? 32'(Tail) : horizon_q;
-  assign delay    = (horizon == '0) ? 32'd1 : horizon;
+  assign delay    = (alone || horizon == '0) ? 32'd1 : horizon;
   assign drained  = (valid_q & ~retire_o) == '0;
   assign start_o  = count_q != '0 && tokens_i && (!busy_i || last_i) && (!head.fence || (drained && !busy_i));
 
@@ -114,8 +115,7 @@ module work_queue
         signals_q[next_q] <= head.signals;
         next_q            <= (next_q == FlyingBits'(Flying - 1)) ? '0 : next_q + FlyingBits'(1);
       end
-      if (start_o && !has_walk) horizon_q <= delay - 32'd1;
-      else horizon_q <= (horizon == '0) ? '0 : horizon - 32'd1;
+      horizon_q <= (horizon == '0) ? '0 : horizon - 32'd1;
     end
   end
 

@@ -1,7 +1,8 @@
 """Random programs for one matrix unit: everything its two queues can be asked to do, correctly synchronised.
 
 Tokens: the weight queue tells the stream queue that a tile is loaded, and is told that the shadow is free again; two
-other queues (`ld` and `vpu`, which do nothing else) let either go on, and are signalled by it.
+other queues (`ld` and `vpu`, which do nothing else) let either go on, and are signalled by it.  Latches retire alone:
+what they signal, nothing else does.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from systolith.sim.plans import plan_of
 FLOATS = ("bf16", "bf16", "f32", "f32", "f16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")
 INTEGERS = ("s8", "u8", "s8", "u8", "s4", "u4", "pred")
 
-LOADED, FREE, TO_W, TO_S, FROM_W, FROM_S = range(6)
+LOADED, FREE, TO_W, TO_S, FROM_W, FROM_S, FROM_LATCH = range(7)
 TOKENS = [
     TokenDecl("w0", "s0"),
     TokenDecl("s0", "w0"),
     TokenDecl("ld", "w0"),
     TokenDecl("vpu", "s0"),
     TokenDecl("w0", "ld"),
+    TokenDecl("s0", "vpu"),
     TokenDecl("s0", "vpu"),
 ]
 
@@ -58,7 +60,7 @@ class Generator:
         self.random = np.random.default_rng(seed)
         self.program = Program(f"random {seed}", chip.name, "", tokens=list(TOKENS))
         self._between = self._pick(0, 0, 3, 30)  # most scalar instructions between two others
-        self._spare = dict.fromkeys((FROM_W, FROM_S), 0)  # signalled, not yet waited for
+        self._spare = dict.fromkeys((FROM_W, FROM_S, FROM_LATCH), 0)  # signalled, not yet waited for
 
     def case(self, tiles: int) -> Case:
         """A program of that many weight tiles."""
@@ -80,7 +82,8 @@ class Generator:
         code += [Instruction("li", {"rd": Reg(1), "imm": 0})] * int(self.random.integers(0, self._between + 1))
         queue = str(args.get("queue", "w0" if op == "mxu.load" else "s0"))
         weights = queue == "w0"
-        other, go, done = ("ld", TO_W, FROM_W) if weights else ("vpu", TO_S, FROM_S)
+        from_s = FROM_LATCH if op == "mxu.latch" else FROM_S
+        other, go, done = ("ld", TO_W, FROM_W) if weights else ("vpu", TO_S, from_s)
         if self._chance(0.15):
             code.append(Instruction("nop", {"queue": other}, signals=(go,)))
             waits += (go,)

@@ -128,7 +128,10 @@ class Checker:
         r = self.recording
         for queue, name in enumerate("ws"):
             self._compare(f"start in {name}", monitor.starts[queue], r.starts[queue], r.names[queue])
-            self._compare(f"retirement in {name}", monitor.retires[queue], r.retires[queue], r.names[queue])
+            order = sorted(range(len(r.retires[queue])), key=r.retires[queue].__getitem__)
+            want = [r.retires[queue][i] for i in order]
+            names = [r.names[queue][i] for i in order]
+            self._compare(f"retirement in {name}", monitor.retires[queue], want, names)
         self._compare("row written", monitor.rows, r.rows)
         self._compare("accumulator row", acc, [tuple(row) for row in r.acc.tolist()])
 

@@ -51,7 +51,8 @@ class Recording:
         vmem: contents before the first cycle.
         events: by cycle.
         names: for each queue, the instructions in order.
-        starts, retires: for each queue, cycles of its instructions in order.
+        starts, retires: for each queue, cycles of its instructions in order; a latch's retirement may be before the one
+            before it.
         rows: (accumulator row, words), in the order of writing.
         acc: [acc_rows, cols] words at the end.
         cycles: when the last instruction of the unit has retired.

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from systolith.isa import asm
 from systolith.isa.asm import assemble, disassemble, instruction_text
 from systolith.isa.chip import load_chip
+from systolith.isa.dtypes import F32
 from systolith.isa.errors import AsmError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.kernel import MicroOp, Section
+from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 from tests.isa.strategies import programs
@@ -58,6 +60,44 @@ def test_labels_registers_and_defaults() -> None:
     assert code[3].args["target"] == 1
 
 
+def test_names_for_integers_and_registers() -> None:
+    text = """
+    .equ n 6
+    .equ bytes n * 4
+    .equ row r5
+    .pattern p f32 counts=(n/2, 2) strides=(bytes - 2*n, -n+2)
+        coord coefs=(n -1, 1) hi=n-1
+    li row, bytes - 3*n - 1
+    lds r1, row, mxu.cols * 4
+    mxu.matmul vmem[row]:p bias=(row, -n), 1, acc=n
+    vpu.run 0, (n), scalars=(row, -n, n, 1.5), streams=(vmem[bytes + 8]:p)
+    """
+    program = assemble(text, TINY)
+    assert program.patterns[0] == Pattern(F32, (3, 2), (12, -4), (Coord((5, 1), hi=5),))
+    assert program.code[0].args == {"rd": Reg(5), "imm": 5}
+    assert program.code[1].args == {"rd": Reg(1), "ra": Reg(5), "imm": TINY.mxu.cols * 4}
+    assert program.code[2].args["src"] == Stream(Space.VMEM, 0, Reg(5), 0, (Reg(5), -6))
+    assert program.code[2].args["acc"] == 6
+    assert program.code[3].args["scalars"] == (Reg(5), 2**32 - 6, 6, 0x3FC00000)
+    assert program.code[3].args["streams"] == (Stream(Space.VMEM, 0, 32),)
+
+
+def test_a_line_that_ends_with_a_comma_goes_on() -> None:
+    text = """
+    .buffer b constant u8 [4] data="0102",   # half
+                                   "0304"
+    .pattern p f32 counts=(1,
+        2) strides=(8, 4)
+    xlu.shuffle vmem[0]:p,
+        vmem[8]:p
+    halt
+    """
+    program = assemble(text, TINY)
+    assert program.buffers[0].data == bytes([1, 2, 3, 4])
+    assert program.patterns[0].counts == (1, 2)
+    assert [i.op for i in program.code] == ["xlu.shuffle", "halt"]
+
+
 def test_kernels_with_cycles_are_taken_as_they_are() -> None:
     text = ".kernel k ii=2 rotating=8\n const 1.5\n body length=4\n @0.0 v0 = ld s3\n @3.0 st s1, c0\n.end"
     kernel = assemble(text, TINY).kernels[0]
@@ -81,6 +121,14 @@ def test_kernels_with_cycles_are_taken_as_they_are() -> None:
         ("dma.load vmem[0]:p, vmem[0]:p", 1, 18, "p: no such pattern"),
         ("dma.load ram[0]:0, vmem[0]:0", 1, 10, "ram: no such space"),
         (".frob", 1, 1, "no such directive"),
+        (".equ n 3\n.equ n 4", 2, 1, "n: defined before"),
+        ("halt\nli r1,  # one\n  frob\nhalt", 3, 3, "expected imm, an integer"),
+        ("halt\nli r1,", 2, 7, "ends with a comma: must go on"),
+        (".equ mxu.cols 3", 1, 1, "mxu.cols: defined before"),
+        (".equ r7 3", 1, 1, "r7: defined before"),
+        (".equ n 3\nli r1, n * m", 2, 12, "expected imm, an integer"),
+        (".equ n 3\nli r1, n / 2", 2, 10, "3 / 2: must leave no remainder"),
+        ("li r1, 4 / 0", 1, 10, "4 / 0: must leave no remainder"),
         (".pattern p f33 counts=(1)", 1, 12, "f33: no such element type"),
         (".pattern p f32 counts=(0) strides=(1)", 1, 1, "each at least 1"),
         (".buffer b thing f32 [1]", 1, 11, "role thing"),

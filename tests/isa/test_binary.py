@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from systolith.isa.binary import MAGIC, VERSION, from_bytes, load, save, to_bytes
 from systolith.isa.errors import BinaryError, EncodingError
+from systolith.isa.files import OutputError
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import BufferDecl, Program, Role
 from tests.isa.strategies import programs
@@ -64,7 +65,7 @@ def test_a_failed_save_leaves_what_was_there(tmp_path: Path) -> None:
         save(Program("p", "tiny", "0", [Instruction("frob")]), tmp_path / "a.slb")
     assert (tmp_path / "a.slb").read_bytes() == before
     (tmp_path / "d").mkdir()
-    with pytest.raises(BinaryError, match="d"):
+    with pytest.raises(OutputError, match="d: is a folder"):
         save(SMALL, tmp_path / "d")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.slb", "d"]
 
@@ -72,5 +73,5 @@ def test_a_failed_save_leaves_what_was_there(tmp_path: Path) -> None:
 def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     with pytest.raises(BinaryError, match=r"none\.slb: No such file"):
         load(tmp_path / "none.slb")
-    with pytest.raises(BinaryError, match="No such file"):
+    with pytest.raises(OutputError, match="none does not exist"):
         save(SMALL, tmp_path / "none" / "a.slb")

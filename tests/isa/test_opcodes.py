@@ -22,6 +22,10 @@ def test_queues_of_instructions() -> None:
     assert queue_of(Instruction("add")) == "seq"
 
 
+def test_latches_retire_alone() -> None:
+    assert {o.name for o in OPCODES.values() if o.retires_alone} == {"mxu.latch"}
+
+
 def test_sizes() -> None:
     assert size_words(Instruction("halt")) == 3
     args: dict[str, Value] = {

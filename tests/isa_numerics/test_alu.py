@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,14 @@ def test_the_references_round_as_python_does() -> None:
         rounded = round_fraction(Fraction(float(x)), 23, -126, 127)
         assert rounded is not None
         assert float(rounded) == float(np.float32(x))
+
+
+@pytest.mark.parametrize("op", [op for op, rule in RULES.items() if rule.takes_raw])
+def test_which_nan_does_not_matter_where_the_rule_says_so(op: str) -> None:
+    others = np.array([0x7FC00000, 0xFFC00000, 0x3F800000, 0x80000000, 0x7F800000, 5], np.uint32)
+    for many in product(others, repeat=MICROOPS[op].sources):
+        seen = set()
+        for nan in (0x7FC00000, 0xFFC00000, 0x7F812345, 0xFFFFFFFF):
+            args = [np.array([nan if v & 0x7FC00000 == 0x7FC00000 else v], np.uint32) for v in many]
+            seen.add(int(MICROOP_FUNCTIONS[op](*args)[0]))
+        assert len(seen) == 1, (many, seen)

@@ -63,9 +63,9 @@ def _body() -> list[Instruction]:
         Instruction("dma.load", {"src": Stream(Space.HBM, TILE, 0, 0), "dst": vmem(TILE, W_AT)}, 0, (6,), (0,)),
         Instruction("dma.load", {"src": Stream(Space.HBM, LEFT, 0, 1), "dst": vmem(LEFT, X_AT)}, 0, (7,), (1,)),
         Instruction("mxu.load", {"src": vmem(TILE, W_AT), "transpose": 0, **mxu}, 0, (0, 3), (2, 6)),
-        Instruction("mxu.latch", {}, 0, (2,), (3,)),
+        Instruction("mxu.latch", {}, 0, (2,)),
         Instruction(
-            "mxu.matmul", {"src": vmem(LEFT, X_AT), "acc": 0, "accumulate": 0, **mxu}, 0, (1, 8), (4, 7)
+            "mxu.matmul", {"src": vmem(LEFT, X_AT), "acc": 0, "accumulate": 0, **mxu}, 0, (1, 8), (3, 4, 7)
         ),
         Instruction("vpu.run", {**copy, "streams": (accumulators, sums)}, 0, (4, 9), (5, 8)),
         Instruction("dma.store", {"src": sums, "dst": Stream(Space.HBM, OUT, 0, 2)}, 0, (5,), (9,)),

@@ -54,12 +54,13 @@ class NaiveHbm:
 
 @dataclass
 class NaiveQueue:
-    """A FIFO, its unit, and what is on its way to retirement: (record, work, time at which its work is done)."""
+    """A FIFO, its unit, and what is on its way to retirement, in order or alone: (record, when it is done)."""
 
     fifo: deque[int] = field(default_factory=deque)
     free: int = 0
     transfer: int = -1
     flying: deque[tuple[int, int]] = field(default_factory=deque)
+    alone: deque[tuple[int, int]] = field(default_factory=deque)
 
 
 def run(limits: Limits, tokens: list[TokenDecl], stream: list[Work | bool], horizon: int) -> tuple[list[Times], str]:
@@ -86,7 +87,8 @@ def run(limits: Limits, tokens: list[TokenDecl], stream: list[Work | bool], hori
         return True
 
     for t in range(horizon):
-        for name, flying in [*((n, q.flying) for n, q in queues.items()), ("seq", sync_done)]:
+        every = [(n, f) for n, q in queues.items() for f in (q.flying, q.alone)]
+        for name, flying in [*every, ("seq", sync_done)]:
             while flying and 0 <= flying[0][1] <= t:
                 i = flying.popleft()[0]
                 times[i].retire = t
@@ -98,7 +100,7 @@ def run(limits: Limits, tokens: list[TokenDecl], stream: list[Work | bool], hori
                 continue
             i = q.fifo[0]
             w = works[i]
-            if (w.fence and q.flying) or not takes(w):
+            if (w.fence and (q.flying or q.alone)) or not takes(w):
                 continue
             q.fifo.popleft()
             times[i].start = t
@@ -108,7 +110,7 @@ def run(limits: Limits, tokens: list[TokenDecl], stream: list[Work | bool], hori
                 hbm.left[limits.hbm_clients.index(w.queue)] = w.chunks
             else:
                 q.free = times[i].end = t + w.occupancy
-                q.flying.append((i, t + w.latency))
+                (q.alone if w.alone else q.flying).append((i, t + w.latency))
         while position < len(stream) and ready <= t:
             item = stream[position]
             if isinstance(item, bool):

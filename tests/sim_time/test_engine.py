@@ -58,6 +58,25 @@ def test_retirement_is_in_order() -> None:
     assert rows(engine) == [(1, 2, 6, 32), (2, 6, 7, 32)]
 
 
+def test_a_latch_retires_alone() -> None:
+    tokens = [TokenDecl("s0", "w0"), TokenDecl("s0", "vpu")]
+    matmul, latch = Work("s0", occupancy=4, latency=30), Work("s0", signals=(0,), alone=True)
+    after = Work("s0", occupancy=2, latency=3, signals=(1,))
+    engine = run([matmul, latch, after, Work("w0", waits=(0,)), vpu(1, waits=(1,))], tokens)
+    # The latch before the matmul that it follows, the next one in order again.
+    assert rows(engine) == [(1, 2, 6, 32), (2, 6, 7, 7), (3, 7, 9, 32), (4, 7, 8, 8), (5, 32, 33, 33)]
+
+
+def test_a_fence_waits_for_what_a_latch_overtook() -> None:
+    stream: Stream = [Work("s0", occupancy=4, latency=30), Work("s0", alone=True), Work("s0", fence=True, alone=True)]
+    assert rows(run(stream)) == [(1, 2, 6, 32), (2, 6, 7, 7), (3, 32, 33, 33)]
+
+
+def test_a_token_is_signalled_by_latches_or_by_others() -> None:
+    with pytest.raises(ProgramError, match="token 0: its signallers do not retire in order"):
+        run([Work("s0", signals=(0,), alone=True), Work("s0", signals=(0,))], [TokenDecl("s0", "w0")])
+
+
 def test_a_dependent_instruction_waits_for_the_retirement() -> None:
     tokens = [TokenDecl("s0", "vpu")]
     engine = run([Work("s0", occupancy=4, latency=30, signals=(0,)), vpu(5, waits=(0,))], tokens)
@@ -200,7 +219,10 @@ TOKENS = [
     *(TokenDecl("ld", "vpu"), TokenDecl("vpu", "ld"), TokenDecl("vpu", "st"), TokenDecl("st", "ld")),
     *(TokenDecl("w0", "s0"), TokenDecl("s0", "w0"), TokenDecl("s0", "vpu"), TokenDecl("ld", "seq")),
     *(TokenDecl("seq", "st"), TokenDecl("st", "seq"), TokenDecl("vpu", "xlu"), TokenDecl("ld", "w0")),
+    *(TokenDecl("s0", "w0"), TokenDecl("s0", "seq")),
 ]
+LATCHED = (12, 13)
+"""Tokens that only those that retire alone signal."""
 
 
 @st.composite
@@ -213,6 +235,7 @@ def streams(draw: st.DrawFn, wild: bool) -> Stream:
         if queue == "scalar":
             stream.append(draw(st.booleans()))
             continue
+        alone = queue == "s0" and draw(st.booleans())
         waits, signals = [], []
         for n, t in enumerate(TOKENS):
             if (
@@ -223,7 +246,7 @@ def streams(draw: st.DrawFn, wild: bool) -> Stream:
                 counts[n] -= 1
                 waits.append(n)
         for n, t in enumerate(TOKENS):
-            if t.producer == queue and counts[n] < LIMITS.token_max and draw(st.booleans()):
+            if t.producer == queue and (n in LATCHED) == alone and counts[n] < LIMITS.token_max and draw(st.booleans()):
                 counts[n] += 1
                 signals.append(n)
         occupancy = draw(st.integers(1, 12))
@@ -233,13 +256,14 @@ def streams(draw: st.DrawFn, wild: bool) -> Stream:
                 queue,
                 fetch=draw(st.integers(1, 5)),
                 occupancy=occupancy,
-                latency=1 if queue == "seq" else draw(st.integers(1, 30)),
+                latency=1 if queue == "seq" or alone else draw(st.integers(1, 30)),
                 chunks=chunks,
                 losses=(("self_conflict", draw(st.integers(0, chunks or occupancy))),),
                 shifts=queue == "w0",
                 waits=tuple(waits),
                 signals=tuple(signals),
                 fence=queue != "seq" and draw(st.integers(0, 3)) == 0,
+                alone=alone,
             )
         )
     return stream

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction
 from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program
@@ -98,7 +99,7 @@ def test_a_run_of_values_has_no_times() -> None:
     values = RunResult(CHIP, matmul_program(), "values")
     assert (values.cycles, values.seconds, values.mxu_utilization) == (None, None, None)
     assert json.loads(json.dumps(values.to_json()))["cycles"] is None
-    with pytest.raises(ValueError, match="values"):
+    with pytest.raises(SystolithError, match="values"):
         chrome_trace(values)
 
 

@@ -268,3 +268,43 @@ def test_constants_and_coordinates_are_stored_in_any_type(dtype: str) -> None:
     assert (m.vmem[OUT : OUT + 16 * size].view(f"u{size}") == stored).all()
     numbers = m.vmem[2 * OUT : 2 * OUT + 64].view(np.int32).reshape(2, 2, 4)
     assert numbers.tolist() == [[[1, 2, 3, 0], [0] * 4], [[11, 12, 13, 0], [0] * 4]]
+
+
+def test_serial_iterations_load_what_later_ones_store_over() -> None:
+    b = Builder()
+    p = b.dense("f32", (6, 1, 8))
+    k = b.kernel([("st", -1, (64,), 0), ("ld", 0, (), 1), ("st", -1, (0,), 2)], constants=[ONE])
+    b.run_kernel(k, (6,), (b.vmem(p, 0), b.vmem(p, 32), b.vmem(p, OUT)), serial=1)
+    x = np.arange(56, dtype=np.float32) + 2
+    assert np.array_equal(take(b.run({0: x}).machine, OUT, x[8:]), x[8:])
+
+
+def test_stores_of_one_iteration_stay_in_order_around_carried_registers() -> None:
+    b = Builder()
+    p = b.dense("f32", (3, 1, 8))
+    body: Ops = [("ld", 0, (), 0), ("add.f32", 8, (8, 0)), ("st", -1, (8,), 1), ("st", -1, (0,), 1)]
+    k = b.kernel(body, [("mov", 8, (64,))], constants=[ONE])
+    b.run_kernel(k, (3,), (b.vmem(p), b.vmem(p, OUT)), inner=1)
+    x = np.arange(24, dtype=np.float32)
+    assert np.array_equal(take(b.run({0: x}).machine, OUT, x), x)
+
+
+@pytest.mark.parametrize("op", ["min.s32", "max.s32", "eq.s32", "gt.u32", "abs.s32", "sign.s32"])
+def test_integers_see_the_bits_of_a_nan_that_arithmetic_made(op: str) -> None:
+    b = Builder()
+    x = np.array([np.inf, -np.inf, 1, -1, 0, -0.0, 2, 3], np.float32)
+    p = b.dense("f32", (1, 1, 8))
+    unary = op in ("abs.s32", "sign.s32")
+    body: Ops = [("ld", 0, (), 0), ("sub.f32", 1, (0, 0)), (op, 2, (1,) if unary else (1, 64)), ("st", -1, (2,), 1)]
+    k = b.kernel(body, constants=[0x7FC00000])  # what x86 makes is 0xFFC00000
+    b.run_kernel(k, (1,), (b.vmem(p), b.vmem(p, OUT)))
+    both(b, x)
+
+
+def test_hostile_mode_finds_stores_whose_order_is_the_schedule_s() -> None:
+    b = Builder()
+    p = b.dense("f32", (3, 1, 8))
+    k = b.kernel([("mov", 0, (64,)), ("st", -1, (0,), 0), ("st", -1, (65,), 1)], constants=[ONE, NAN])
+    b.run_kernel(k, (3,), (b.vmem(p), b.vmem(p, 32)))
+    with pytest.raises(SimulationError, match=r"iteration 0 stores \(stream 1\) byte 32, which iteration 1 stores"):
+        b.run(hostile=True)

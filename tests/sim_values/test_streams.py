@@ -125,3 +125,43 @@ def test_elements_outside_may_have_any_address() -> None:
     x = np.arange(8, dtype=np.float32)
     out = b.run({64: x}).machine.vmem[256:320].view(np.float32)
     assert np.array_equal(out, np.r_[x, np.ones(8, np.float32)])
+
+
+@pytest.mark.parametrize(("dtype", "stride"), [("f32", -2), ("f32", 1), ("bf16", -1), ("s32", 3)])
+def test_elements_that_overlap_are_written_in_loop_order(dtype: str, stride: int) -> None:
+    p = Pattern(DTYPES[dtype], (17,), (stride,))
+    m = machine_with(p, [0])
+    want, size = m.vmem.copy(), p.dtype.size
+    values = np.arange(17, dtype=np.uint32) * 0x01030105 + 0x3F800000
+    for i, v in enumerate(values):
+        at = BASE + stride * i
+        want[at : at + size] = narrow(v.reshape(1), p.dtype).view(np.uint8)
+    io.write_bits(m, io.access(m, Stream(Space.VMEM, 0, BASE)), values)
+    assert np.array_equal(m.vmem, want)
+
+
+@pytest.mark.parametrize("op", ["dma.load", "xlu.shuffle"])
+@pytest.mark.parametrize("shift", [-64, -4, 4, 68])
+def test_a_copy_onto_itself_reads_everything_first(op: str, shift: int) -> None:
+    b = Builder()
+    counts = (8, 16)
+    source = b.dense("f32", counts)
+    target = b.dense("f32", counts, [Coord((1, 1), 0, 0, 20)])  # a box for each row
+    b.add(op, src=b.vmem(source, 1024), dst=b.vmem(target, 1024 + shift))
+    x = np.arange(1024, dtype=np.float32)
+    want = x.copy()
+    rows, columns = np.nonzero(np.add.outer(np.arange(8), np.arange(16)) < 20)
+    want[256 + shift // 4 + rows * 16 + columns] = x[256 + rows * 16 + columns]
+    assert np.array_equal(b.run({0: x}).machine.vmem[:4096].view(np.float32), want)
+
+
+@pytest.mark.parametrize("stride", [2, 8, -1, -3])
+@pytest.mark.parametrize("shift", [-3, 0, 1, 5])
+def test_a_strided_copy_onto_itself_reads_everything_first(stride: int, shift: int) -> None:
+    b = Builder()
+    source, target = b.pattern("u8", (17,), (stride,)), b.pattern("u8", (17,), (1,))
+    b.add("dma.load", src=b.vmem(source, 200), dst=b.vmem(target, 200 + shift))
+    x = np.random.default_rng(3).integers(0, 256, 400, np.uint8)
+    want = x.copy()
+    want[200 + shift : 217 + shift] = x[200 + stride * np.arange(17)]
+    assert np.array_equal(b.run({0: x}).machine.vmem[:400], want)

@@ -2,18 +2,20 @@
 
     assemble(text, chip) -> Program            disassemble(program) -> str
 
-A line is a directive, an instruction (after any labels, `name:`), or empty; `#` starts a comment.  Names that are not
-letters, digits, `_` and `.` are written in quotes.  Numbers: decimal, `0x`, and where 32-bit images are meant also
-`1.5`, `1e-3`, `inf`, `nan`.
+A line is a directive, an instruction (after any labels, `name:`), or empty; one that ends with a comma goes on in the
+next; `#` starts a comment.  Names that are not letters, digits, `_` and `.` are written in quotes.  Numbers: decimal,
+`0x`, and where 32-bit images are meant also `1.5`, `1e-3`, `inf`, `nan`.  An integer may be a sum of products and exact
+quotients, also of names that `.equ` defines and of the chip's integer fields (`mxu.cols`).
 
     .program axpy
-    .buffer x parameter f32 [16] number=0            # bytes=, alias=, name=, data="hex"
+    .equ n 16                                        # or a register: .equ row r5
+    .buffer x parameter f32 [16] number=0            # bytes=, alias=, name=, data="hex", "hex"
     .buffer y result f32 [16] number=0
     .token loaded ld -> vpu
     .token ok vpu -> st
-    .pattern all f32 counts=(16) strides=(4)         # fill=, indirect=
-    .pattern rows f32 counts=(1, 2, 8) strides=(64, 32, 4)
-        coord coefs=(0, 8, 1) lo=0 hi=16             # offset=, div=, stride=, bias=
+    .pattern all f32 counts=(n) strides=(4)          # fill=, indirect=
+    .pattern rows f32 counts=(1, 2, 8) strides=(n * 4, 32, 4)
+        coord coefs=(0, 8, 1) lo=0 hi=n              # offset=, div=, stride=, bias=
     .kernel scale auto                               # see `asm_kernel.py`
       body
         x = ld s0

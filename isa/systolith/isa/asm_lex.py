@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 from systolith.isa.errors import AsmError
 
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 _TOKEN = re.compile(
     r"""
-    (?P<space>[ \t]+)
+    (?P<space>[ \t\n]+)
   | (?P<comment>\#.*)
   | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<number>-?(?:0[xX][0-9a-fA-F]+|inf\b|nan\b|[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)?)(?![\w.]))
   | (?P<name>\.?[A-Za-z_$][\w$]*(?:\.[\w$]+)*)
-  | (?P<sign>->|[()\[\]:,=@!])
+  | (?P<sign>->|[()\[\]:,=@!+*/-])
     """,
     re.VERBOSE,
 )
@@ -31,14 +33,16 @@ class Token(NamedTuple):
 
 
 class Line:
-    """The tokens of a source line, read from the left.
+    """The tokens of a source line, read from the left; `constants` are names that stand for integers.
 
-    Every failure is an AsmError with the line's number and a caret.
+    A line that goes on (`unfinished`) comes together with those that follow; `number` is that of the first.  Every
+    failure is an AsmError with the line's number and a caret.
     """
 
-    def __init__(self, text: str, number: int) -> None:
+    def __init__(self, text: str, number: int, constants: Mapping[str, int] | None = None) -> None:
         self.text = text
         self.number = number
+        self.constants = constants or {}
         self.tokens: list[Token] = []
         at = 0
         while at < len(text):
@@ -53,9 +57,10 @@ class Line:
 
     def fail(self, what: str, column: int | None = None) -> NoReturn:
         """Raise an error at a column, or at the next token."""
-        column = self.peek.column if column is None else column
-        excerpt = f"{self.text}\n{' ' * column}^"
-        raise AsmError(f"line {self.number}, column {column + 1}: {what}", self.number, excerpt)
+        at = self.peek.column if column is None else column
+        before, start = self.text[:at].count("\n"), self.text.rfind("\n", 0, at) + 1
+        number, column, source = self.number + before, at - start, self.text.split("\n")[before]
+        raise AsmError(f"line {number}, column {column + 1}: {what}", number, f"{source}\n{' ' * column}^")
 
     @property
     def peek(self) -> Token:
@@ -64,6 +69,11 @@ class Line:
     @property
     def done(self) -> bool:
         return self.peek.kind == "end"
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it ends with a comma, so that the next line belongs to it."""
+        return len(self.tokens) > 1 and self.tokens[-2].text == ","
 
     def next(self) -> Token:
         token = self.peek
@@ -98,16 +108,47 @@ class Line:
         return str(json.loads(token.text)) if token.kind == "string" else token.text
 
     def integer(self, what: str) -> int:
+        """A sum of products of integers and constants: `3`, `rows * 4`, `base + n/2 - 1`; quotients are exact."""
+        total = self._product(what)
+        while True:
+            if self.take("+"):
+                total += self._product(what)
+            elif self.take("-"):
+                total -= self._product(what)
+            elif self.peek.kind == "number" and self.peek.text[0] == "-":  # `n -1` and `n-1` are differences
+                total += self._product(what)
+            else:
+                return total
+
+    def _product(self, what: str) -> int:
+        value = self._integer(what)
+        while self.peek.text in ("*", "/"):
+            column, sign = self.peek.column, self.next().text
+            factor = self._integer(what)
+            if sign == "*":
+                value *= factor
+            elif factor == 0 or value % factor:
+                self.fail(f"{value} / {factor}: must leave no remainder", column)
+            else:
+                value //= factor
+        return value
+
+    def _integer(self, what: str) -> int:
+        sign = -1 if self.take("-") else 1
         token = self.peek
-        if token.kind != "number" or not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)", token.text):
+        if token.kind == "name" and token.text in self.constants:
+            value = self.constants[token.text]
+        elif token.kind == "number" and _INTEGER.fullmatch(token.text):
+            value = int(token.text, 0) if "x" in token.text.lower() else int(token.text)
+        else:
             self.fail(f"expected {what}, an integer")
         self.at += 1
-        return int(token.text, 0) if "x" in token.text.lower() else int(token.text)
+        return sign * value
 
     def image(self, what: str) -> int:
         """A 32-bit image: an integer (negative: two's complement), or an f32 written with a point or exponent."""
         token = self.peek
-        if token.kind == "number" and not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)", token.text):
+        if token.kind == "number" and not _INTEGER.fullmatch(token.text):
             self.at += 1
             return int(struct.unpack("<I", struct.pack("<f", float(token.text)))[0])
         value = self.integer(what)

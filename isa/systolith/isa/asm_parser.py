@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from systolith.isa.asm_kernel import KernelParser
 from systolith.isa.asm_lex import Line
 from systolith.isa.binary import group_of, probe_of
+from systolith.isa.chip_schema import SCHEMA, value_of
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.encode import encode_instruction
 from systolith.isa.errors import EncodingError
@@ -22,6 +23,7 @@ from systolith.isa.program import BufferDecl, Origin, Program, Role, TokenDecl
 if TYPE_CHECKING:
     from systolith.isa.chip import Chip
 
+_REGISTER = re.compile(r"r([0-9]+)")
 SPACES = {s.name.lower(): s for s in Space}
 DEFAULTS: dict[str, Value] = {
     "transpose": 0,
@@ -42,15 +44,25 @@ class Parser:
         self.chip = chip
         self.program = Program("program", chip.name, chip.digest())
         self.names: dict[str, dict[str, int]] = {k: {} for k in ("pattern", "kernel", "buffer", "token", "label")}
+        self.constants = {n: value_of(chip, n) for n, d in SCHEMA.items() if d.type is int}
+        self.registers: dict[str, Reg] = {}
         self.uses: list[tuple[int, str, str, Line, int]] = []  # instruction, field, label, where
+        self.begun: tuple[str, int] | None = None  # a line that goes on, and its number
         self.kernel: KernelParser | None = None
         self.pattern: dict[str, Any] | None = None
 
     def feed(self, text: str, number: int) -> None:
-        """One line of source."""
-        line = Line(text, number)
-        if line.done:
-            return
+        """One line of source; nothing is done with one that goes on until the rest is there."""
+        if self.begun is not None:
+            start, number = self.begun
+            text, self.begun = f"{start}\n{text}", None
+        line = Line(text, number, self.constants)
+        if line.unfinished:
+            self.begun = text, number
+        elif not line.done:
+            self._line(line)
+
+    def _line(self, line: Line) -> None:
         if self.kernel is not None:
             kernel = self.kernel.feed(line)
             if kernel is not None:
@@ -73,6 +85,9 @@ class Parser:
     def finish(self, number: int) -> Program:
         """The program, labels resolved."""
         end = Line("", number)
+        if self.begun is not None:
+            text, first = self.begun
+            Line(text, first, self.constants).fail("ends with a comma: must go on", len(text))
         self._end_pattern(end)
         if self.kernel is not None:
             self.kernel.head.fail(f"kernel {self.kernel.name}: has no .end", 0)
@@ -116,6 +131,18 @@ class Parser:
         self.program.vmem_high_water = line.integer("bytes")
         line.finish()
 
+    def _equ(self, line: Line) -> None:
+        """A name for an integer or for a register."""
+        name = line.name("a name")
+        if name in self.constants or name in self.registers or _REGISTER.fullmatch(name):
+            line.fail(f"{name}: defined before", 0)
+        value = self._operand(line)
+        line.finish()
+        if isinstance(value, Reg):
+            self.registers[name] = value
+        else:
+            self.constants[name] = value
+
     def _token(self, line: Line) -> None:
         name, producer = line.name("a token's name"), line.name("the producer's queue")
         line.expect("->")
@@ -149,6 +176,8 @@ class Parser:
 
     def _hex(self, line: Line) -> bytes:
         column, text = line.peek.column, line.name("bytes in hexadecimal, in quotes")
+        while line.take(","):
+            text += line.name("bytes in hexadecimal, in quotes")
         try:
             return bytes.fromhex(text)
         except ValueError:
@@ -313,10 +342,10 @@ class Parser:
         return tuple(items)
 
     def _operand(self, line: Line, image: bool = False) -> Operand:
-        m = re.fullmatch(r"r([0-9]+)", line.peek.text)
-        if m is not None:
-            line.next()
-            return Reg(int(m[1]))
+        m = _REGISTER.fullmatch(line.peek.text)
+        if m is not None or line.peek.text in self.registers:
+            name = line.next().text
+            return Reg(int(m[1])) if m else self.registers[name]
         return line.image("an operand") if image else line.integer("an operand or register")
 
     def _stream(self, line: Line) -> Stream:
@@ -353,6 +382,7 @@ _DIRECTIVES: dict[str, Callable[[Parser, Line], None]] = {
     ".program": Parser._program,
     ".chip": Parser._chip,
     ".vmem_high_water": Parser._high_water,
+    ".equ": Parser._equ,
     ".token": Parser._token,
     ".buffer": Parser._buffer,
     ".pattern": Parser._pattern_head,

@@ -11,20 +11,22 @@ bytes are a function of the program alone.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import sys
-import tempfile
 import zlib
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from systolith.isa.decode import decode_code, decode_kernel, decode_pattern
 from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import BinaryError, EncodingError
+from systolith.isa.files import write_atomic
 from systolith.isa.program import BufferDecl, GroupInfo, Location, Origin, Probe, Program, Role, TokenDecl
 
 MAGIC = b"SYSTOLTH"
@@ -35,6 +37,7 @@ _SECTIONS = (b"CODE", b"PATT", b"KERN", b"DATA", b"META")
 _CRC_FROM = 16  # the CRC covers everything after itself
 
 T = TypeVar("T")
+_Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 def _bytes(words: list[int]) -> bytes:
@@ -122,12 +125,48 @@ def _read_table(
     return out
 
 
-def _buffers(rows: list[dict[str, Any]], data: bytes) -> list[BufferDecl]:
+@dataclass(frozen=True)
+class _Buffer:
+    """An entry of META's buffer table: `BufferDecl` with the length of its data."""
+
+    name: str
+    role: Role
+    dtype: str
+    dims: tuple[_Count, ...]
+    bytes: _Count
+    number: int
+    data: _Count
+    alias: int
+
+
+@dataclass(frozen=True)
+class _Meta:
+    """The META section, as `_meta` writes it."""
+
+    name: str
+    chip: str
+    chip_digest: str
+    patterns: _Count
+    kernels: list[str]
+    buffers: list[_Buffer]
+    tokens: list[tuple[str, str]]
+    origins: list[Origin]
+    debug: list[int]
+    groups: list[GroupInfo]
+    probes: list[Probe]
+    vmem_high_water: _Count
+
+
+@lru_cache(maxsize=1)
+def _schema() -> TypeAdapter[_Meta]:
+    return TypeAdapter(_Meta)
+
+
+def _buffers(rows: list[_Buffer], data: bytes) -> list[BufferDecl]:
     out, at = [], 0
     for row in rows:
-        end = at + row["data"]
-        fields = {**row, "data": data[at:end], "role": Role(row["role"]), "dims": tuple(row["dims"])}
-        out.append(BufferDecl(**fields))
+        end = at + row.data
+        out.append(BufferDecl(**{**vars(row), "data": data[at:end]}))
         at = end
     if at != len(data):
         raise BinaryError(f"constants: {len(data)} bytes, the buffer table says {at}")
@@ -157,36 +196,43 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
     """
     sections = _sections(data, what)
     try:
-        meta = json.loads(sections[b"META"])
-        names = meta["kernels"]
+        meta = _schema().validate_json(sections[b"META"], strict=True)
+        names = meta.kernels
         kernels = _read_table(
             _words(sections[b"KERN"], what), len(names), lambda w, i: decode_kernel(w, names[i]), f"{what}: kernels"
         )
         patterns = _read_table(
             _words(sections[b"PATT"], what),
-            meta["patterns"],
+            meta.patterns,
             lambda w, i: decode_pattern(w, f"pattern {i}"),
             f"{what}: patterns",
         )
+        code = decode_code(_words(sections[b"CODE"], what))
+        if len(meta.debug) not in (0, len(code)):
+            raise BinaryError(f"{what}: debug map of {len(meta.debug)} of {len(code)} instructions")
         return Program(
-            meta["name"],
-            meta["chip"],
-            meta["chip_digest"],
-            decode_code(_words(sections[b"CODE"], what)),
+            meta.name,
+            meta.chip,
+            meta.chip_digest,
+            code,
             patterns,
             kernels,
-            _buffers(meta["buffers"], sections[b"DATA"]),
-            [TokenDecl(*t) for t in meta["tokens"]],
-            [Origin(**o) for o in meta["origins"]],
-            meta["debug"],
-            [group_of(g) for g in meta["groups"]],
-            [probe_of(p) for p in meta["probes"]],
-            meta["vmem_high_water"],
+            _buffers(meta.buffers, sections[b"DATA"]),
+            [TokenDecl(*t) for t in meta.tokens],
+            meta.origins,
+            meta.debug,
+            meta.groups,
+            meta.probes,
+            meta.vmem_high_water,
         )
+    except ValidationError as e:
+        first = e.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise BinaryError(f"{what}: the META section does not say what it must: {where}: {first['msg']}") from None
     except EncodingError as e:
         raise BinaryError(f"{what}: {e}") from None
-    except (ValueError, KeyError, TypeError) as e:
-        raise BinaryError(f"{what}: the META section does not say what it must: {e}") from None
+    except ValueError as e:  # of a pattern or a kernel that decodes to what cannot be
+        raise BinaryError(f"{what}: {e}") from None
 
 
 def save(program: Program, path: str | Path) -> None:
@@ -194,22 +240,10 @@ def save(program: Program, path: str | Path) -> None:
 
     Raises:
         EncodingError: something does not fit the encoding.
-        BinaryError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
-    data, path = to_bytes(program), Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as e:
-        raise BinaryError(f"{path}: {e.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except OSError as e:
-        raise BinaryError(f"{path}: {e.strerror}") from None
-    finally:
-        Path(name).unlink(missing_ok=True)
+    data = to_bytes(program)
+    write_atomic(Path(path), lambda handle: handle.write(data))
 
 
 def load(path: str | Path) -> Program:

@@ -16,10 +16,13 @@ import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 __all__ = [
     "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "describe", "load_chip", "parse_chip",
@@ -129,22 +132,28 @@ def _figure(x: float) -> str:
     return str(int(x)) if x == int(x) else str(x)
 
 
-def _validate(values: dict[str, Any], provenance: dict[str, Provenance], file: str) -> Chip:
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Chip]:
     # pydantic takes a tenth of a second to import, and most commands that import this module load no chip.
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Chip)
+
+
+def _validate(values: dict[str, Any], provenance: dict[str, Provenance], file: str) -> Chip:
+    from pydantic import ValidationError
 
     nested: dict[str, Any] = {"provenance": provenance}
     for name, value in values.items():
         group, _, leaf = name.rpartition(".")
         (nested.setdefault(group, {}) if group else nested)[leaf] = value
     try:
-        adapter = TypeAdapter(Chip)
         for name, value in values.items():
             if isinstance(value, bool) != (SCHEMA[name].type is bool) or (
                 SCHEMA[name].type is int and not isinstance(value, int)
             ):
                 raise ConfigError(f"{file}: {name} = {value!r}: must be {_limits(SCHEMA[name])}")
-        chip = adapter.validate_python(nested)
+        chip = _adapter().validate_python(nested)
     except ValidationError as e:
         first = e.errors()[0]
         name = ".".join(str(p) for p in first["loc"])

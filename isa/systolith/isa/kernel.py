@@ -16,7 +16,8 @@ the nest's loops, outermost first, as many as the nest has.
 Body iterations are independent except for registers that the body reads before it writes them ("carried"): they keep
 their value from one iteration to the next, in loop order, and the prologue gives them their first.  In serial mode
 (`serial` of the instruction) an iteration also sees the memory stores of those before it.  Otherwise an iteration must
-not load what another one stores (hostile mode reports it); loading and storing the same element in one is fine.
+not load what another one stores, and of two micro-operations not both may store to one address in different iterations
+(hostile mode reports either); loading and storing the same element in one is fine.
 
 Operand numbers: 0..63 vector registers, 64..127 the kernel's constants, 128..131 the instruction's scalar operands
 (constants and scalars are broadcast to every lane).

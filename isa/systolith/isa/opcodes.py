@@ -106,6 +106,7 @@ class Opcode:
         words: length without streams of a STREAMS field.
         masks: of each of these words, the bits that have a meaning.
         names: of the fields.
+        retires_alone: it retires at start + latency, not in order; a token that it signals, only its like signal.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Opcode:
     words: int
     masks: tuple[int, ...]
     names: frozenset[str]
+    retires_alone: bool = False
 
 
 HEADER = Layout(
@@ -188,6 +190,8 @@ def _sint(name: str, word: int, doc: str) -> Field:
 
 
 RD, RA, RB = (_reg("rd", 0, "result"), _reg("ra", 5, "first operand"), _reg("rb", 0, "second operand, or value stored"))
+# The shadow is free again once the switch is on its way: what streams before it need not have drained.
+RETIRE_ALONE = frozenset({"mxu.latch"})
 TARGET = Field("target", FieldKind.UINT, _whole("target", 4), doc="instruction index")
 ALU = (RD, RA, _operand("b", 4, (3, 10), "second operand"))
 BRANCH = (RA, RB, TARGET)
@@ -255,7 +259,7 @@ def _rows() -> Iterator[tuple[int, str, str, tuple[Field, ...], str]]:
     transpose = _uint("transpose", 3, 4, 4, "1: rows of the pattern are columns of the tile")
     load = (_stream("src", 4, "weights"), ROW_LOOPS, transpose, PART, INTEGER)
     yield 0x50, "mxu.load", "w", load, "weight tile into the shadow registers; the rest of the tile is zero"
-    yield 0x51, "mxu.latch", "s", (), "the shadow tile becomes active"
+    yield 0x51, "mxu.latch", "s", (), "the shadow tile becomes active; it retires at start + latency, not in order"
     acc = _operand("acc", 4, (3, 8), "accumulator row of the first row")
     accumulate = _uint("accumulate", 3, 4, 4, "1: add to the accumulator; 0: to +0")
     matmul = (_stream("src", 5, "rows of M x K"), ROW_LOOPS, acc, accumulate, PART, INTEGER)
@@ -286,7 +290,8 @@ def _build() -> dict[str, Opcode]:
         if name in table or any(o.code == code for o in table.values()) or code > 0xFF:
             raise ValueError(f"{name}: code {code:#x} or name is there already")
         masks = masks_of([*HEADER, *_parts(fields)], words)
-        table[name] = Opcode(name, code, queue, fields, doc, words, masks, frozenset(f.name for f in fields))
+        names = frozenset(f.name for f in fields)
+        table[name] = Opcode(name, code, queue, fields, doc, words, masks, names, name in RETIRE_ALONE)
     return table
 
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, cast
 
 from systolith.isa.access import Access, accesses, memory_of, size_of
-from systolith.isa.dtypes import DType, Kind
+from systolith.isa.dtypes import DTYPES, DType, Kind
 from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
@@ -42,6 +42,7 @@ SPACES: dict[tuple[str, str], tuple[Space, ...]] = {
     ("xlu.reduce", "src"): (_S.VMEM,),
     ("xlu.reduce", "dst"): (_S.VMEM,),
 }
+MAX_MACS = 2**62
 _WORD_TYPES = ("f32", "s32", "u32")
 _REDUCE_KINDS = {"f32": Kind.FLOAT, "s32": Kind.SIGNED, "u32": Kind.UNSIGNED}
 _MXU_INTEGERS = ("s8", "u8", "s4", "u4", "pred")
@@ -240,6 +241,9 @@ def _check_tables(program: Program, chip: Chip) -> None:
     if program.chip_digest and program.chip_digest != chip.digest():
         _fail(f"program is for chip {program.chip} {program.chip_digest}: this is {chip.name} {chip.digest()}")
     for i, b in enumerate(program.buffers):
+        _need(b.dtype in DTYPES, f"buffer {b.name}: no element type {b.dtype}")
+        size = prod(b.dims) * DTYPES[b.dtype].size
+        _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
         _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
         if b.alias >= 0:
@@ -253,6 +257,7 @@ def _check_tables(program: Program, chip: Chip) -> None:
     )
     known = all(0 <= n < len(program.origins) for n in program.debug)
     _need(known, f"debug: names an origin beyond {len(program.origins)}")
+    _need(all(0 <= o.macs < MAX_MACS for o in program.origins), f"origins: macs must be from 0 to {MAX_MACS - 1}")
     total = sum(b.bytes for b in program.buffers if b.alias < 0)
     _need(total <= chip.hbm.bytes, f"buffers take {total} bytes: hbm.bytes is {chip.hbm.bytes}")
     _need(len(program.tokens) <= MAX_TOKENS, f"{len(program.tokens)} tokens: at most {MAX_TOKENS}")

@@ -49,8 +49,9 @@ def _check_operands(section: Section, constants: int, what: str) -> None:
         for s in m.srcs:
             if not (0 <= s < NREGS or CONST0 <= s < CONST0 + constants or SCALAR0 <= s < SCALAR0 + NSCALARS):
                 raise ProgramError(f"{what}: {m.op}: operand {s}: no register, scalar, or constant of {constants}")
-        if m.imm % 16 >= MAX_STREAMS:
-            raise ProgramError(f"{what}: {m.op}: stream {m.imm % 16}: must be from 0 to {MAX_STREAMS - 1}")
+        stream = m.imm if m.op in ("ld", "st") else m.imm % 16
+        if stream >= MAX_STREAMS:
+            raise ProgramError(f"{what}: {m.op}: stream {stream}: must be from 0 to {MAX_STREAMS - 1}")
 
 
 def _check_issue(section: Section, ii: int, chip: Chip, what: str) -> None:

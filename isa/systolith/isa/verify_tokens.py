@@ -1,5 +1,8 @@
 """Whether tokens are used right: one producer and one consumer queue each, and no wait before its signals.
 
+A token that `mxu.latch` signals is signalled by latches only: they retire alone, so that the signals of a token keep
+their order.
+
 Checked in program order: through straight-line code and hardware loops exactly; at a label that branches reach, the
 counts must be the same on every way.
 """
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from systolith.isa.errors import ProgramError
 from systolith.isa.instruction import Instruction
-from systolith.isa.opcodes import BRANCH_OPS, queue_of, queues
+from systolith.isa.opcodes import BRANCH_OPS, OPCODES, queue_of, queues
 
 if TYPE_CHECKING:
     from systolith.isa.chip import Chip
@@ -33,6 +36,7 @@ def verify_tokens(program: Program, chip: Chip) -> None:
                 raise ProgramError(f"token {i}: queue {queue!r}: the chip has {', '.join(names)}")
     for i, instr in enumerate(program.code):
         _check_queues(i, instr, program)
+    _check_retirement(program)
     _check_balance(program, chip)
 
 
@@ -45,6 +49,18 @@ def _check_queues(i: int, instr: Instruction, program: Program) -> None:
             wanted = getattr(program.tokens[t], side)
             if wanted != queue:
                 raise ProgramError(f"instruction {i}: {instr.op} of {queue} {verb} token {t}: its {side} is {wanted}")
+
+
+def _check_retirement(program: Program) -> None:
+    first: dict[int, tuple[int, Instruction]] = {}
+    for i, instr in enumerate(program.code):
+        for t in instr.signals:
+            j, other = first.setdefault(t, (i, instr))
+            if OPCODES[instr.op].retires_alone != OPCODES[other.op].retires_alone:
+                raise ProgramError(
+                    f"instruction {i}: {instr.op}: signals token {t}, as instruction {j}, {other.op}, does: "
+                    f"they do not retire in order"
+                )
 
 
 def _step(i: int, instr: Instruction, counts: Counts, chip: Chip) -> None:

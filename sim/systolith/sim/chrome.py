@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from systolith.isa.errors import SystolithError
+from systolith.isa.files import write_atomic
 from systolith.sim.stats import RunResult, Trace
 
 PID = 1
@@ -24,18 +26,23 @@ def chrome_trace(result: RunResult) -> dict[str, Any]:
     """The JSON object: `traceEvents` and `otherData`.
 
     Raises:
-        ValueError: the run has no times (mode `values`).
+        SystolithError: the run has no times (mode `values`).
     """
     if result.trace is None:
-        raise ValueError(f"a trace needs times: the run was in mode {result.mode!r}")
+        raise SystolithError(f"a trace needs times: the run was in mode {result.mode!r}")
     events = [*_names(result, result.trace), *_instructions(result, result.trace), *_counters(result)]
     other = {"program": result.program.name, "chip": result.chip.name, "cycles": result.cycles}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
 def write_trace(result: RunResult, path: str | Path) -> None:
-    """Write `chrome_trace(result)` to a file."""
-    Path(path).write_text(json.dumps(chrome_trace(result), separators=(",", ":")), encoding="utf-8")
+    """Write `chrome_trace(result)` to a file.
+
+    Raises:
+        SystolithError: the run has no times, or the file cannot be written.
+    """
+    text = json.dumps(chrome_trace(result), separators=(",", ":"))
+    write_atomic(Path(path), lambda handle: handle.write(text.encode()))
 
 
 def _names(result: RunResult, trace: Trace) -> list[Event]:

@@ -70,8 +70,8 @@ class Engine:
         """Resolve the names and numbers in `work`.
 
         Raises:
-            ProgramError: a token that the queue may not wait for or signal, or named twice; a transfer on a queue
-                without HBM.
+            ProgramError: a token that the queue may not wait for or signal, or named twice, or signalled by what
+                retires alone and by others; a transfer on a queue without HBM.
         """
         known = self._prepared.get(work)
         if known is not None:
@@ -85,6 +85,9 @@ class Engine:
         for t in signals:
             if t.producer != queue.name:
                 raise ProgramError(f"queue {queue.name} signals token {t.number}, which {t.producer} signals")
+            if t.alone not in (None, work.alone):
+                raise ProgramError(f"token {t.number}: its signallers do not retire in order")
+            t.alone = work.alone
             if work.chunks or work.shifts:
                 t.delay = why.HBM_LATENCY if work.chunks else why.WEIGHT_SHIFT
         if work.chunks and queue.client < 0:
@@ -210,7 +213,7 @@ class Engine:
             if retire > q.retire:
                 q.retire = retire
                 q.tail = why.DRAIN
-            else:
+            elif not op.alone:
                 retire = q.retire
             q.causes[why.BUSY] += op.busy
             for cause, n in op.losses:

@@ -2,10 +2,12 @@
 
 It goes by what hardware guarantees (docs/architecture.md, *happens-before*), never by observed times: a race is found
 even where this chip's timing hides it.  Each queue has a clock: for every queue, how many of its instructions have
-retired for certain when the queue's next instruction starts.  Retirement is in order, so one number a queue says all.
+retired for certain when the queue's next instruction starts.  Retirement is in order, so one number a queue says all,
+but for those that retire alone (`mxu.latch`), which are numbered by themselves.
 
 - An instruction starts after what SEQ knew when it issued it, after those before it in its queue have started, and
-  after its tokens' signallers have retired, with all that those knew.
+  after its tokens' signallers have retired, with all that those knew.  When it has retired, so have all before it in
+  its queue; but when it retires alone, of those before it only the ones that do, too.
 - In the queues of SEQ, MXU, VPU and XLU it also comes after its predecessors' memory effects; in the DMA queues only
   after those before a fence, its own or an earlier one's.
 
@@ -107,8 +109,9 @@ class RaceDetector:
         self.hazards: list[Hazard] = []
         self._numbers = {name: n for n, name in enumerate(queues)}
         self._ordered = [name not in UNORDERED for name in queues]
-        self._clocks = [np.zeros(len(queues), np.int64) for _ in queues]
-        self._count = [0] * len(queues)
+        # Numbers of those that retire in order first, by queue, then of those that retire alone.
+        self._clocks = [np.zeros(2 * len(queues), np.int64) for _ in queues]
+        self._count = np.zeros(2 * len(queues), np.int64)
         self._tokens: list[deque[Clock]] = [deque() for _ in range(tokens)]
         self._live: dict[tuple[int, int, bool], Live] = {}
         self._describe = describe
@@ -120,11 +123,12 @@ class RaceDetector:
         index: int,
         queue: str,
         waits: Iterable[int],
-        signals: Iterable[int],
+        signals: Sequence[int],
         fence: bool,
         accesses: Sequence[Access],
+        alone: bool = False,
     ) -> None:
-        """The next instruction of the program.
+        """The next instruction of the program; `alone`: it does not retire in order.
 
         Raises:
             ProgramError: it waits for a token that nothing before it signals.
@@ -137,27 +141,41 @@ class RaceDetector:
             if not self._tokens[t]:
                 raise ProgramError(f"{self._describe(index)} waits for token {t}, which nothing before it signals")
             np.maximum(clock, self._tokens[t].popleft(), out=clock)
-        if fence or self._ordered[q]:
-            clock[q] = self._count[q]
-        self._count[q] += 1
+        if fence:
+            clock[self._own(q)] = self._count[self._own(q)]
+        before = self._before(q)
+        number = q + len(self._clocks) if alone else q
+        self._count[number] += 1
         for a in accesses:
-            self._check(a, clock, index)
+            self._check(a, before, index)
         for a in accesses:
             live = self._live.setdefault((a.space, a.buffer, a.write), Live())
-            live.add((a.lo, a.hi, q, self._count[q], index), self._known)
-        retired = None
-        for t in signals:
-            if retired is None:
-                retired = clock.copy()
-                retired[q] = self._count[q]
-            self._tokens[t].append(retired)
+            live.add((a.lo, a.hi, number, int(self._count[number]), index), self._known)
+        if signals:
+            retired = clock.copy()
+            own = slice(number, number + 1) if alone else self._own(q)
+            retired[own] = self._count[own]
+            for t in signals:
+                self._tokens[t].append(retired)
         if not q:
             clock[0] = self._count[0]
 
+    def _own(self, q: int) -> slice:
+        """Where a clock has the numbers of queue `q`."""
+        return slice(q, None, len(self._clocks))
+
+    def _before(self, q: int) -> Clock:
+        """What comes before the next instruction of queue `q`, as far as memory goes."""
+        before = self._clocks[q]
+        if self._ordered[q]:
+            before = before.copy()
+            before[self._own(q)] = self._count[self._own(q)]
+        return before
+
     def _known(self) -> Clock:
         """What the next instruction of any queue knows at least."""
-        known = np.min([np.maximum(c, self._clocks[0]) for c in self._clocks], axis=0)
-        return np.asarray(known, np.int64)
+        befores = (np.maximum(self._before(q), self._clocks[0]) for q in range(len(self._clocks)))
+        return np.asarray(np.min(list(befores), axis=0), np.int64)
 
     def _check(self, access: Access, clock: Clock, index: int) -> None:
         for wrote in (True, False) if access.write else (True,):

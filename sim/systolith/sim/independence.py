@@ -1,4 +1,7 @@
-"""Hostile mode: no iteration of a kernel that is not serial may load what another one stores."""
+"""Hostile mode: no iteration of a kernel that is not serial may load what another one stores.
+
+Nor may two iterations store to one address from different micro-operations: their order is the schedule's.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,14 @@ def check_independent(r: Run) -> None:
     stores = [u for u in uses if u[0].op == "st" and io.is_memory(r.accesses[u[0].stream].stream)]
     loads = [u for u in uses if u[0].op == "ld" and io.is_memory(r.accesses[u[0].stream].stream)]
     inner = prod(r.counts[r.outer :])
-    for store, in_body in stores:
-        for load, also in loads:
-            if _apart(r.accesses[store.stream], r.accesses[load.stream]):
+    for n, (store, in_body) in enumerate(stores):
+        for other, also in (*loads, *stores[n + 1 :]):
+            if _apart(r.accesses[store.stream], r.accesses[other.stream]):
                 continue
             # Steps of different sections are ordered within an outer iteration.
             unit = 1 if in_body and also else inner
-            _compare(r, _touched(r, store, in_body), _touched(r, load, also), unit)
+            verb = "loads" if other.op == "ld" else "stores"
+            _compare(r, _touched(r, store, in_body), _touched(r, other, also), unit, verb)
 
 
 def _apart(a: Access, b: Access) -> bool:
@@ -63,20 +67,20 @@ def _touched(r: Run, step: Step, whole: bool) -> _Touched:
     return _Touched(step.stream, addresses, np.repeat(iterations, size), whole)
 
 
-def _compare(r: Run, stored: _Touched, loaded: _Touched, unit: int) -> None:
-    """An address stored in one unit of iterations and loaded in another is an error."""
-    if not len(stored.addresses) or not len(loaded.addresses):
+def _compare(r: Run, stored: _Touched, other: _Touched, unit: int, verb: str) -> None:
+    """An address stored in one unit of iterations and loaded, or stored by another step, in another is an error."""
+    if not len(stored.addresses) or not len(other.addresses):
         return
     order = np.argsort(stored.addresses, kind="stable")
     addresses, units = stored.addresses[order], stored.iterations[order] // unit
     for side in ("left", "right"):  # the first and the last to store there: one of them differs if any does
-        at = np.searchsorted(addresses, loaded.addresses, side) - (side == "right")
+        at = np.searchsorted(addresses, other.addresses, side) - (side == "right")
         at = np.clip(at, 0, len(addresses) - 1)
-        clash = (addresses[at] == loaded.addresses) & (units[at] != loaded.iterations // unit)
+        clash = (addresses[at] == other.addresses) & (units[at] != other.iterations // unit)
         if clash.any():
             i = int(clash.argmax())
-            other = stored.iterations[order][at[i]]
+            writer = stored.iterations[order][at[i]]
             raise r.machine.error(
-                f"kernel {r.code.kernel.name}: iteration {loaded.iterations[i]} loads (stream {loaded.stream}) byte "
-                f"{loaded.addresses[i]}, which iteration {other} stores (stream {stored.stream})"
+                f"kernel {r.code.kernel.name}: iteration {other.iterations[i]} {verb} (stream {other.stream}) byte "
+                f"{other.addresses[i]}, which iteration {writer} stores (stream {stored.stream})"
             )

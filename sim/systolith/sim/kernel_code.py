@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 from systolith.isa.errors import ProgramError
@@ -140,8 +141,8 @@ def compile_kernel(kernel: Kernel) -> Code:
         carried=carried,
         core_reads=tuple(sorted(core_reads)),
         recorded=tuple(sorted(recorded)),
-        in_order=bool(carried) and _loads_after_store(body),
-        copies=_uses_after_store((*prologue, *body, *epilogue)),
+        in_order=bool(carried) and loads_after_store(body),
+        copies=_uses_after_store((*prologue, *body, *epilogue), bool(names.entry)),
     )
 
 
@@ -242,6 +243,9 @@ def _split(body: Sequence[Step], carried: Sequence[int]) -> tuple[tuple[Step, ..
         if step.dst in needed:
             needed.update(step.srcs)
     dependent = [any(s in reached for s in step.srcs) for step in body]
+    stores = [i for i, step in enumerate(body) if step.op == "st"]
+    for earlier, later in pairwise(stores):  # stores stay in the order listed
+        dependent[later] |= dependent[earlier]
     core = tuple(s for s, d in zip(body, dependent, strict=True) if d and s.dst in needed)
     after = tuple(s for s, d in zip(body, dependent, strict=True) if d and s.dst not in needed)
     return tuple(s for s, d in zip(body, dependent, strict=True) if not d), core, after
@@ -258,7 +262,8 @@ def _free(section: Sequence[Step], kept: set[int]) -> tuple[Step, ...]:
     return tuple(reversed(out))
 
 
-def _loads_after_store(body: Sequence[Step]) -> bool:
+def loads_after_store(body: Sequence[Step]) -> bool:
+    """Whether any load is listed after a store."""
     stored = False
     for step in body:
         stored = stored or step.op == "st"
@@ -267,9 +272,12 @@ def _loads_after_store(body: Sequence[Step]) -> bool:
     return False
 
 
-def _uses_after_store(steps: Sequence[Step]) -> bool:
-    """Whether any register is read after a store (a load's register may be a view of memory)."""
-    stored = False
+def _uses_after_store(steps: Sequence[Step], kept: bool) -> bool:
+    """Whether any register is read after a store (a load's register may be a view of memory).
+
+    What iterations read of the prologue or of the one before (`kept`) is, wherever the store is listed.
+    """
+    stored = kept and any(s.op == "st" for s in steps)
     for step in steps:
         if stored and step.srcs:
             return True

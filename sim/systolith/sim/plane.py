@@ -7,7 +7,7 @@ from collections.abc import Callable
 from systolith.isa.access import accesses
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
-from systolith.isa.opcodes import queue_of, queues, registers_of
+from systolith.isa.opcodes import OPCODES, queue_of, queues, registers_of
 from systolith.isa.program import Program
 from systolith.sim.engine import Engine
 from systolith.sim.hazards import Hazard, RaceDetector
@@ -89,7 +89,8 @@ class HazardPlane:
         if touched is None:
             touched = accesses(instr, self._program, self._chip)
         if touched or instr.waits or instr.signals or instr.fence:
-            self._detector.execute(index, self._queue[index], instr.waits, instr.signals, instr.fence, touched)
+            alone = OPCODES[instr.op].retires_alone
+            self._detector.execute(index, self._queue[index], instr.waits, instr.signals, instr.fence, touched, alone)
 
     @property
     def hazards(self) -> list[Hazard]:

@@ -59,14 +59,13 @@ class Box:
             len(self.gather) if k == self.axis and self.gather is not None else n for k, n in enumerate(self.shape)
         )
 
-    @property
-    def injective(self) -> bool:
-        """Whether it is plain that no two elements share an address (the order of writing does not matter then)."""
+    def injective(self, size: int) -> bool:
+        """Whether it is plain that no two elements of `size` bytes share one (the order of writing does not matter)."""
         if self.gather is not None and len(np.unique(self.gather)) < len(self.gather):
             return False
         reach = 0
         for stride, n in sorted((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
-            if stride <= reach:
+            if stride < reach + size:
                 return False
             reach += stride * (n - 1)
         return True
@@ -83,6 +82,7 @@ class Plan:
         positions: flat positions of elements inside, where there are no boxes; else None.
         offsets: their byte offsets.
         low, high: least and greatest byte offset of an element inside; low > high: none is.
+        size: bytes of an element.
     """
 
     shape: tuple[int, ...]
@@ -92,12 +92,13 @@ class Plan:
     offsets: Array | None = None
     low: int = 0
     high: int = -1
+    size: int = 1
 
     @cached_property
     def scatters(self) -> bool:
         """Whether box by box may write two elements to one address, so that the order matters."""
-        size = min((abs(s) for b in self.boxes for s in b.strides if s), default=1)
-        return not (_separate([b.span for b in self.boxes], size) and all(b.injective for b in self.boxes))
+        size = self.size
+        return not (_separate([b.span for b in self.boxes], size) and all(b.injective(size) for b in self.boxes))
 
     @cached_property
     def mask(self) -> Array:
@@ -154,7 +155,8 @@ def make_plan(pattern: Pattern, bias: tuple[int, int], index: Array | None = Non
         return Plan(pattern.counts, False, ())
     full = len(found) == 1 and found[0].elements == pattern.elements
     spans = [b.span for b in found]
-    return Plan(pattern.counts, full, found, None, None, min(s[0] for s in spans), max(s[1] for s in spans))
+    low, high = min(s[0] for s in spans), max(s[1] for s in spans)
+    return Plan(pattern.counts, full, found, None, None, low, high, pattern.dtype.size)
 
 
 def _separate(spans: Sequence[tuple[int, int]], size: int) -> bool:

@@ -25,6 +25,7 @@ class Work(NamedTuple):
         shifts: it shifts a weight tile in: who waits for it while it runs has cause `weight_shift`.
         waits, signals: tokens, each at most once.
         fence: start only when all earlier ones of the queue have retired.
+        alone: it retires at start + latency, not in order.  Those of a queue have one latency: they stay in order.
     """
 
     queue: str
@@ -37,6 +38,7 @@ class Work(NamedTuple):
     waits: tuple[int, ...] = ()
     signals: tuple[int, ...] = ()
     fence: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,13 @@ class Token:
         delays: from when on each signal is only a matter of a known delay, the cause of which is `delay`.
         taken: when each was consumed; `used` of them.
         waiter: the queue whose next instruction needs the next signal.
+        alone: whether its signallers retire alone; None: not known yet.
     """
 
-    __slots__ = ("cause", "consumer", "delay", "delays", "number", "producer", "taken", "times", "used", "waiter")
+    __slots__ = (
+        *("alone", "cause", "consumer", "delay", "delays"),
+        *("number", "producer", "taken", "times", "used", "waiter"),
+    )
 
     def __init__(self, number: int, producer: str, consumer: str) -> None:
         self.number = number
@@ -83,6 +89,7 @@ class Token:
         self.taken = array("q")
         self.used = 0
         self.waiter: Queue | None = None
+        self.alone: bool | None = None
 
 
 class Queue:
@@ -91,7 +98,7 @@ class Queue:
     Attributes:
         client: its number at the HBM arbiter; -1: none.
         free: when the occupancy of the last instruction that started ends.
-        retire: when that one retires.
+        retire: when all that started have retired.
         starts: start times of those that started, in order.
         pushed: how many were issued.
         pending: those issued that have not started: (op, position in the record).
@@ -126,7 +133,7 @@ class Op:
     """A `Work` made ready for the engine."""
 
     __slots__ = (
-        *("busy", "chunks", "fence", "fetch", "latency", "losses", "occupancy", "queue"),
+        *("alone", "busy", "chunks", "fence", "fetch", "latency", "losses", "occupancy", "queue"),
         *("shifts", "signals", "waits"),
     )
 
@@ -142,6 +149,7 @@ class Op:
         self.waits = waits
         self.signals = signals
         self.fence = work.fence
+        self.alone = work.alone
 
 
 class Record:

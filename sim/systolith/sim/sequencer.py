@@ -229,7 +229,7 @@ class Sequencer:
     def _unknown(self, pc: int, what: str) -> TraceNeededError:
         name = describe(self.program, pc, self.program.code[pc])
         return TraceNeededError(
-            f"instruction {pc} ({name}): the {what} depends on data; give the decision trace of a full run"
+            f"instruction {pc} ({name}): the {what} depends on data: mode time needs the decisions of a full run"
         )
 
     def _li(self, pc: int, instr: Instruction) -> int:

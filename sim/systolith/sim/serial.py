@@ -13,6 +13,7 @@ import numpy as np
 
 from systolith.isa.instruction import Space
 from systolith.sim import streams as io
+from systolith.sim.kernel_code import loads_after_store
 from systolith.sim.kernels import Positions, Registers, Run, run_chunk
 from systolith.sim.plans import Array
 from systolith.sim.streams import Access
@@ -64,16 +65,19 @@ def _batches(r: Run, fixed: tuple[int, ...], count: int) -> list[tuple[int, int]
     loads, stores = rows
     batches, start = [], 0
     stored: set[int] = set()
+    loaded: set[int] = set()  # what a later iteration's store, run with it, would change before it is loaded
+    late = loads_after_store(r.code.body)
     for i in range(count):
         writes = stores[i]
         clash = len(set(writes)) < len(writes) or not stored.isdisjoint(loads[i]) or not stored.isdisjoint(writes)
-        if clash and i > start:
+        if (clash or not loaded.isdisjoint(writes)) and i > start:
             batches.append((start, i))
-            start, stored = i, set()
+            start, stored, loaded = i, set(), set()
         stored.update(writes)
+        loaded.update(loads[i] if late else ())
         if len(set(writes)) < len(writes):
             batches.append((i, i + 1))
-            start, stored = i + 1, set()
+            start, stored, loaded = i + 1, set(), set()
     if start < count:
         batches.append((start, count))
     return batches

@@ -73,7 +73,7 @@ def simulate(
 
     Raises:
         SystolithError: the program does what the machine cannot do, deadlocks, overflows a token, or depends on data
-            that mode `time` does not have; or the arguments do not go together.
+            that mode `time` does not have; or the arguments (the decisions and the program) do not go together.
     """
     _check_arguments(mode, hostile, decisions, observer is not None or setup is not None)
     started = perf_counter()
@@ -87,6 +87,8 @@ def simulate(
     with np.errstate(all="ignore"):
         _run(result, sequencer.execute(_hooks(observer)), hostile)
     result.decisions = sequencer.decisions
+    if decisions is not None and len(result.decisions) < len(decisions):
+        raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
     if machine is not None:
         result.outputs = _outputs(program, machine)
     result.wall_seconds = {"simulate": perf_counter() - started}

@@ -198,6 +198,9 @@ def write_raw(machine: Machine, a: Access, values: Array) -> None:
         p = plan(machine, a, boxes=False)
     if values.shape != p.shape:
         values = np.broadcast_to(values, p.shape)
+    if p.boxes and np.may_share_memory(values, data[base + p.low : base + p.high + p.size]):
+        # A view of what is being written (numpy itself does not look where both have one dimension).
+        values = values.copy()
     for box in p.boxes:
         view = _view(data, dtype, base, box)
         if box.gather is not None:

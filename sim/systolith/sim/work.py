@@ -8,7 +8,7 @@ import numpy as np
 
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space, Stream
-from systolith.isa.opcodes import size_words
+from systolith.isa.opcodes import OPCODES, size_words
 from systolith.isa.program import Program
 from systolith.isa.timing import Cost, CostModel
 from systolith.sim import causes as why
@@ -56,6 +56,7 @@ class Works:
             instr.waits,
             instr.signals,
             instr.fence,
+            OPCODES[instr.op].retires_alone,
         )
 
     def _losses_of(self, cost: Cost) -> Losses:

@@ -54,7 +54,7 @@ def _f32(ufunc: Callable[..., Any]) -> Rule:
 
 
 def _s32(ufunc: Callable[..., Any]) -> Rule:
-    return Rule(lambda *args: ufunc(*(a.view(S32) for a in args)).view(U32), True, False)
+    return Rule(lambda *args: ufunc(*(a.view(S32) for a in args)).view(U32), False, False)
 
 
 def _bits(function: Function) -> Rule:
@@ -63,7 +63,7 @@ def _bits(function: Function) -> Rule:
 
 def _compare(ufunc: Callable[..., Any], kind: str) -> Rule:
     view = {"f32": F32, "s32": S32, "u32": U32}[kind]
-    return Rule(lambda a, b: ones_where(ufunc(a.view(view), b.view(view))), True, False)
+    return Rule(lambda a, b: ones_where(ufunc(a.view(view), b.view(view))), kind == "f32", False)
 
 
 def _extreme(ufunc: Callable[..., Any], zero: Callable[..., Any]) -> Function:

@@ -22,7 +22,6 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.numerics.images import (
     F32,
     INFINITY,
-    MAGNITUDE,
     U32,
     Array,
     Bits,
@@ -212,8 +211,3 @@ def to_f32(array: Array, dtype: DType) -> Floats:
     if dtype.is_float:
         return floats(bits)
     return (bits.view(np.int32) if dtype.kind is Kind.SIGNED else bits).astype(F32)
-
-
-def is_nan(bits: Bits) -> Array:
-    """Which images are NaNs, by their bits."""
-    return (bits & MAGNITUDE) > INFINITY

@@ -1,7 +1,7 @@
 """The matrix unit's tile product, to the bit.
 
 Down each column the sum starts at +0 and takes rows 0 .. K-1, each step one fused multiply-add rounded to f32.
-`sgemm` is used only for shapes for which it was seen to do exactly that in this process (`proven`); else a compiled
+`sgemm` is used only for shapes for which it was seen to do exactly that in this process (`_is_exact`); else a compiled
 loop of fused multiply-adds; else the step kernel of `fma.py`.
 """
 
@@ -53,11 +53,6 @@ def integer_product(a: Array, b: Array) -> Ints:
         return small.astype(np.int32)
     large: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
     return np.asarray(large.astype(np.int64).astype(np.int32))
-
-
-def proven(rows: int, depth: int, cols: int) -> bool:
-    """Whether this process's `sgemm` computes the unit's product for padded shapes like this one."""
-    return _product(_rows_class(rows), depth + -depth % 8, cols + -cols % 16) is np.matmul
 
 
 def _rows_class(rows: int) -> int:
