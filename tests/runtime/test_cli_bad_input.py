@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from systolith.isa.binary import load as load_binary
+from systolith.isa.binary import save
 from systolith.isa.chip import PRESETS
 from systolith.runtime.arrays import Array
 from tests.corpus.load import load
@@ -177,3 +180,25 @@ def test_bad_assembly(command: Command, tmp_path: Path) -> None:
     path.write_text("  li r1\n")
     refused(command("asm", path, "-o", tmp_path / "p.slb"), "p.s")
     assert not (tmp_path / "p.slb").exists()
+
+
+@pytest.mark.parametrize("option", ["--trace", "--report"])
+def test_values_have_no_cycles_to_show(command: Command, dot: Path, tmp_path: Path, option: str) -> None:
+    refused(command("run", dot, "--random", 0, "--mode", "values", option, tmp_path / "x"), option, "cycles")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_seed_is_not_negative(command: Command, dot: Path) -> None:
+    refused(command("run", dot, "--random", -1), "--random")
+
+
+def test_a_dump_folder_that_is_a_file(command: Command, dot: Path, tmp_path: Path) -> None:
+    refused(command("compile", dot, "--chip", "tiny", "-o", tmp_path / "d.slb", "--dump-dir", dot), "dot.hlo")
+    assert not (tmp_path / "d.slb").exists()
+
+
+def test_a_binary_that_breaks_a_rule(command: Command, binary: Path) -> None:
+    program = load_binary(binary)
+    program.patterns = [replace(p, strides=tuple(9999 * s for s in p.strides)) for p in program.patterns]
+    save(program, binary)
+    refused(command("run", binary, "--random", 0, "--chip", "tiny", "--mode", "time"), "dma.load", "bytes")

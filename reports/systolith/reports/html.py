@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from systolith.isa.files import write_atomic
 from systolith.reports.attribution import attribute_run
 from systolith.reports.causes import cause, in_order
 from systolith.reports.charts.bars import Fill, fills, stacked, unit_bars
@@ -117,13 +118,8 @@ def save(text: str, path: str | Path) -> Path:
     """Write a page.
 
     Raises:
-        SystolithError: it cannot be written.
+        OutputError: it cannot be written.
     """
-    from systolith.isa.errors import SystolithError
-
     path = Path(path)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SystolithError(f"{path}: {error.strerror}") from None
+    write_atomic(path, lambda handle: handle.write(text.encode()))
     return path

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from systolith.runtime.job import Outcome, Stage
+    from rich.console import Console
+
+    from systolith.runtime.job import Stage
 
 GOOD, FAILED, BAD_INPUT = 0, 1, 2
 FILE = click.Path(path_type=Path)
@@ -34,7 +36,7 @@ def cli() -> None:
 @click.argument("file", type=FILE)
 @click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
 @click.option("--args", type=FILE, help="Arguments: npz of arg0, arg1, ... (bf16 and fp8 as unsigned bits).")
-@click.option("--random", type=int, metavar="SEED", help="Random arguments from this seed instead.")
+@click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--check", is_flag=True, help="Compare every fusion group with the reference evaluator.")
 @click.option("--expect", type=FILE, help="Compare results with out0, out1, ... of this npz.")
 @click.option("--out", type=FILE, help="Write results to this npz as out0, out1, ...")
@@ -48,6 +50,8 @@ def cli() -> None:
     show_default=True,
     help="full: values and cycles; time: cycles without data; values: no cycles.",
 )
+@click.option("--record-decisions", type=FILE, help="Write what control depended on, for --decisions.")
+@click.option("--decisions", type=FILE, help="With --mode time: follow what an earlier run recorded.")
 @click.option("--hostile", is_flag=True, help="Memory starts as NaN, races are reported.")
 @click.option(
     "--precision",
@@ -60,12 +64,15 @@ def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json:
     from systolith.runtime.job import Request
     from systolith.runtime.job import run as run_job
 
-    written = tuple(p for p in (trace, report) if p)
+    request = Request(path=file, chip=load_chip(chip), trace=trace, report=report, **options)
     with progress(quiet=as_json) as stage:
-        outcome = run_job(Request(path=file, chip=load_chip(chip), outputs=written, **options), stage)
+        outcome = run_job(request, stage)
         record = outcome.record()
         if trace:
-            _write_trace(outcome, trace)
+            from systolith.sim.chrome import write_trace
+
+            stage("writing the trace")
+            write_trace(outcome.result, trace)
         if report:
             from systolith.reports.html import write_report
 
@@ -74,26 +81,16 @@ def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json:
     if as_json:
         click.echo(json.dumps(record))
     else:
-        _print_summary(record, [p for p in (options["out"], *written) if p])
+        _print_summary(record, request.outputs)
     for line in outcome.failures[:20]:
         click.echo(f"check failed: {line}", err=True)
     sys.exit(FAILED if outcome.failures else GOOD)
 
 
-def _write_trace(outcome: Outcome, path: Path) -> None:
-    from systolith.runtime.files import write_atomic
-    from systolith.sim.chrome import chrome_trace
-
-    events = chrome_trace(outcome.result)
-    write_atomic(path, lambda handle: handle.write(json.dumps(events).encode()))
-
-
-def _print_summary(record: dict[str, Any], written: list[Path]) -> None:
-    from rich.console import Console
-
+def _print_summary(record: dict[str, Any], written: tuple[Path, ...]) -> None:
     from systolith.reports.terminal import render_summary
 
-    console = Console()
+    console = _console()
     for item in render_summary(record):
         console.print(item)
     for path in written:
@@ -113,7 +110,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     from systolith.isa.binary import save
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
-    from systolith.runtime.files import require_writable
+    from systolith.isa.files import require_writable
     from systolith.runtime.sources import read_source
 
     require_writable(output)
@@ -125,8 +122,10 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
         stage("compiling")
         compiled = compile_module(source.module, load_chip(chip), Options(precision=precision))
         if dump_dir:
-            dump_dir.mkdir(parents=True, exist_ok=True)
-            compiled.dump(dump_dir)
+            try:
+                compiled.dump(dump_dir)
+            except OSError as error:
+                raise SystolithError(f"{dump_dir}: {error.strerror or error}") from None
         save(compiled.program, output)
     program = compiled.program
     click.echo(
@@ -160,7 +159,8 @@ def asm(file: Path, chip: str, output: Path) -> None:
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SystolithError(f"{file}: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SystolithError(f"{file}: {reason}") from None
     try:
         program = assemble(text, load_chip(chip))
     except AsmError as error:
@@ -172,7 +172,6 @@ def asm(file: Path, chip: str, output: Path) -> None:
 @click.argument("name", required=False)
 def chips(name: str | None) -> None:
     """List the chip presets, or every parameter of one with its unit and source."""
-    from rich.console import Console
     from rich.table import Table
 
     from systolith.isa.chip import describe, load_chip, preset_names
@@ -196,7 +195,7 @@ def chips(name: str | None) -> None:
             table.add_column(heading, overflow="fold")
         for row in describe(load_chip(name)):
             table.add_row(*map(str, row))
-    Console().print(table)
+    _console().print(table)
 
 
 @cli.command()
@@ -216,6 +215,17 @@ def report(runs: tuple[Path, ...], output: Path) -> None:
     else:
         write_comparison(records, output)
     click.echo(f"wrote {output}", err=True)
+
+
+def _console() -> Console:
+    """Standard output; a reader that has gone away shows as BrokenPipeError, as everywhere else."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Output()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DType
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
+from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array
 from systolith.runtime.buffer import Buffer, element_type
 from systolith.runtime.executable import Executable
@@ -83,7 +84,7 @@ class Client:
 
         if not isinstance(program, Program):
             program = load(Path(program))
-        require_chip(program, self.chip)
+        require_runnable(program, self.chip)
         return Executable(self, program)
 
     def put(self, array: Array, device: int = 0) -> Buffer:
@@ -91,14 +92,16 @@ class Client:
         return self.devices[device].put(np.asarray(array))
 
 
-def require_chip(program: Program, chip: Chip) -> None:
-    """A program runs only on the chip it was compiled for.
+def require_runnable(program: Program, chip: Chip) -> None:
+    """A program runs only on the chip it was compiled for, and only if it breaks no rule of the instruction set.
 
     Raises:
         SystolithError: name or digest differ.
+        ProgramError: the first rule that is broken.
     """
     if program.chip_digest != chip.digest():
         raise SystolithError(
             f"{program.name} was compiled for chip {program.chip} ({program.chip_digest}), "
             f"not for {chip.name} ({chip.digest()}): compile it again"
         )
+    verify_program(program, chip)

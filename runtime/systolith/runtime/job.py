@@ -17,15 +17,17 @@ from systolith.compiler.lowering import Options
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
+from systolith.isa.files import require_writable, write_atomic
 from systolith.isa.program import Program, Role
 from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
 from systolith.runtime.checks import Checker, CheckReport
-from systolith.runtime.client import require_chip
+from systolith.runtime.client import require_runnable
 from systolith.runtime.compare import Difference, compare
+from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered
-from systolith.runtime.files import require_writable, write_atomic
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.sources import Source, read_source
+from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
 
 
@@ -43,7 +45,15 @@ class Request:
     mode: str = "full"
     hostile: bool = False
     precision: str | None = None
-    outputs: tuple[Path, ...] = ()
+    decisions: Path | None = None
+    record_decisions: Path | None = None
+    trace: Path | None = None
+    report: Path | None = None
+
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        """Every file that is to be written."""
+        return tuple(p for p in (self.out, self.record_decisions, self.trace, self.report) if p)
 
 
 @dataclass
@@ -103,7 +113,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     Raises:
         SystolithError: bad input.
     """
-    for path in (*request.outputs, *((request.out,) if request.out else ())):
+    for path in request.outputs:
         require_writable(path)
     stage("reading")
     source = read_source(request.path)
@@ -120,7 +130,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("simulating")
     started = perf_counter()
     buffers = bind(program, arguments, results) if request.mode != "time" else None
-    result = simulate(program, request.chip, buffers, mode=request.mode, hostile=request.hostile, observer=checker)
+    result = _simulate(request, program, buffers, checker)
     outcome = Outcome(request, program, result, compile_seconds, perf_counter() - started, precision)
     stage("comparing")
     if request.mode != "time":
@@ -132,15 +142,27 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     if request.out:
         named = {f"out{i}": as_bits(a) for i, a in enumerate(outcome.results)}
         write_atomic(request.out, lambda handle: np.savez(handle, allow_pickle=False, **named))
+    if request.record_decisions:
+        save_decisions(request.record_decisions, program, result.decisions)
     return outcome
 
 
 def _refuse_impossible(request: Request, source: Source) -> None:
-    wants_values = [
-        n for n, v in (("--check", request.check), ("--expect", request.expect), ("--out", request.out)) if v
+    values, cycles = "values, which --mode time does not compute", "cycles, which --mode values does not compute"
+    needs = [
+        ("--check", request.check, "time", values),
+        ("--expect", request.expect, "time", values),
+        ("--out", request.out, "time", values),
+        ("--hostile", request.hostile, "time", values),
+        ("--record-decisions", request.record_decisions, "time", values),
+        ("--trace", request.trace, "values", cycles),
+        ("--report", request.report, "values", cycles),
     ]
-    if request.mode == "time" and wants_values:
-        raise SystolithError(f"{wants_values[0]} needs values, which --mode time does not compute")
+    for option, given, mode, what in needs:
+        if given and request.mode == mode:
+            raise SystolithError(f"{option} needs {what}")
+    if request.decisions and request.mode != "time":
+        raise SystolithError(f"--decisions is for --mode time, not for --mode {request.mode}")
     if request.check and source.program is not None:
         raise SystolithError("--check needs the HLO module; a binary does not carry it: run the module instead")
     if request.precision and source.program is not None:
@@ -149,13 +171,31 @@ def _refuse_impossible(request: Request, source: Source) -> None:
         raise SystolithError("--args and --random exclude each other")
 
 
+def _simulate(
+    request: Request, program: Program, buffers: dict[int, Array] | None, checker: Checker | None
+) -> RunResult:
+    decisions = load_decisions(request.decisions, program) if request.decisions else None
+    try:
+        return simulate(
+            program,
+            request.chip,
+            buffers,
+            mode=request.mode,
+            hostile=request.hostile,
+            decisions=decisions,
+            observer=checker,
+        )
+    except TraceNeededError as error:
+        raise SystolithError(f"{error} (--record-decisions FILE, then --decisions FILE)") from None
+
+
 def _program(request: Request, source: Source) -> tuple[Compiled | None, Program]:
     if source.module is not None:
         compiled = compile_module(source.module, request.chip, Options(precision=request.precision))
         return compiled, compiled.program
     if source.program is None:
         raise SystolithError(f"{request.path}: holds neither a module nor a program")
-    require_chip(source.program, request.chip)
+    require_runnable(source.program, request.chip)
     return None, source.program
 
 

@@ -1,0 +1,61 @@
+"""Decision traces as files: what a run with values read into scalar registers, so that mode `time` can follow it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from systolith.isa.errors import SystolithError
+from systolith.isa.files import write_atomic
+from systolith.isa.program import Program
+
+
+class DecisionsError(SystolithError):
+    """A file holds no decision trace, or that of another program."""
+
+
+class _Trace(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    program: str
+    chip_digest: str
+    instructions: int
+    decisions: list[Annotated[int, Field(ge=0, lt=2**32)]]
+
+
+def save_decisions(path: Path, program: Program, decisions: Sequence[int]) -> None:
+    """Write the decision trace of a run of `program` (one 32-bit word for each `lds` executed).
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    about = {"program": program.name, "chip_digest": program.chip_digest, "instructions": len(program.code)}
+    text = json.dumps(about | {"decisions": list(decisions)})
+    write_atomic(path, lambda handle: handle.write(text.encode()))
+
+
+def load_decisions(path: Path, program: Program) -> list[int]:
+    """Read the decision trace of a run of `program`.
+
+    Raises:
+        DecisionsError: the file cannot be read, is no decision trace, or is that of another program.
+    """
+    try:
+        trace = _Trace.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DecisionsError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DecisionsError(f"{path}: not a decision trace: {where}: {first['msg']}") from None
+    recorded = (trace.program, trace.chip_digest, trace.instructions)
+    if recorded != (program.name, program.chip_digest, len(program.code)):
+        raise DecisionsError(
+            f"{path}: of program {trace.program} ({trace.instructions} instructions, chip {trace.chip_digest}), "
+            f"not of {program.name} ({len(program.code)} instructions, chip {program.chip_digest})"
+        )
+    return trace.decisions

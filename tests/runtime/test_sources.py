@@ -1,0 +1,46 @@
+"""What `run` takes: HLO text, HloModuleProto, binaries; told apart by their contents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from systolith.runtime.sources import SourceError, read_source
+from tests.corpus.load import load
+from tests.runtime.command import systolith
+
+
+@pytest.fixture
+def proto(tmp_path: Path) -> Path:
+    from jaxlib import _hlo  # type: ignore[attr-defined]
+
+    module: Any = _hlo.hlo_module_from_text(load("int8_dot_i32").text)
+    path = tmp_path / "module.pb"
+    path.write_bytes(module.as_serialized_hlo_module_proto())
+    return path
+
+
+def test_a_proto_runs_like_its_text(proto: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = load("int8_dot_i32")
+    words = ["--args", case.args_path, "--expect", case.expected_path, "--chip", "tiny", "--json"]
+    from_proto = systolith(capsys, "run", proto, *words)
+    from_text = systolith(capsys, "run", case.path, *words)
+    assert from_proto.code == from_text.code == 0
+    assert json.loads(from_proto.out)["cycles"] == json.loads(from_text.out)["cycles"]
+
+
+def test_a_cut_proto_is_refused(proto: Path) -> None:
+    proto.write_bytes(proto.read_bytes()[:-40])
+    with pytest.raises(SourceError, match=r"module\.pb: neither HLO text nor a readable HloModuleProto"):
+        read_source(proto)
+
+
+def test_text_and_binary_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = load("int8_dot_i32")
+    out = tmp_path / "m.bin"
+    assert systolith(capsys, "compile", case.path, "--chip", "tiny", "-o", out).code == 0
+    assert read_source(out).program is not None
+    assert read_source(case.path).module is not None
