@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench clean distclean
+.PHONY: help demo test test-all lint format bless bench clean distclean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -48,7 +48,10 @@ format: $(STAMP) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP) ## run bench/bench_*.py, which print the figures that the README quotes
+bless: $(STAMP) ## rewrite the recorded cycle counts after a wanted change of timing, and say what changed
+	$(BIN)/python -m tests.bless programs corpus
+
+bench: $(STAMP) ## run bench/bench_*.py: measurements, printed
 	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 clean: ## remove what builds and tests leave (not .venv)

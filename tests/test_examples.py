@@ -1,0 +1,61 @@
+"""Every example does what its text says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systolith.isa.asm import assemble, disassemble
+from systolith.isa.binary import load
+from systolith.isa.chip import load_chip
+from tests.runtime.command import systolith
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+MODULES = ("mlp_infer", "lenet_infer")
+ASSEMBLY = ("axpy",)
+
+
+def test_every_example_is_run() -> None:
+    assert {p.name for p in EXAMPLES.glob("*.hlo")} == {f"{name}.hlo" for name in MODULES}
+    assert {p.name for p in EXAMPLES.glob("*.s")} == {f"{name}.s" for name in ASSEMBLY}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    at = EXAMPLES / name
+    ran = systolith(
+        capsys, "run", f"{at}.hlo", "--args", f"{at}.in.npz", "--expect", f"{at}.out.npz", "--check", "--precision",
+        "highest", "--json",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["ok"]
+    assert record["checks"]["expected"] == 1
+
+
+@pytest.mark.parametrize("chip", ["tiny", "small", "tpu_v3"])
+@pytest.mark.parametrize("name", ASSEMBLY)
+def test_assembly(name: str, chip: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source, binary = EXAMPLES / f"{name}.s", tmp_path / f"{name}.slb"
+    assert systolith(capsys, "asm", source, "--chip", chip, "-o", binary).code == 0
+    ran = systolith(capsys, "run", binary, "--chip", chip, "--random", 0, "--hostile", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["cycles"] > 0
+    printed = systolith(capsys, "disasm", binary)
+    assert printed.out == disassemble(load(binary))
+    assert assemble(printed.out, load_chip(chip)) == load(binary)
+
+
+def test_axpy_computes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, x, y = rng.standard_normal((), np.float32), *rng.standard_normal((2, 8192), np.float32)
+    binary, given, results = (tmp_path / name for name in ("axpy.slb", "in.npz", "out.npz"))
+    np.savez(given, arg0=a, arg1=x, arg2=y)
+    assert systolith(capsys, "asm", EXAMPLES / "axpy.s", "--chip", "tiny", "-o", binary).code == 0
+    ran = systolith(capsys, "run", binary, "--chip", "tiny", "--args", given, "--out", results)
+    assert ran.code == 0, ran.err
+    with np.load(results) as got:
+        assert got["out0"].tobytes() == (a * x + y).tobytes()
