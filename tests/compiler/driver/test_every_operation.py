@@ -127,6 +127,7 @@ def test_convolution(t: str) -> None:
     out = "s32" if t == "s8" else t
     body = (
         f"i = {t}[1,5,19,1] reshape(x)\n s = {t}[3,4] slice(y), slice={{[0:3], [0:4]}}\n k = {t}[3,2,1,2] reshape(s)\n"
-        f" ROOT r = {out}[1,5,9,2] convolution(i, k), window={{size=3x2 stride=1x2 pad=1_1x0_0}}, dim_labels=b01f_01io->b01f"
+        f" ROOT r = {out}[1,5,9,2] convolution(i, k), window={{size=3x2 stride=1x2 pad=1_1x0_0}},"
+        " dim_labels=b01f_01io->b01f"
     )
     check(module(t, body), inputs(t), most=1e-5 if t == "f32" else tolerance(t))
