@@ -1,4 +1,4 @@
-"""Each operation in each element type through the whole path: compiled, run in hostile mode, compared with the evaluator."""
+"""Each operation in each element type through the whole path: compiled, run in hostile mode, against the evaluator."""
 
 from __future__ import annotations
 
