@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from systolith import api as sl
+from systolith.isa.asm import assemble
 from systolith.isa.binary import save
+from systolith.isa.dtypes import dtype
 
 DOT = """HloModule m
 ENTRY main {
@@ -80,6 +83,31 @@ def test_a_deleted_buffer_frees_its_memory_and_cannot_be_read(client: sl.Client)
         x.numpy()
 
 
+def test_buffers_that_nothing_refers_to_give_their_memory_back(client: sl.Client, dot: sl.Executable) -> None:
+    hbm = client.devices[0].hbm
+    dot(draw(8, 16), draw(16, 8))[0].block()
+    gc.collect()
+    before = hbm.in_use
+    for _ in range(3):
+        dot(draw(8, 16), draw(16, 8))[0].block()
+    client.devices[0].queue.submit(lambda: None).result()
+    gc.collect()
+    assert hbm.in_use <= before
+
+
+def test_host_queues_feed_a_program_and_take_its_results(client: sl.Client) -> None:
+    text = (Path(__file__).parent.parent / "programs" / "host_queues.s").read_text()
+    sums = client.load(assemble(text, client.chip))
+    records = draw(3, 16)
+    client.infeed(0).push(*records)
+    sums()
+    assert (client.outfeed(1).pop(dtype("f32"), (3, 16)) == np.cumsum(records, axis=0, dtype=np.float32)).all()
+    with pytest.raises(sl.SystolithError, match="there are fewer"):
+        client.outfeed(1).pop(dtype("f32"), (1,))
+    with pytest.raises(sl.SystolithError, match="infeed queue 99: chip tiny has"):
+        client.infeed(99)
+
+
 def test_wrong_arguments_are_refused_at_the_call(client: sl.Client, dot: sl.Executable) -> None:
     with pytest.raises(sl.SystolithError, match="takes 2 arguments, got 1"):
         dot(draw(8, 16))
@@ -94,7 +122,7 @@ def test_memory_runs_out_with_a_message() -> None:
     negate = client.compile(LARGE)
     kept = [client.put(draw(1024, 512)) for _ in range(6)]
     assert (negate(kept[0])[0].numpy() == -kept[0].numpy()).all()
-    extra = [client.put(draw(1024, 512))]
+    extra = [client.put(draw(1024, 512)) for _ in range(2)]
     with pytest.raises(sl.SystolithError, match="HBM is full"):
         extra.append(client.put(draw(1024, 512)))
 

@@ -10,6 +10,7 @@ from systolith.compiler.assemble import assemble, line_bytes, probes
 from systolith.compiler.errors import CompileError
 from systolith.compiler.fusion import Fuse
 from systolith.compiler.group_info import group_infos
+from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.printer import print_hlo
 from systolith.compiler.legality import check_legality
@@ -24,6 +25,7 @@ from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
 from systolith.compiler.views import recast
 from systolith.compiler.walk import Walk, result_leaves, stored_directly
+from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
@@ -52,6 +54,9 @@ class Stages(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._makers)
 
+    def __or__(self, later: Stages) -> Stages:
+        return Stages({**self._makers, **later._makers})
+
 
 @dataclass
 class Compiled:
@@ -60,7 +65,8 @@ class Compiled:
     Attributes:
         program: what runs.
         grouped: the grouped module.
-        stages: text of each stage by name, made when asked for: `grouped.hlo`, `tile.txt`, `plan.txt`, `explain.txt`.
+        stages: text of each stage by name, in order, made when asked for: `canonical.hlo`, `grouped.hlo`, `tile.txt`,
+            `plan.txt`, `program.s`, and `explain.txt`.
         explain: choices that the cost models made, a line each.
         module: the grouped module itself.
     """
@@ -86,8 +92,11 @@ def compile_module(module: Module, chip: Chip, options: Options | None = None) -
     _check_interface(module, chip)
     canonicalise(module)
     check_legality(module, chip)
+    canonical = clone(module)
     run_passes(module, [Fuse()])
-    return compile_grouped(module, chip, options or Options())
+    compiled = compile_grouped(module, chip, options or Options())
+    compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(canonical)}) | compiled.stages
+    return compiled
 
 
 def compile_grouped(module: Module, chip: Chip, options: Options) -> Compiled:
@@ -105,6 +114,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options) -> Compiled:
             "grouped.hlo": lambda: print_hlo(module),
             "tile.txt": lambda: print_tile_ir(fitted.block),
             "plan.txt": lambda: _plan_text(plan),
+            "program.s": lambda: disassemble(program),
             "explain.txt": lambda: "\n".join(ctx.explain) + "\n",
         }
     )

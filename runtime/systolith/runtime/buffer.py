@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Buffer:
         self.dtype = element
         self.shape = shape
         self._place: Range | None = place
+        # Freed when nothing refers to the buffer any more, or by `delete`.
+        self._release = weakref.finalize(self, device.hbm.release, place)
         self._bytes = np.zeros(int(np.prod(shape, dtype=np.int64)) * element.size, np.uint8)
         self._pending: Future[Any] | None = None
 
@@ -90,7 +93,7 @@ class Buffer:
         if self._place is not None:
             if self._pending is not None:
                 self._pending.exception()
-            self.device.hbm.release(self._place)
+            self._release()
             self._place = None
             self._bytes = np.zeros(0, np.uint8)
 

@@ -20,6 +20,7 @@ from systolith.runtime.buffer import Buffer, element_type
 from systolith.runtime.executable import Executable
 from systolith.runtime.hbm import HbmAllocator
 from systolith.runtime.sources import parse_module
+from systolith.sim.memory import HostQueue, Machine
 
 
 class Device:
@@ -29,6 +30,7 @@ class Device:
         number: 0 to devices - 1.
         hbm: its allocator.
         queue: runs are executed one after the other, in the order of their calls.
+        infeed, outfeed: queues of bytes between host and device, which live across runs.
     """
 
     def __init__(self, chip: Chip, number: int) -> None:
@@ -36,9 +38,15 @@ class Device:
         self.number = number
         self.hbm = HbmAllocator(chip.hbm.bytes)
         self.queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"device{number}")
+        self.infeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
 
     def __repr__(self) -> str:
         return f"{self.chip.name}:{self.number}"
+
+    def attach_queues(self, machine: Machine) -> None:
+        """Give a run's machine this device's host queues."""
+        machine.infeed, machine.outfeed = self.infeed, self.outfeed
 
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
         """A buffer of zeros."""
@@ -90,6 +98,60 @@ class Client:
     def put(self, array: Array, device: int = 0) -> Buffer:
         """Copy an array into a device's HBM."""
         return self.devices[device].put(np.asarray(array))
+
+    def infeed(self, queue: int = 0, device: int = 0) -> Infeed:
+        """An infeed queue of a device.
+
+        Raises:
+            SystolithError: the chip has no such queue.
+        """
+        return Infeed(self._host_queue(self.devices[device].infeed, queue, "infeed"))
+
+    def outfeed(self, queue: int = 0, device: int = 0) -> Outfeed:
+        """An outfeed queue of a device.
+
+        Raises:
+            SystolithError: the chip has no such queue.
+        """
+        return Outfeed(self._host_queue(self.devices[device].outfeed, queue, "outfeed"), self.devices[device])
+
+    def _host_queue(self, queues: list[HostQueue], number: int, what: str) -> HostQueue:
+        if not 0 <= number < len(queues):
+            raise SystolithError(f"{what} queue {number}: chip {self.chip.name} has {len(queues)}")
+        return queues[number]
+
+
+class Infeed:
+    """Arrays from the host to a device; a run that needs more than there is fails and says so."""
+
+    def __init__(self, queue: HostQueue) -> None:
+        self._queue = queue
+
+    def push(self, *arrays: Array) -> None:
+        """Append arrays, as their dense row-major bytes."""
+        for array in arrays:
+            self._queue.push(np.asarray(array))
+
+
+class Outfeed:
+    """Arrays from a device to the host."""
+
+    def __init__(self, queue: HostQueue, device: Device) -> None:
+        self._queue = queue
+        self._device = device
+
+    def pop(self, element: DType, shape: tuple[int, ...]) -> Array:
+        """The next array of a given type and shape, once the runs called so far have ended.
+
+        Raises:
+            SystolithError: there are fewer bytes.
+        """
+        self._device.queue.submit(lambda: None).result()
+        size = int(np.prod(shape, dtype=np.int64)) * element.size
+        data = self._queue.take(size)
+        if data is None:
+            raise SystolithError(f"outfeed: {element}{list(shape)} takes {size} bytes, there are fewer")
+        return data.view(element.stored).reshape(shape)
 
 
 def require_runnable(program: Program, chip: Chip) -> None:

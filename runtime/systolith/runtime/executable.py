@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from math import prod
@@ -24,6 +25,8 @@ from systolith.sim.simulate import RunResult, simulate
 
 if TYPE_CHECKING:
     from systolith.runtime.client import Client, Device
+
+ASSEMBLY = "program.s"
 
 
 @dataclass(frozen=True)
@@ -157,22 +160,17 @@ class Executable:
             "bytes accessed": float(sum(g.bytes for g in groups)),
         }
 
-    def as_text(self, stage: str = "assembly") -> str:
-        """A stage of the compilation as text.
-
-        Args:
-            stage: a stage that the compiler dumps, or "assembly".
+    def as_text(self, stage: str = ASSEMBLY) -> str:
+        """A stage of the compilation as text, as `compile --dump-dir` writes it; a binary has the assembly only.
 
         Raises:
             SystolithError: there is no such stage.
         """
         from systolith.isa.asm import disassemble
 
-        if stage == "assembly":
-            return disassemble(self.program)
-        stages = self.compiled.stages if self.compiled else {}
+        stages: Mapping[str, str] = self.compiled.stages if self.compiled else {ASSEMBLY: disassemble(self.program)}
         if stage not in stages:
-            raise SystolithError(f"no stage {stage!r}; there are: {', '.join([*stages, 'assembly'])}")
+            raise SystolithError(f"no stage {stage!r}; there are: {', '.join(stages)}")
         return stages[stage]
 
     def __call__(
@@ -225,7 +223,9 @@ class Executable:
             parameters = [a.block().raw() for a in arguments]
             bound = bind(self.program, parameters, [r.raw() for r in results])
             started = perf_counter()
-            result = simulate(self.program, self.client.chip, bound, mode=mode, hostile=hostile)
+            result = simulate(
+                self.program, self.client.chip, bound, mode=mode, hostile=hostile, setup=device.attach_queues
+            )
             return Run(self.client.chip, self.program, result, perf_counter() - started)
         finally:
             device.hbm.release(scratch)

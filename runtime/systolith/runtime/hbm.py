@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
+from threading import RLock
 
 from systolith.isa.errors import SystolithError
 
@@ -34,6 +35,7 @@ class HbmAllocator:
         self._free: list[Range] = [Range(0, capacity)]
         self._used: dict[int, int] = {}
         self.high_water = 0
+        self._lock = RLock()  # buffers are freed by whatever thread drops the last reference
 
     @property
     def in_use(self) -> int:
@@ -46,7 +48,10 @@ class HbmAllocator:
         Raises:
             OutOfMemoryError: no free range is large enough.
         """
-        need = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        with self._lock:
+            return self._take(size, -(-max(size, 1) // ALIGNMENT) * ALIGNMENT)
+
+    def _take(self, size: int, need: int) -> Range:
         fits = [r for r in self._free if r.size >= need]
         if not fits:
             largest = max((r.size for r in self._free), default=0)
@@ -68,6 +73,10 @@ class HbmAllocator:
         Raises:
             ValueError: it is not allocated (released twice, or never taken).
         """
+        with self._lock:
+            self._give_back(taken)
+
+    def _give_back(self, taken: Range) -> None:
         if self._used.get(taken.offset) != taken.size:
             raise ValueError(f"HBM range {taken.offset} of {taken.size} bytes is not allocated")
         del self._used[taken.offset]

@@ -97,5 +97,5 @@ def test_small_fifos_and_tokens_still_order_everything() -> None:
 def test_every_stage_is_dumped(tmp_path) -> None:  # type: ignore[no-untyped-def]
     compiled(load("mlp_infer_bf16").text).dump(tmp_path)
     names = {p.name for p in tmp_path.iterdir()}
-    assert names == {"grouped.hlo", "tile.txt", "plan.txt", "explain.txt"}
+    assert names == {"canonical.hlo", "grouped.hlo", "program.s", "tile.txt", "plan.txt", "explain.txt"}
     assert "k tiles" in (tmp_path / "explain.txt").read_text()

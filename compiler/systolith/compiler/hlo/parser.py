@@ -15,7 +15,7 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module, Style
 from systolith.compiler.hlo.lexer import Cursor
 from systolith.compiler.hlo.literals import parse_literal
-from systolith.compiler.hlo.opcodes import is_known, operand_limits, suggestion
+from systolith.compiler.hlo.opcodes import operand_limits
 from systolith.compiler.hlo.shape import Shape
 
 _TABLES = re.compile(r"(?:(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\n(?:\d+ [^\n]*\n)*\n*)+")
@@ -151,8 +151,6 @@ class _Parser:
         shape = cursor.shape(f"the shape of {name!r}")
         at_opcode = cursor.pos
         opcode = cursor.word("an opcode")
-        if not is_known(opcode):
-            raise cursor.error(f"XLA has no operation {opcode!r}{suggestion(opcode)}", at_opcode)
         instruction = Instruction(name, opcode, shape, line=cursor.map.line(start))
         cursor.expect("(", f"after {opcode}")
         self._arguments(instruction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module, ProgramShape
-from systolith.compiler.hlo.opcodes import is_known, operand_limits
+from systolith.compiler.hlo.opcodes import is_known, operand_limits, suggestion
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.shapes import infer
 
@@ -60,7 +60,7 @@ def _check_structure(
     instruction: Instruction, seen: set[Instruction], names: set[str], known: set[Computation]
 ) -> None:
     if not is_known(instruction.opcode):
-        raise HloError("XLA has no such operation")
+        raise HloError(f"XLA has no operation {instruction.opcode!r}{suggestion(instruction.opcode)}")
     if instruction.name in names:
         raise HloError("its name is there already")
     fewest, most = operand_limits(instruction.opcode)
