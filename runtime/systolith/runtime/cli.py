@@ -175,6 +175,7 @@ def chips(name: str | None) -> None:
     from rich.table import Table
 
     from systolith.isa.chip import describe, load_chip, preset_names
+    from systolith.reports.numbers import size
 
     table = Table(box=None, pad_edge=False)
     if name is None:
@@ -186,15 +187,17 @@ def chips(name: str | None) -> None:
                 c.name,
                 f"{c.mxu.count} x {c.mxu.rows} x {c.mxu.cols}",
                 f"{c.vpu.sublanes} x {c.vpu.lanes}",
-                f"{c.vmem.bytes / 2**20:g} MiB",
-                f"{c.hbm.bytes / 2**30:g} GiB, {c.hbm.p / c.hbm.q:.4g} B/cycle",
+                size(c.vmem.bytes),
+                f"{size(c.hbm.bytes)}, {c.hbm.p / c.hbm.q:.4g} B/cycle",
                 f"{c.clock_mhz:g} MHz",
             )
     else:
-        for heading in ("parameter", "value", "unit", "provenance", "source"):
-            table.add_column(heading, overflow="fold")
+        for heading in ("parameter", "value", "unit", "provenance"):
+            table.add_column(heading, no_wrap=True)
+        table.add_column("meaning (source)", overflow="fold")
         for row in describe(load_chip(name)):
-            table.add_row(*map(str, row))
+            meaning = f"{row.text} ({row.source})" if row.source else row.text
+            table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
     _console().print(table)
 
 
