@@ -2,7 +2,7 @@
 module lane_convert
   import mxu_pkg::*;
 (
-  input  dtype_e      dtype_i,
+  input  systolith_pkg::dtype_e      dtype_i,
   input  logic [31:0] fill_i,
   input  logic        is_integer_i,
   input  logic [1:0]  part_i,

@@ -200,9 +200,12 @@ module mxu
 
   always_comb begin
     unique case (instr_i.pattern.dtype)
-      Pred, S4, U4, S8, U8:                                     dtype_ok = instr_i.command.is_integer;
-      Bf16, F16, F32, F8E4M3Fn, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz: dtype_ok = !instr_i.command.is_integer;
-      default:                                                  dtype_ok = 1'b0;
+      systolith_pkg::DtypePred, systolith_pkg::DtypeS4, systolith_pkg::DtypeU4,
+      systolith_pkg::DtypeS8, systolith_pkg::DtypeU8: dtype_ok = instr_i.command.is_integer;
+      systolith_pkg::DtypeBf16, systolith_pkg::DtypeF16, systolith_pkg::DtypeF32,
+      systolith_pkg::DtypeF8e4m3fn, systolith_pkg::DtypeF8e5m2,
+      systolith_pkg::DtypeF8e4m3fnuz, systolith_pkg::DtypeF8e5m2fnuz: dtype_ok = !instr_i.command.is_integer;
+      default: dtype_ok = 1'b0;
     endcase
   end
 

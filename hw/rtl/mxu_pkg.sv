@@ -2,28 +2,12 @@
 package mxu_pkg;
 
   // Limits of the instruction set, the same for every chip.
-  parameter int unsigned Loops = 8;
-  parameter int unsigned Coords = 4;
+  parameter int unsigned Loops = systolith_pkg::MaxLoops;
+  parameter int unsigned Coords = systolith_pkg::MaxCoords;
   parameter int unsigned Tokens = 256;
-  parameter int unsigned TokensPerInstr = 4;  // waits, and as many signals
-  parameter logic [7:0] NoToken = 8'd255;
+  parameter int unsigned TokensPerInstr = systolith_pkg::MaxWaits;  // waits, and as many signals
+  parameter logic [7:0] NoToken = 8'(systolith_pkg::NoToken);
   parameter logic [31:0] CanonicalNan = 32'h7FC0_0000;
-
-  // Element types in memory, by their number in encoded instructions.
-  typedef enum logic [4:0] {
-    Pred      = 5'd0,
-    S4        = 5'd1,
-    S8        = 5'd2,
-    U4        = 5'd6,
-    U8        = 5'd7,
-    F8E4M3Fn  = 5'd11,
-    F8E5M2    = 5'd12,
-    F8E4M3Fnuz = 5'd13,
-    F8E5M2Fnuz = 5'd14,
-    Bf16      = 5'd15,
-    F16       = 5'd16,
-    F32       = 5'd17
-  } dtype_e;
 
   typedef enum logic [1:0] {
     OpNop,
@@ -45,7 +29,7 @@ package mxu_pkg;
   // An address pattern with its run-time operands.  Loop Loops-1 is the innermost; loops that the pattern lacks are
   // outermost with count 1.  Coordinates that it lacks have coefs 0, div 1 and no bounds.
   typedef struct packed {
-    dtype_e                 dtype;
+    systolith_pkg::dtype_e  dtype;
     logic [Coords-1:0][1:0] use_bias;  // bit b of coordinate j: bias b is added
     logic [31:0]            fill;
     logic [31:0]            base;
@@ -89,7 +73,7 @@ package mxu_pkg;
   } bounds_t;
 
   typedef struct packed {
-    dtype_e                 dtype;
+    systolith_pkg::dtype_e  dtype;
     logic [3:0]             row_loops;
     logic                   broadcast;  // an access gives one element for all of its stretch
     logic [31:0]            stretch;    // elements of the innermost loop that one access gives
@@ -138,10 +122,10 @@ package mxu_pkg;
   } sum_t;
 
   // Bytes of an element in memory, as a shift.
-  function automatic logic [1:0] size_log2(dtype_e dtype);
+  function automatic logic [1:0] size_log2(systolith_pkg::dtype_e dtype);
     unique case (dtype)
-      F32:       size_log2 = 2'd2;
-      Bf16, F16: size_log2 = 2'd1;
+      systolith_pkg::DtypeF32: size_log2 = 2'd2;
+      systolith_pkg::DtypeBf16, systolith_pkg::DtypeF16: size_log2 = 2'd1;
       default:   size_log2 = 2'd0;
     endcase
   endfunction

@@ -8,7 +8,7 @@ module row_gather
 ) (
   input  logic                                       clk_i,
   input  logic                                       rst_ni,
-  input  dtype_e                                     dtype_i,
+  input  systolith_pkg::dtype_e                                     dtype_i,
   input  logic                                       broadcast_i,
   input  logic [Segments-1:0]                        valid_i,
   input  logic [Segments-1:0][31:0]                  lane_i,

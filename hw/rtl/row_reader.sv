@@ -32,7 +32,7 @@ module row_reader
     logic        valid;
     logic        first;
     command_t    command;
-    dtype_e      dtype;
+    systolith_pkg::dtype_e      dtype;
     logic [31:0] fill;
   } row_t;
 

@@ -1,6 +1,7 @@
 // An element as it lies in memory to its 32-bit image: f32 for floats, s32 for integers.
 module widen
-  import mxu_pkg::*;
+  import systolith_pkg::*;
+  import mxu_pkg::CanonicalNan;
 (
   input  dtype_e      dtype_i,
   input  logic [31:0] raw_i,   // the element in the low bits; what is above is ignored
@@ -22,29 +23,29 @@ module widen
   always_comb begin
     x = '0;
     unique case (dtype_i)
-      F16: begin
+      DtypeF16: begin
         {x.sign, x.exponent, x.fraction} = raw_i[15:0];
         x.rebias = 8'd112;
         x.is_inf = raw_i[14:0] == 15'h7C00;
         x.is_nan = raw_i[14:0] > 15'h7C00;
       end
-      F8E5M2: begin
+      DtypeF8e5m2: begin
         {x.sign, x.exponent, x.fraction} = {raw_i[7:0], 8'b0};
         x.rebias = 8'd112;
         x.is_inf = raw_i[6:0] == 7'h7C;
         x.is_nan = raw_i[6:0] > 7'h7C;
       end
-      F8E5M2Fnuz: begin
+      DtypeF8e5m2fnuz: begin
         {x.sign, x.exponent, x.fraction} = {raw_i[7:0], 8'b0};
         x.rebias = 8'd111;
         x.is_nan = raw_i[7:0] == 8'h80;
       end
-      F8E4M3Fn: begin
+      DtypeF8e4m3fn: begin
         {x.sign, x.exponent, x.fraction} = {raw_i[7], 1'b0, raw_i[6:0], 7'b0};
         x.rebias = 8'd120;
         x.is_nan = raw_i[6:0] == 7'h7F;
       end
-      F8E4M3Fnuz: begin
+      DtypeF8e4m3fnuz: begin
         {x.sign, x.exponent, x.fraction} = {raw_i[7], 1'b0, raw_i[6:0], 7'b0};
         x.rebias = 8'd119;
         x.is_nan = raw_i[7:0] == 8'h80;
@@ -79,13 +80,13 @@ module widen
 
   always_comb begin
     unique case (dtype_i)
-      Pred:    image_o = {31'b0, |raw_i[7:0]};
-      S4:      image_o = {{28{raw_i[3]}}, raw_i[3:0]};
-      U4:      image_o = {28'b0, raw_i[3:0]};
-      S8:      image_o = {{24{raw_i[7]}}, raw_i[7:0]};
-      U8:      image_o = {24'b0, raw_i[7:0]};
-      Bf16:    image_o = {raw_i[15:0], 16'b0};
-      F32:     image_o = raw_i;
+      DtypePred:    image_o = {31'b0, |raw_i[7:0]};
+      DtypeS4:      image_o = {{28{raw_i[3]}}, raw_i[3:0]};
+      DtypeU4:      image_o = {28'b0, raw_i[3:0]};
+      DtypeS8:      image_o = {{24{raw_i[7]}}, raw_i[7:0]};
+      DtypeU8:      image_o = {24'b0, raw_i[7:0]};
+      DtypeBf16:    image_o = {raw_i[15:0], 16'b0};
+      DtypeF32:     image_o = raw_i;
       default: image_o = image;
     endcase
   end

@@ -34,7 +34,7 @@ module arith_tb
     );
     assign part_o[l][15:0] = '0;
     widen u_widen (
-      .dtype_i(dtype_e'(dtype_i)),
+      .dtype_i(systolith_pkg::dtype_e'(dtype_i)),
       .raw_i  (a_i[l]),
       .image_o(widen_o[l])
     );

@@ -47,7 +47,7 @@ class Top:
 
     def files(self) -> list[Path]:
         """Packages, then modules, then what is waived and made public."""
-        found = sorted((self.sources / "rtl").glob("*.sv")) + sorted((self.sources / "tb").glob("*.sv"))
+        found = [p for part in ("gen", "rtl", "tb") for p in sorted((self.sources / part).glob("*.sv"))]
         packages = [p for p in found if p.stem.endswith("_pkg")]
         rest = [p for p in found if p not in packages and not p.stem.endswith("_tb")]
         top = [p for p in found if p.stem == self.module]

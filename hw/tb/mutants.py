@@ -66,12 +66,12 @@ lint_off -rule WIDTHTRUNC -file "*/rtl/*"
 
 
 def plant(folder: Path) -> Path:
-    """Copy hw/rtl and hw/tb there, every mutant in place; mutant n of `MUTANTS` is number n + 1.
+    """Copy hw/gen, hw/rtl and hw/tb there, every mutant in place; mutant n of `MUTANTS` is number n + 1.
 
     Raises:
         ValueError: a mutant's expression is not, or more than once, in its file.
     """
-    for part in ("rtl", "tb"):
+    for part in ("gen", "rtl", "tb"):
         shutil.copytree(HW / part, folder / part, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     for number, mutant in enumerate(MUTANTS, 1):
         path = folder / "rtl" / f"{mutant.file}.sv"
