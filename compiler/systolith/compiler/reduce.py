@@ -87,7 +87,7 @@ class _Lowering:
         """Tile over kept dimensions, in chunks of reduced ones where they do not fit."""
         r = self.r
         if not prod(r.dims):
-            index = IndexMap.identity(len(r.kept))
+            index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
             nodes = r.results(r.rounded([_rank0(r, n) for n in r.inits]), index)
             box = Box.whole([r.dims[d] for d in r.kept])
             self._elementwise(nodes, box, self.arrays, self.results)
@@ -204,7 +204,8 @@ class _Lowering:
             for d, o in zip(r.reduced, step.origin, strict=True):
                 origin[d] = whole.origin[d] + o
             values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
-        nodes = finish.nodes(result, values, IndexMap.identity(len(kept.dims)), True)
+        index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
+        nodes = finish.nodes(result, values, index, True)
         plan = GroupPlan(tuple(r.dims[d] for d in r.kept), (), tuple(nodes), r.graph)
         ops = (
             [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
@@ -276,7 +277,7 @@ class _Lowering:
         """The epilogue of what `rows` hold for the box `kept`."""
         r = self.r
         held = [scratch_leaf(f"row{n}", a.dtype, s.dims) for n, (a, s) in enumerate(zip(rows, r.shapes, strict=True))]
-        index = IndexMap.identity(len(kept.dims))
+        index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
         values = [r.graph.node(Load(leaf, index)) for leaf in held]
         nodes = finish.nodes(_over_result(r), values, index, None in r.identities)
         self._elementwise(nodes, kept, {**leaves, **dict(zip(held, rows, strict=True))}, targets)

@@ -100,12 +100,12 @@ class Walk:
         self.homes |= {
             leaf: array for leaf, array in results if leaf in self.placement.spilled and leaf not in self.homes
         }
-        copies = [(leaf, array) for leaf, array in results if self.homes.get(leaf) is not array]
 
         def store(instruction: Instruction, value: Value) -> None:
             for k, array in enumerate(flatten(value)):
-                for leaf, target in copies:
-                    if leaf == (instruction, k):
+                for leaf, target in results:
+                    # A loop leaves a value that it does not change where it was, whatever its home.
+                    if leaf == (instruction, k) and array.buf is not target.buf:
                         self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
                         self.ctx.move(recast(array, target.dims), target, "store result")
 

@@ -10,6 +10,8 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
+from tests.compiler.driver.random_modules import random_module
+from tests.compiler.driver.test_random_modules import CHIPS, compare
 from tests.compiler.machine import Array, check, compiled
 from tests.corpus.load import load
 
@@ -99,3 +101,9 @@ def test_every_stage_is_dumped(tmp_path) -> None:  # type: ignore[no-untyped-def
     names = {p.name for p in tmp_path.iterdir()}
     assert names == {"canonical.hlo", "grouped.hlo", "program.s", "tile.txt", "plan.txt", "explain.txt"}
     assert "k tiles" in (tmp_path / "explain.txt").read_text()
+
+
+def test_a_value_that_a_loop_does_not_change_is_stored_though_it_was_to_be_made_in_place() -> None:
+    """Where VMEM is short the loop's result is to be made in the result buffer; the loop makes nothing."""
+    text, args = random_module(4065)
+    compare(text, args, CHIPS[16])
