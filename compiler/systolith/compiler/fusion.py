@@ -96,7 +96,8 @@ class _Grouping:
     """The grouping of one computation.
 
     Attributes:
-        forced: values that have to be in memory.
+        forced: values that have to be in memory, whatever is decided about others.
+        in_memory: these, and those whose users, as decided, read them from memory (dots, views).
         stored: values that are (forced, or chosen to be).
         absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
     """
@@ -104,6 +105,7 @@ class _Grouping:
     computation: Computation
     limits: Limits
     forced: set[Instruction] = field(default_factory=set)
+    in_memory: set[Instruction] = field(default_factory=set)
     stored: set[Instruction] = field(default_factory=set)
     absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
     checked: set[tuple[Instruction, ...]] = field(default_factory=set)
@@ -133,7 +135,7 @@ class _Grouping:
         self.users = self.computation.users()
         self.stored, self.absorbed = set(), {}
         self.need: dict[Instruction, set[Instruction]] = {}
-        forced = set(self.forced)
+        self.in_memory = forced = set(self.forced)
         for i in reversed(self.computation.instructions):
             self.need[i] = self._needed_by(i, forced)
             if not is_cheap(i):
@@ -205,7 +207,7 @@ class _Grouping:
 
     def _absorb(self, heavy: Instruction) -> None:
         """Let the group that alone uses a dot or reduction compute it."""
-        if not heavy.shape.is_array or heavy is self.computation.result or heavy in self.forced:
+        if not heavy.shape.is_array or heavy is self.computation.result or heavy in self.in_memory:
             return
         if len(self.need[heavy]) != 1 or any(not is_cheap(u) for u in self.users[heavy]):
             return

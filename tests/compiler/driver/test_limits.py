@@ -107,3 +107,7 @@ def test_a_value_that_a_loop_does_not_change_is_stored_though_it_was_to_be_made_
     """Where VMEM is short the loop's result is to be made in the result buffer; the loop makes nothing."""
     text, args = random_module(4065)
     compare(text, args, CHIPS[16])
+
+
+def test_a_product_that_another_reads_through_a_view_is_stored() -> None:
+    compare(*random_module(2812), CHIPS[16])
