@@ -10,7 +10,7 @@ from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS
-from systolith.isa.opcodes import OPCODES, Field, FieldKind
+from systolith.isa.opcodes import OPCODES, TARGETS, Field, FieldKind
 from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.program import BufferDecl, GroupInfo, Location, Origin, Probe, Program, Role, TokenDecl
 
@@ -49,7 +49,7 @@ def field_values(f: Field) -> st.SearchStrategy[Value]:
     }
     if f.kind is FieldKind.CHOICE:
         return st.sampled_from([name for name, _ in f.choices])
-    return _uint(f) if f.kind is FieldKind.UINT else table[f.kind]
+    return _uint(f) if f.kind in (FieldKind.UINT, FieldKind.TARGET) else table[f.kind]
 
 
 @st.composite
@@ -96,14 +96,20 @@ def kernels(draw: st.DrawFn, name: str = "k") -> Kernel:
 
 
 @st.composite
+def codes(draw: st.DrawFn, count: int) -> list[Instruction]:
+    """Instructions of which targets are instructions, or the end."""
+    code = [draw(instructions()) for _ in range(count)]
+    for instr in code:
+        for key in TARGETS.get(instr.op, ()):
+            instr.args[key] = draw(st.integers(0, count))
+    return code
+
+
+@st.composite
 def programs(draw: st.DrawFn, chip: str = "tiny", digest: str = "") -> Program:
     """Programs with encodable contents; they need not make sense."""
     count = draw(st.integers(1, 5))
-    code = [draw(instructions()) for _ in range(count)]
-    for instr in code:
-        for key in ("target", "end"):
-            if key in instr.args:
-                instr.args[key] = draw(st.integers(0, count))
+    code = draw(codes(count))
     dims = st.lists(positive, max_size=3).map(tuple)
     roles, dtypes, index = st.sampled_from(Role), st.sampled_from(list(DTYPES)), st.integers(-1, 2)
     buffers = st.builds(BufferDecl, names, roles, dtypes, dims, positive, index, st.binary(max_size=5), index)

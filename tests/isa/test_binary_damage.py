@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.isa.asm import assemble, disassemble
-from systolith.isa.binary import from_bytes, to_bytes
+from systolith.isa.binary import VERSION, from_bytes, to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import BinaryError, ProgramError, SystolithError
 from systolith.isa.verify import verify_program
@@ -40,7 +40,7 @@ def packed(parts: list[list[bytes]]) -> bytes:
     """A file with a right checksum."""
     table = b"".join(_ENTRY.pack(name, len(body)) for name, body in parts)
     rest = struct.pack("<I", len(parts)) + table + b"".join(body for _, body in parts)
-    return struct.pack("<8sII", b"SYSTOLTH", 1, zlib.crc32(rest)) + rest
+    return struct.pack("<8sII", b"SYSTOLTH", VERSION, zlib.crc32(rest)) + rest
 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.isa.decode import decode_code, decode_instruction, decode_kernel, decode_pattern
-from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
+from systolith.isa.encode import encode_code, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel
 from systolith.isa.layout import Bits, check_layout
 from systolith.isa.opcodes import OPCODES, size_words
 from systolith.isa.pattern import Pattern
-from tests.isa.strategies import instructions, kernels, patterns
+from tests.isa.strategies import codes, instructions, kernels, patterns
 
 
 @pytest.mark.parametrize("op", OPCODES)
@@ -62,9 +62,22 @@ def test_what_decodes_encodes_to_the_same_words(words: list[int]) -> None:
     assert encode_instruction(instr) == words[:length]
 
 
-@given(st.lists(instructions(), max_size=5))
+@given(st.integers(0, 5).flatmap(codes))
 def test_code_is_instructions_one_after_another(code: list[Instruction]) -> None:
-    assert decode_code([w for i in code for w in encode_instruction(i)]) == code
+    words = encode_code(code)
+    assert len(words) == sum(map(size_words, code))
+    assert decode_code(words) == code
+
+
+def test_targets_are_word_addresses() -> None:
+    code = [Instruction("sync"), Instruction("li", {"rd": Reg(1), "imm": 5}), Instruction("jmp", {"target": 1})]
+    words = encode_code(code)
+    assert words[-1] == 3
+    assert decode_code(words) == code
+    with pytest.raises(EncodingError, match="target 4: no instruction starts at this word"):
+        decode_code([*words[:-1], 4])
+    with pytest.raises(EncodingError, match=r"jmp\.target = 9"):
+        encode_code([Instruction("jmp", {"target": 9})])
 
 
 SRC = Stream(Space.VMEM, 0)

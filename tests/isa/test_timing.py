@@ -141,7 +141,7 @@ def test_xlu() -> None:
 def test_issue() -> None:
     assert issue_cycles(Instruction("add"), TINY) == 1
     assert issue_cycles(Instruction("sync"), TINY) == 1
-    assert issue_cycles(Instruction("dma.load"), TINY) == 4  # 15 words, four a cycle
+    assert issue_cycles(Instruction("dma.load"), TINY) == 2  # 15 words, eight a cycle
     assert issue_cycles(Instruction("dma.load"), V3) == 1
 
 

@@ -266,3 +266,27 @@ def test_errors_of_the_matrix_unit(op: str, args: dict[str, Any], message: str) 
     b.add(op, **args, **source)
     with pytest.raises(SimulationError, match=rf"instruction 0 \({op}, %op1\): .*{message}"):
         b.run()
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "shared"),
+    [(0, 64, None), (0, 60, 60), (60, 0, 60), (0, 0, 0)],
+)
+def test_hostile_mode_refuses_a_copy_that_writes_what_it_reads(src: int, dst: int, shared: int | None) -> None:
+    b = Builder()
+    row = b.dense("f32", (16,))
+    b.add("xlu.shuffle", src=b.vmem(row, src), dst=b.vmem(row, dst))
+    memory = {0: f32(40)}
+    if shared is None:
+        b.run(memory, hostile=True)
+        return
+    with pytest.raises(SimulationError, match=f"vmem: src and dst share byte {shared}:"):
+        b.run(memory, hostile=True)
+
+
+def test_hostile_mode_refuses_a_copy_that_writes_its_index_list() -> None:
+    b = Builder()
+    rows = b.pattern("f32", (4, 8), (32, 4), indirect=0)
+    b.add("xlu.shuffle", src=b.vmem(rows, 256, index=1020), dst=b.vmem(b.dense("f32", (32,)), 1024))
+    with pytest.raises(SimulationError, match="vmem: the index list of src and dst share byte 1024:"):
+        b.run({1020: np.arange(4, dtype=np.int32), 256: f32(32)}, hostile=True)

@@ -320,7 +320,7 @@ class Parser:
                 return line.name(f.name)
             case FieldKind.REG | FieldKind.OPERAND:
                 return self._operand(line)
-            case FieldKind.SINT | FieldKind.UINT:
+            case FieldKind.SINT | FieldKind.UINT | FieldKind.TARGET:
                 return self._integer(line, f)
 
     def _integer(self, line: Line, f: Field) -> int:

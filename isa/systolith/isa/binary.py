@@ -24,13 +24,13 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from systolith.isa.decode import decode_code, decode_kernel, decode_pattern
-from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
+from systolith.isa.encode import encode_code, encode_kernel, encode_pattern
 from systolith.isa.errors import BinaryError, EncodingError
 from systolith.isa.files import write_atomic
 from systolith.isa.program import BufferDecl, GroupInfo, Location, Origin, Probe, Program, Role, TokenDecl
 
 MAGIC = b"SYSTOLTH"
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<8sIII")
 _ENTRY = struct.Struct("<4sQ")
 _SECTIONS = (b"CODE", b"PATT", b"KERN", b"DATA", b"META")
@@ -81,7 +81,7 @@ def to_bytes(program: Program) -> bytes:
     Raises:
         EncodingError: something does not fit the encoding.
     """
-    code = [w for instr in program.code for w in encode_instruction(instr)]
+    code = encode_code(program.code)
     patterns = [w for i, p in enumerate(program.patterns) for w in encode_pattern(p, f"pattern {i}")]
     kernels = [w for k in program.kernels for w in encode_kernel(k)]
     data = b"".join(b.data for b in program.buffers)

@@ -33,7 +33,9 @@ class Seq:
     """The sequencer."""
 
     branch_penalty: Annotated[int, Ge(0), Le(64), Doc("cycles", "a taken branch costs this more than one cycle")]
-    fetch_words: Annotated[int, Ge(1), Le(64), Doc("words/cycle", "32-bit instruction words fetched a cycle")]
+    fetch_words: Annotated[
+        int, Ge(6), Le(64), Doc("words/cycle", "32-bit instruction words fetched a cycle; 6: the longest of SEQ's own")
+    ]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 from systolith.isa import dtypes, encode
 from systolith.isa.errors import EncodingError
@@ -19,6 +21,7 @@ from systolith.isa.opcodes import (
     NREGISTERS,
     STREAM,
     STREAM_WORDS,
+    TARGETS,
     Field,
     FieldKind,
 )
@@ -62,7 +65,7 @@ def _get_field(words: Words, f: Field, what: str) -> Value:
     value = _get(words, f.value) if at < len(words) else 0  # no streams: nothing there
     aux = _get(words, f.aux) if f.aux else 0
     match f.kind:
-        case FieldKind.UINT:
+        case FieldKind.UINT | FieldKind.TARGET:
             return value
         case FieldKind.SINT:
             return _signed(value)
@@ -140,19 +143,29 @@ def decode_instruction(words: Words) -> tuple[Instruction, int]:
 
 
 def decode_code(words: Words) -> list[Instruction]:
-    """All instructions of a code section.
+    """All instructions of a code section; targets become indices.
 
     Raises:
-        EncodingError: with the word offset of the instruction that does not decode.
+        EncodingError: with the word offset of the instruction that does not decode, or a target between instructions.
     """
-    code, at, size = [], 0, len(words)
+    code: list[Instruction] = []
+    index: dict[int, int] = {}
+    at, size = 0, len(words)
     while at < size:
+        index[at] = len(code)
         try:
             instr, length = decode_instruction(words[at : at + 256])
         except EncodingError as e:
             raise EncodingError(f"code word {at}: {e}") from None
         code.append(instr)
         at += length
+    index[at] = len(code)
+    for n, instr in enumerate(code):
+        for name in TARGETS.get(instr.op, ()):
+            target = index.get(cast(int, instr.args[name]))
+            if target is None:
+                raise EncodingError(f"{instr.op}: {name} {instr.args[name]}: no instruction starts at this word")
+            code[n] = replace(instr, args={**instr.args, name: target})
     return code
 
 

@@ -6,6 +6,10 @@ coefficient a loop.  A kernel is `KERNEL_HEADER`, its constants, then its micro-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
 from systolith.isa.errors import EncodingError
 from systolith.isa.instruction import Instruction, Operand, Reg, Stream, Value
 from systolith.isa.kernel import MAX_NEST, MAX_STREAMS, NSCALARS, Kernel, MicroOp
@@ -21,8 +25,10 @@ from systolith.isa.opcodes import (
     OPCODES,
     STREAM,
     STREAM_WORDS,
+    TARGETS,
     Field,
     FieldKind,
+    Opcode,
     size_words,
 )
 from systolith.isa.pattern import Pattern
@@ -188,6 +194,7 @@ def _put_scalars(words: list[int], f: Field, value: Value, what: str) -> None:
 
 _PUT = {
     FieldKind.UINT: _put_uint,
+    FieldKind.TARGET: _put_uint,
     FieldKind.SINT: _put_sint,
     FieldKind.REG: _put_reg,
     FieldKind.OPERAND: _put_operand,
@@ -208,15 +215,20 @@ def _tokens(tokens: tuple[object, ...], what: str) -> tuple[object, ...]:
     return (*tokens, *(NO_TOKEN,) * (MAX_WAITS - len(tokens)))
 
 
+def _known(instr: Instruction) -> Opcode:
+    op = OPCODES.get(instr.op)
+    if op is None:
+        raise EncodingError(f"op {instr.op!r}: no such instruction")
+    return op
+
+
 def encode_instruction(instr: Instruction) -> list[int]:
-    """The words of an instruction.
+    """The words of an instruction; targets as they are.
 
     Raises:
         EncodingError: unknown op, missing or unknown argument, or a value that does not fit its field.
     """
-    op = OPCODES.get(instr.op)
-    if op is None:
-        raise EncodingError(f"op {instr.op!r}: no such instruction")
+    op = _known(instr)
     if instr.args.keys() != op.names:
         want, got = ", ".join(f.name for f in op.fields), ", ".join(instr.args)
         raise EncodingError(f"{instr.op}: arguments ({got}): must be ({want})")
@@ -229,6 +241,25 @@ def encode_instruction(instr: Instruction) -> list[int]:
     words[:HEADER_WORDS] = HEADER.pack(values, instr.op)
     for f in op.fields:
         _PUT[f.kind](words, f, instr.args[f.name], f"{instr.op}.{f.name}")
+    return words
+
+
+def encode_code(code: Sequence[Instruction]) -> list[int]:
+    """The words of a program's instructions, one after another; targets, which are indices, become word addresses.
+
+    Raises:
+        EncodingError: an instruction does not fit the encoding, or a target is outside of the code.
+    """
+    for instr in code:
+        _known(instr)
+    addresses = list(accumulate(map(size_words, code), initial=0))
+    words: list[int] = []
+    for instr in code:
+        names = TARGETS.get(instr.op)
+        if names:
+            at = {n: check_range(f"{instr.op}.{n}", instr.args[n], 0, len(code)) for n in names}
+            instr = replace(instr, args={**instr.args, **{n: addresses[i] for n, i in at.items()}})
+        words += encode_instruction(instr)
     return words
 
 

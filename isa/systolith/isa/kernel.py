@@ -34,6 +34,7 @@ NCONSTS = 64
 NSCALARS = 4
 MAX_STREAMS = 12
 MAX_NEST = 6
+MAX_STAGES = 64  # iterations of a body in flight: each has loop indices of its own
 
 
 @dataclass(frozen=True)

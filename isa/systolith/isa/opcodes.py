@@ -6,7 +6,7 @@
     add sub mul ... remu    rd: Reg, ra: Reg, b: int | Reg
     lds                     rd: Reg, ra: Reg, imm: int       SMEM word at ra + imm bytes
     sts                     rb: Reg, ra: Reg, imm: int
-    beq bne blt bge ...     ra: Reg, rb: Reg, target: int    target: index in Program.code
+    beq bne blt bge ...     ra: Reg, rb: Reg, target: int    target: index in Program.code; encoded, a word address
     jmp                     target: int
     loop                    count: int | Reg, end: int       body: the next instruction to end - 1
     sync, halt              (none)
@@ -62,6 +62,7 @@ class FieldKind(StrEnum):
     STREAMS = "streams"
     COUNTS = "counts"
     SCALARS = "32-bit images or registers"
+    TARGET = "code address"
 
 
 _WORDS = {FieldKind.STREAM: STREAM_WORDS, FieldKind.COUNTS: MAX_NEST, FieldKind.SCALARS: NSCALARS}
@@ -192,7 +193,7 @@ def _sint(name: str, word: int, doc: str) -> Field:
 RD, RA, RB = (_reg("rd", 0, "result"), _reg("ra", 5, "first operand"), _reg("rb", 0, "second operand, or value stored"))
 # The shadow is free again once the switch is on its way: what streams before it need not have drained.
 RETIRE_ALONE = frozenset({"mxu.latch"})
-TARGET = Field("target", FieldKind.UINT, _whole("target", 4), doc="instruction index")
+TARGET = Field("target", FieldKind.TARGET, _whole("target", 4), doc="where to go on")
 ALU = (RD, RA, _operand("b", 4, (3, 10), "second operand"))
 BRANCH = (RA, RB, TARGET)
 COPY = (_stream("src", 3, "source"), _stream("dst", 9, "destination"))
@@ -246,8 +247,8 @@ def _rows() -> Iterator[tuple[int, str, str, tuple[Field, ...], str]]:
     address = _sint("imm", 4, "byte offset")
     yield 0x05, "lds", "seq", (RD, RA, address), "rd = SMEM word at ra + imm"
     yield 0x06, "sts", "seq", (RB, RA, address), "SMEM word at ra + imm = rb"
-    yield 0x07, "jmp", "seq", (Field("target", FieldKind.UINT, _whole("target", 3), doc="instruction index"),), "jump"
-    end = Field("end", FieldKind.UINT, _whole("end", 5), doc="instruction index after the body")
+    yield 0x07, "jmp", "seq", (Field("target", FieldKind.TARGET, _whole("target", 3), doc="where to go on"),), "jump"
+    end = Field("end", FieldKind.TARGET, _whole("end", 5), doc="what follows the body")
     count = _operand("count", 4, (3, 0), "trip count; none where it is 0 or negative")
     yield 0x08, "loop", "seq", (count, end), "repeat the instructions that follow, up to end - 1, count times"
     for i, (name, doc) in enumerate(_ALU_DOCS.items()):
@@ -299,6 +300,11 @@ OPCODES: dict[str, Opcode] = _build()
 BY_CODE: dict[int, Opcode] = {o.code: o for o in OPCODES.values()}
 ALU_OPS: tuple[str, ...] = tuple(_ALU_DOCS)
 BRANCH_OPS: tuple[str, ...] = tuple(_BRANCH_DOCS)
+
+
+_targets = {o.name: [f.name for f in o.fields if f.kind is FieldKind.TARGET] for o in OPCODES.values()}
+TARGETS = {op: names for op, names in _targets.items() if names}
+"""The fields of an opcode that are places in the code; opcodes without any are not in it."""
 
 
 def size_words(instr: Instruction) -> int:

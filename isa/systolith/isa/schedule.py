@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from systolith.isa.allocate import allocate_rotating, allocate_straight
 from systolith.isa.dependence import Edge, Flow, edges_of, flow_of, latency_of, slots_of
 from systolith.isa.errors import ProgramError
-from systolith.isa.kernel import CONST0, MAX_STREAMS, NCONSTS, NREGS, SCALAR0, Kernel, MicroOp, Section
+from systolith.isa.kernel import CONST0, MAX_STAGES, MAX_STREAMS, NCONSTS, NREGS, SCALAR0, Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS, Slot
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ def _schedule_body(body: _Body, statics: dict[int, int], what: str) -> tuple[Sec
         if times is None:
             continue
         _sink(body, times, ii)
+        if body.length(times) > MAX_STAGES * ii:
+            continue
         registers = allocate_rotating(body.ops, body.flow, locals_, times, ii, rotating, body.chip)
         if registers is not None:
             return _finish(body, times, ii, statics | registers), ii

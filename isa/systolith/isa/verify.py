@@ -97,6 +97,7 @@ def _check_copy(instr: Instruction, program: Program, chip: Chip) -> None:
 def _check_mxu(instr: Instruction, program: Program, chip: Chip) -> None:
     pattern = _stream(instr, "src", program, chip)
     a, m = instr.args, chip.mxu
+    _need(pattern.indirect < 0, "src: an indirect pattern: the MXU's address generators have no index port")
     row_loops = cast(int, a["row_loops"])
     _need(0 <= row_loops <= len(pattern.counts), f"row_loops {row_loops}: the pattern has {len(pattern.counts)} loops")
     rows, row = prod(pattern.counts[:row_loops]), prod(pattern.counts[row_loops:])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from systolith.isa.allocate import Life
 from systolith.isa.dependence import latency_of, slots_of
 from systolith.isa.errors import ProgramError
-from systolith.isa.kernel import CONST0, MAX_STREAMS, NREGS, NSCALARS, SCALAR0, Kernel, MicroOp, Section
+from systolith.isa.kernel import CONST0, MAX_STAGES, MAX_STREAMS, NREGS, NSCALARS, SCALAR0, Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS, Slot
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ def verify_kernel(kernel: Kernel, chip: Chip) -> None:
     name = f"kernel {kernel.name}"
     if not 0 <= kernel.rotating <= NREGS or kernel.ii < 1:
         raise ProgramError(f"{name}: rotating {kernel.rotating}, ii {kernel.ii}: must be 0 to {NREGS}, at least 1")
+    stages = -(-kernel.body.length // kernel.ii)
+    if stages > MAX_STAGES:
+        raise ProgramError(f"{name}: {stages} iterations in flight (length over ii): at most {MAX_STAGES}")
     sections = {"prologue": kernel.prologue, "body": kernel.body, "epilogue": kernel.epilogue}
     for where, section in sections.items():
         what = f"{name}: {where}"

@@ -1,6 +1,8 @@
-"""Hostile mode: no iteration of a kernel that is not serial may load what another one stores.
+"""Hostile mode: what an instruction reads may not be what it writes elsewhere in its course.
 
-Nor may two iterations store to one address from different micro-operations: their order is the schedule's.
+No iteration of a kernel that is not serial may load what another one stores, nor may two iterations store to one
+address from different micro-operations: their order is the schedule's.  A copy or a reduction may not write what it
+reads, index lists included: hardware writes while it reads.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from systolith.isa.instruction import Space
 from systolith.sim import streams as io
 from systolith.sim.kernel_code import Step
 from systolith.sim.kernels import Run
+from systolith.sim.memory import Machine
 from systolith.sim.plans import Array
 from systolith.sim.streams import Access
 
@@ -46,6 +49,37 @@ def check_independent(r: Run) -> None:
             unit = 1 if in_body and also else inner
             verb = "loads" if other.op == "ld" else "stores"
             _compare(r, _touched(r, store, in_body), _touched(r, other, also), unit, verb)
+
+
+def check_apart(machine: Machine, src: Access, dst: Access) -> None:
+    """Compare what a copy or a reduction reads with what it writes.
+
+    Raises:
+        SimulationError: naming the first byte that is both.
+    """
+    if not io.is_memory(dst.stream):
+        return
+    memory, written = machine.region(dst.stream), np.unique(_bytes(machine, dst))
+    if io.is_memory(src.stream) and machine.region(src.stream).data is memory.data:
+        _compare_bytes(machine, written, _bytes(machine, src), f"{memory.name}: src and dst")
+    for access, name in ((src, "src"), (dst, "dst")):
+        if access.pattern.indirect >= 0 and dst.stream.space is Space.VMEM:
+            words = access.index + np.arange(4 * access.pattern.counts[access.pattern.indirect])
+            _compare_bytes(machine, written, words, f"vmem: the index list of {name} and dst")
+
+
+def _bytes(machine: Machine, access: Access) -> Array:
+    """Addresses of the bytes of all elements inside."""
+    p = io.plan(machine, access, boxes=False)
+    if p.offsets is None:
+        return np.empty(0, np.int64)
+    return (p.offsets[:, None] + (access.base + np.arange(access.pattern.dtype.size))).reshape(-1)
+
+
+def _compare_bytes(machine: Machine, written: Array, read: Array, what: str) -> None:
+    both = read[np.isin(read, written)]
+    if len(both):
+        raise machine.error(f"{what} share byte {both.min()}: what one instruction reads and writes must be apart")
 
 
 def _apart(a: Access, b: Access) -> bool:

@@ -18,7 +18,7 @@ from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
 from systolith.isa.numerics.matmul import integer_product, tile_product
 from systolith.sim import kernels
 from systolith.sim import streams as io
-from systolith.sim.independence import check_independent
+from systolith.sim.independence import check_apart, check_independent
 from systolith.sim.memory import HostQueue, Machine, Tile
 from systolith.sim.plans import Array
 from systolith.sim.serial import run_serial
@@ -49,6 +49,8 @@ def copy(machine: Machine, instr: Instruction) -> None:
     a, b = src.pattern, dst.pattern
     if a.dtype.size != b.dtype.size or a.elements != b.elements:
         raise machine.error(f"copies {a.elements} x {a.dtype.size} bytes to {b.elements} x {b.dtype.size}")
+    if machine.hostile:
+        check_apart(machine, src, dst)
     values = _receive(machine, src) if src.stream.space is Space.HOST else io.read_raw(machine, src)
     if dst.stream.space is Space.HOST:
         _queue(machine, dst, False).push(values)
@@ -176,6 +178,8 @@ def xlu_reduce(machine: Machine, instr: Instruction) -> None:
         raise machine.error(f"reduces rows of {counts[-1]} elements, the chip has {lanes} lanes")
     if prod(counts[:-1]) != dst.pattern.elements:
         raise machine.error(f"reduces {prod(counts[:-1])} rows into {dst.pattern.elements} elements")
+    if machine.hostile:
+        check_apart(machine, src, dst)
     bits = io.read_bits(machine, src).reshape(-1, counts[-1])
     rows: Bits = np.full((len(bits), lanes), src.pattern.fill & 0xFFFFFFFF, np.uint32)
     rows[:, : counts[-1]] = bits
