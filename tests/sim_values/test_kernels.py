@@ -308,3 +308,15 @@ def test_hostile_mode_finds_stores_whose_order_is_the_schedule_s() -> None:
     b.run_kernel(k, (3,), (b.vmem(p), b.vmem(p, 32)))
     with pytest.raises(SimulationError, match=r"iteration 0 stores \(stream 1\) byte 32, which iteration 1 stores"):
         b.run(hostile=True)
+
+
+def test_a_carried_register_made_by_arithmetic_and_then_loaded_keeps_payloads() -> None:
+    b = Builder()
+    infinity, nans = 0x7F800000, np.array([0xFF800001, 0x7FA00003, 0xFFC00000, 0x7F800007], np.uint32)
+    prologue = [("sub.f32", 1, (64, 64))]
+    body = [("popc", 2, (1,)), ("st", -1, (2,), 1), ("ld", 1, (), 0)]
+    loaded, counted = (b.vmem(b.pattern("u32", (4, 1, 1), (4, 4, 4)), base) for base in (0, 64))
+    b.run_kernel(b.kernel(body, prologue, constants=[infinity]), (4,), [loaded, counted], inner=1)
+    m = b.run({0: nans}).machine
+    want = [int(x).bit_count() for x in (0x7FC00000, *nans[:3])]
+    assert take(m, 64, np.zeros(4, np.uint32)).tolist() == want

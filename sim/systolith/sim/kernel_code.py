@@ -168,7 +168,8 @@ def _bind(
         mixed = {
             r
             for r in carried
-            if r in sensitive and {first.get(r, _State.EXACT), entry[r]} == {_State.EXACT, _State.RAW}
+            if r in sensitive
+            and {_State.EXACT, _State.RAW} <= {first.get(r, _State.EXACT), entry[r], states[next_name(r)]}
         }
         if mixed <= settled:
             break
