@@ -79,6 +79,7 @@ def test_a_good_program_passes() -> None:
         ("vmem[0]:block signal", "vmem[262080]:block signal", "VMEM 0: bytes 262080 to 262207: it has 262144"),
         ("hbm(x)[0]:block, vmem[0]:block", "hbm(x)[0]:block, vmem[0]:vectors", None),
         ("hbm(x)[0]:block", "hbm(x)[0]:four", "src has 4 elements, dst has 32"),
+        ("vmem[0]:vectors, vmem[128]:vectors)", "vmem[0]:vectors, acc(0)[130]:vectors)", "base or a stride in ACC"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:list, 1 wait ready", "src: an indirect pattern"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:block, 3 wait ready", "row_loops 3: the pattern has 2 loops"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:block, 2 wait ready", "tile of 32 x 1: the array has 8 x 8"),
@@ -98,6 +99,8 @@ def test_a_good_program_passes() -> None:
         ("vmem[128]:block, hbm(y)", "vmem[128]:list index=2, hbm(y)", "must be a multiple of 4"),
         ("li r1, 4", "jmp 0", "crosses the loop at 5 to 6"),
         ("loop 3, after", "loop 3, 99", "end 99"),
+        ("li r1, 4", "li r1, 4 signal summed", "instruction 6: li: tokens or a fence: of SEQ's"),
+        ("li r1, 4", "nop seq wait summed", "instruction 6: nop: tokens or a fence: of SEQ's"),
         ("halt", "sync", "ends with sync"),
         ("halt", "jmp 99\nhalt", "target 99"),
         ("wait loaded signal ready", "signal ready", None),
@@ -225,3 +228,13 @@ def test_resolved_instructions_are_verified_like_others() -> None:
     program.code[4] = Instruction("mxu.matmul", {**program.code[4].args, "acc": 256}, signals=(2,))
     with pytest.raises(ProgramError, match="accumulator rows 256"):
         verify_program(program, TINY)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "limits"), [("s8", 200, "-128 to 127"), ("u4", 16, "0 to 15"), ("pred", 2, "0 to 1")]
+)
+def test_integer_products_read_values_of_their_type_outside(dtype: str, fill: int, limits: str) -> None:
+    text = f".pattern t {dtype} counts=(8, 8) strides=(8, 1) fill={fill}\nmxu.load@0 vmem[0]:t, 1, integer=1\nhalt"
+    with pytest.raises(ProgramError, match=f"src: fill {fill}: {dtype} has {limits}"):
+        verify_program(assemble(text, TINY), TINY)
+    verify_program(assemble(text.replace(f"fill={fill}", "fill=1"), TINY), TINY)

@@ -92,7 +92,7 @@ class Vpu:
 class Xlu:
     """The cross-lane unit."""
 
-    latency: Annotated[int, Ge(1), Le(1024), Doc("cycles", "of an instruction, besides its accesses")]
+    latency: Annotated[int, Ge(2), Le(1024), Doc("cycles", "of an instruction, besides its accesses")]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ class Hbm:
 class Dma:
     """The DMA engines."""
 
-    segments: Annotated[int, Ge(1), Le(64), Doc("segments/cycle", "VMEM accesses of hbm.chunk bytes a cycle")]
+    segments: Annotated[
+        int, Ge(1), Le(64), Doc("segments/cycle", "VMEM accesses of hbm.chunk bytes a cycle", power=True)
+    ]
     local_latency: Annotated[int, Ge(1), Le(10000), Doc("cycles", "of transfers that do not touch HBM")]
 
 

@@ -75,6 +75,8 @@ def _check_stream(
     need(0 <= s.buffer < limit, f"{name}: buffer {s.buffer}: {s.space.name} has {limit} {things}")
     if s.space is _S.ACC:
         need(pattern.dtype.name in _WORD_TYPES, f"{name}: {pattern.dtype} in ACC: must be f32, s32 or u32")
+        steps = (*pattern.strides, *(c.stride for c in pattern.coords), 0 if isinstance(s.base, Reg) else s.base)
+        need(all(n % 4 == 0 for n in steps), f"{name}: base or a stride in ACC: must be a multiple of 4")
     if pattern.indirect >= 0 and not isinstance(s.index, Reg):
         end = s.index + 4 * pattern.counts[pattern.indirect]
         need(
@@ -104,6 +106,10 @@ def _check_mxu(instr: Instruction, program: Program, chip: Chip) -> None:
     integer = bool(a["integer"])
     _need(cast(int, a["part"]) <= 2, f"part {a['part']}: must be 0, 1 or 2")
     _need(_mxu_type(pattern.dtype, integer), f"{pattern.dtype}, integer {int(integer)}: not a type of the MXU")
+    if integer:
+        low, high = _range_of(pattern.dtype)
+        fill = (pattern.fill ^ 1 << 31) - (1 << 31)
+        _need(low <= fill <= high, f"src: fill {fill}: {pattern.dtype} has {low} to {high}")
     if instr.op == "mxu.load":
         n, k = (rows, row) if a["transpose"] else (row, rows)
         _need(k <= m.rows and n <= m.cols, f"tile of {k} x {n}: the array has {m.rows} x {m.cols}")
@@ -116,6 +122,13 @@ def _check_mxu(instr: Instruction, program: Program, chip: Chip) -> None:
 
 def _mxu_type(dtype: DType, integer: bool) -> bool:
     return dtype.name in _MXU_INTEGERS if integer else dtype.is_float and dtype.bits <= 32
+
+
+def _range_of(dtype: DType) -> tuple[int, int]:
+    """Least and greatest value of an integer type."""
+    if dtype.kind is Kind.SIGNED:
+        return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
+    return 0, (1 << dtype.bits) - 1
 
 
 def _check_vpu(instr: Instruction, program: Program, chip: Chip) -> None:
@@ -229,6 +242,10 @@ def _check_jumps(program: Program) -> None:
 def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
     queue = queue_of(instr)
     _need(queue in known_queues, f"queue {queue}: the chip has {', '.join(known_queues)}")
+    plain = not (instr.waits or instr.signals or instr.fence)
+    _need(
+        plain or queue != "seq" or instr.op == "sync", "tokens or a fence: of SEQ's instructions only sync has tokens"
+    )
     check = _OP_CHECKS.get(instr.op)
     if check is not None:
         check(instr, program, chip)
