@@ -25,12 +25,12 @@ def find(suffix: str) -> list[Path]:
 
 
 def packages(sources: list[Path]) -> list[Path]:
-    """The package files, each after those that it uses."""
+    """The package files, each after those that it uses, in one order always: builds are known by their sources."""
     files = {path.stem: path for path in sources if path.stem.endswith("_pkg")}
     order: TopologicalSorter[str] = TopologicalSorter()
-    for name, path in files.items():
+    for name, path in sorted(files.items()):
         used = set(re.findall(r"\b(\w+_pkg)::", (ROOT / path).read_text())) - {name}
-        order.add(name, *(used & files.keys()))
+        order.add(name, *sorted(used & files.keys()))
     return [files[name] for name in order.static_order()]
 
 

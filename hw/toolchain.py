@@ -2,7 +2,12 @@
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
+
+# Options that every simulation needs.  Verilator 5.48's life analysis forgets what a branch has assigned when the
+# branch then calls a function that is not inlined: it takes the value from before the branch for constant.
+WORKAROUNDS = ("-fno-life",)
 
 
 def environment() -> dict[str, str]:
@@ -12,3 +17,8 @@ def environment() -> dict[str, str]:
         return {}
     root = Path(spec.origin).parent
     return {"VERILATOR_ROOT": str(root), "PATH": os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")])}
+
+
+def has_verilator() -> bool:
+    """Whether there is one."""
+    return shutil.which("verilator", path=(os.environ | environment()).get("PATH")) is not None

@@ -1,14 +1,12 @@
 // Puts the segments that arrive in a cycle into their places in the row.
-module row_gather
-  import mxu_pkg::*;
-#(
+module row_gather #(
   parameter int unsigned Lanes = 8,
   parameter int unsigned Segments = 2,
   parameter int unsigned SegmentBytes = 32
 ) (
   input  logic                                       clk_i,
   input  logic                                       rst_ni,
-  input  systolith_pkg::dtype_e                                     dtype_i,
+  input  systolith_pkg::dtype_e                      dtype_i,
   input  logic                                       broadcast_i,
   input  logic [Segments-1:0]                        valid_i,
   input  logic [Segments-1:0][31:0]                  lane_i,
@@ -21,64 +19,64 @@ module row_gather
   output logic [Lanes-1:0]                           inside_o    // and it is inside
 );
 
+  localparam int unsigned LaneBits = $clog2(Lanes);
+
+  // The elements of a segment, 32 bits each, the lower ones of which count.  Beyond its end there are none.
+  function automatic logic [Lanes-1:0][31:0] to_elements(logic [SegmentBytes-1:0][7:0] data, logic [1:0] size);
+    /* verilator no_inline_task */
+    logic [SegmentBytes/2-1:0][15:0] halves;
+    logic [SegmentBytes/4-1:0][31:0] words;
+    halves = data;
+    words  = data;
+    for (int unsigned e = 0; e < Lanes; e++) begin
+      case (size)
+        2'd0:    to_elements[e] = 32'(data[e%SegmentBytes]);
+        2'd1:    to_elements[e] = 32'(halves[e%(SegmentBytes/2)]);
+        default: to_elements[e] = words[e%(SegmentBytes/4)];
+      endcase
+    end
+  endfunction
+
   logic [Lanes-1:0][31:0] raw_d, raw_q;
   logic [Lanes-1:0]       present_d, present_q, inside_d, inside_q;
   logic                   fresh_q;  // the row is complete: start a new one
+  logic [1:0]             size;
 
-  // The elements of each segment, 32 bits each.  A segment that ends before the lanes do has no elements there.
-  logic [31:0] elements[Segments][Lanes];
-
-  for (genvar s = 0; s < int'(Segments); s++) begin : gen_segments
-    logic [SegmentBytes*8-1:0] bits;
-    assign bits = data_i[s];
-    for (genvar e = 0; e < int'(Lanes); e++) begin : gen_elements
-      logic [31:0] size1, size2, size4;
-      assign size1 = 32'(bits[(e%int'(SegmentBytes))*8+:8]);
-      assign size2 = 32'(bits[(e%(int'(SegmentBytes)/2))*16+:16]);
-      assign size4 = bits[(e%(int'(SegmentBytes)/4))*32+:32];
-      always_comb begin
-        if (broadcast_i) elements[s][e] = bits[31:0];
-        else begin
-          unique case (size_log2(dtype_i))
-            2'd0:    elements[s][e] = size1;
-            2'd1:    elements[s][e] = size2;
-            default: elements[s][e] = size4;
-          endcase
-        end
-      end
-    end
-  end
+  assign size = broadcast_i ? 2'd2 : walk_pkg::size_log2(dtype_i);
 
   always_comb begin
-    logic [31:0]              e;
-    logic [$clog2(Lanes)-1:0] pick;
-    raw_d     = fresh_q ? '0 : raw_q;
+    logic [LaneBits-1:0]    lane;
+    logic [Lanes-1:0][31:0] elements;
+    lane      = '0;
+    elements  = '0;
+    raw_d     = raw_q;
     present_d = fresh_q ? '0 : present_q;
     inside_d  = fresh_q ? '0 : inside_q;
     for (int unsigned s = 0; s < Segments; s++) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        e    = l - lane_i[s];  // below lane_i it wraps, and is beyond the elements
-        pick = e[$clog2(Lanes)-1:0];
-        if (valid_i[s] && e < elements_i[s]) begin
-          raw_d[l]     = elements[s][pick];
-          inside_d[l]  = inside_i[s][pick];
-          present_d[l] = 1'b1;
+      if (valid_i[s]) begin
+        elements = to_elements(data_i[s], size);
+        for (int unsigned e = 0; e < Lanes; e++) begin
+          if (e < elements_i[s]) begin
+            lane            = LaneBits'(lane_i[s] + e);
+            raw_d[lane]     = elements[broadcast_i ? 0 : e];
+            inside_d[lane]  = inside_i[s][e];
+            present_d[lane] = 1'b1;
+          end
         end
       end
     end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      raw_q     <= '0;
-      present_q <= '0;
-      inside_q  <= '0;
-      fresh_q   <= 1'b1;
-    end else if (valid_i[0]) begin
+    if (!rst_ni) fresh_q <= 1'b1;
+    else if (valid_i[0]) fresh_q <= row_last_i;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (valid_i[0]) begin
       raw_q     <= raw_d;
       present_q <= present_d;
       inside_q  <= inside_d;
-      fresh_q   <= row_last_i;
     end
   end
 

@@ -95,10 +95,13 @@ package walk_pkg;
   function automatic point_t start_of(pattern_t pattern, logic [31:0] base, logic [1:0][31:0] bias);
     point_t shift;
     logic [31:0] value;
+    logic [63:0] parts;
     shift.address = base;
     for (int unsigned j = 0; j < Coords; j++) begin
       value = (pattern.use_bias[j][0] ? bias[0] : 32'd0) + (pattern.use_bias[j][1] ? bias[1] : 32'd0);
-      {shift.quotient[j], shift.remainder[j]} = floor_div(value, pattern.bounds.div[j]);
+      parts = floor_div(value, pattern.bounds.div[j]);
+      shift.quotient[j]  = parts[63:32];
+      shift.remainder[j] = parts[31:0];
       shift.address += shift.quotient[j] * pattern.bounds.stride[j];
     end
     start_of = add_step(pattern.first, shift, pattern.bounds);
@@ -107,18 +110,23 @@ package walk_pkg;
   // A loop's step, `times` (signed) times: for entries of index lists, and for jumping to an iteration.
   function automatic point_t times_step(point_t step, logic [31:0] times, bounds_t bounds);
     point_t to;
-    logic [63:0] carry;
-    logic signed [63:0] product;
+    logic signed [63:0] product, carry, rest, divisor;
     to.address = step.address * times;
     for (int unsigned j = 0; j < Coords; j++) begin
       to.quotient[j]  = step.quotient[j] * times;
       to.remainder[j] = '0;
       if (step.remainder[j] != '0) begin
         product = 64'($signed({1'b0, step.remainder[j]})) * 64'($signed(times));
-        carry   = floor_div(product[31:0], bounds.div[j]);
-        to.quotient[j] += carry[63:32];
-        to.remainder[j] = carry[31:0];
-        to.address += carry[63:32] * bounds.stride[j];
+        divisor = 64'($signed({1'b0, bounds.div[j]}));
+        carry   = product / divisor;
+        rest    = product % divisor;
+        if (rest < 0) begin
+          carry -= 64'sd1;
+          rest  += divisor;
+        end
+        to.quotient[j] += carry[31:0];
+        to.remainder[j] = rest[31:0];
+        to.address += carry[31:0] * bounds.stride[j];
       end
     end
     times_step = to;

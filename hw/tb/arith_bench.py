@@ -124,7 +124,7 @@ async def fused_multiply_add(dut: Dut) -> None:
     a, b, c = operands(1, COUNT)
     with np.errstate(all="ignore"):
         want = fma(a, b, c)
-    compare("fma_bf16", await apply(dut, {"a_i": a, "b_i": b, "c_i": c}, "fma_o"), want, a, b, c)
+    compare("fma", await apply(dut, {"a_i": a, "b_i": b, "c_i": c}, "fma_o"), want, a, b, c)
 
 
 @cocotb.test()
@@ -133,7 +133,7 @@ async def addition(dut: Dut) -> None:
     c[::3] = a[::3] ^ SIGN ^ (c[::3] & np.uint32(0x01000007))
     with np.errstate(all="ignore"):
         want = add(a, c)
-    compare("fadd_f32", await apply(dut, {"a_i": a, "c_i": c}, "add_o"), want, a, c)
+    compare("add", await apply(dut, {"a_i": a, "c_i": c}, "add_o"), want, a, c)
 
 
 @cocotb.test()
@@ -143,7 +143,8 @@ async def parts(dut: Dut) -> None:
         dut.part_i.value = number
         with np.errstate(all="ignore"):
             want = part(c, number)
-        compare(f"bf16_part {number}", await apply(dut, {"c_i": c}, "part_o"), want, c)
+        got = await apply(dut, {"c_i": c}, "part_o")
+        compare(f"part {number}", np.where((got & ~SIGN) > 0x7F800000, NAN, got), want, c)  # whatever NaN
 
 
 @cocotb.test()

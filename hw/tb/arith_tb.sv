@@ -1,7 +1,5 @@
-// Arithmetic, many lanes at once: combinational, for benches that compare with exact arithmetic.
-module arith_tb
-  import mxu_pkg::*;
-#(
+// Arithmetic of the matrix unit, many lanes at once: combinational, for benches that compare with exact arithmetic.
+module arith_tb #(
   parameter int unsigned Lanes = 64
 ) (
   input  logic [Lanes-1:0][31:0] a_i,
@@ -15,31 +13,19 @@ module arith_tb
   output logic [Lanes-1:0][31:0] widen_o   // of a
 );
 
-  for (genvar l = 0; l < int'(Lanes); l++) begin : gen_lanes
-    fma_bf16 u_fma (
-      .a_i  (a_i[l][31:16]),
-      .b_i  (b_i[l][31:16]),
-      .c_i  (c_i[l]),
-      .sum_o(fma_o[l])
-    );
-    fadd_f32 u_add (
-      .a_i  (a_i[l]),
-      .b_i  (c_i[l]),
-      .sum_o(add_o[l])
-    );
-    bf16_part u_part (
-      .x_i   (c_i[l]),
-      .part_i,
-      .part_o(part_o[l][31:16])
-    );
-    assign part_o[l][15:0] = '0;
-    widen u_widen (
-      .dtype_i(systolith_pkg::dtype_e'(dtype_i)),
-      .raw_i  (a_i[l]),
-      .image_o(widen_o[l])
-    );
-    logic unused_low;
-    assign unused_low = ^b_i[l][15:0];
+  always_comb begin
+    for (int unsigned l = 0; l < Lanes; l++) begin
+      fma_o[l]   = bf16_pkg::fma(a_i[l][31:16], b_i[l][31:16], c_i[l]);
+      add_o[l]   = f32_pkg::add(a_i[l], c_i[l]);
+      part_o[l]  = {bf16_pkg::part(c_i[l], part_i), 16'b0};
+      widen_o[l] = formats_pkg::widen(systolith_pkg::dtype_e'(dtype_i), a_i[l]);
+    end
+  end
+
+  logic unused_low;
+  always_comb begin
+    unused_low = 1'b0;
+    for (int unsigned l = 0; l < Lanes; l++) unused_low ^= ^b_i[l][15:0];
   end
 
 endmodule

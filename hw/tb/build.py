@@ -10,21 +10,24 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
-from hw.toolchain import environment
+from hw.lint import packages
+from hw.toolchain import WORKAROUNDS, environment
 from systolith.isa.chip import Chip
 
 HW = Path(__file__).resolve().parent.parent
 CACHE = HW.parent / "build" / "hw"
 
 # No expansion of wide operations and little optimisation: the C++ compiler takes most of the time of a short run.
-VERILATE = ["--assert", "--no-public-flat-rw", "-fno-expand", "--output-split", "20000"]
+VERILATE = [
+    *("--assert", "--relative-includes", "--no-public-flat-rw", "-fno-expand", "--output-split", "20000"),
+    *WORKAROUNDS,
+]
 # Verilator's makefile leaves out how gcc is told of the precompiled header.
 MAKE = "-j2 OPT_FAST=-O1 CFG_CXXFLAGS_PCH_I=-include"
 
@@ -48,15 +51,14 @@ class Top:
     def files(self) -> list[Path]:
         """Packages, then modules, then what is waived and made public."""
         found = [p for part in ("gen", "rtl", "tb") for p in sorted((self.sources / part).glob("*.sv"))]
-        packages = [p for p in found if p.stem.endswith("_pkg")]
-        rest = [p for p in found if p not in packages and not p.stem.endswith("_tb")]
+        rest = [p for p in found if not p.stem.endswith(("_pkg", "_tb"))]
         top = [p for p in found if p.stem == self.module]
-        return [*sorted(self.sources.rglob("*.vlt")), *packages, *[p for p in rest if p not in top], *top]
+        return [*sorted(self.sources.rglob("*.vlt")), *packages(found), *[p for p in rest if p not in top], *top]
 
     def key(self) -> str:
         """A digest of everything that the build depends on."""
         digest = hashlib.sha256(json.dumps([self.module, self.parameters, VERILATE, MAKE, sys.version]).encode())
-        for path in self.files():
+        for path in [*self.files(), *sorted(self.sources.rglob("*.svh"))]:
             digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()[:16]
 
@@ -136,8 +138,10 @@ def run(top: Top, bench: str, test: str, variables: Mapping[str, str], plusargs:
     log = place / "run.log"
     os.environ.update(environment())
     results = place / "results.xml"
-    # Under pytest the runner exits when a test fails; what failed is read from the results all the same.
-    with suppress(SystemExit):
+    # Under pytest the runner exits when a test fails; what failed is read from the results all the same.  It raises
+    # RuntimeError when an assertion of the RTL has failed.
+    stopped = False
+    try:
         runner.test(
             hdl_toplevel=top.module,
             hdl_toplevel_lang="verilog",
@@ -150,9 +154,13 @@ def run(top: Top, bench: str, test: str, variables: Mapping[str, str], plusargs:
             plusargs=list(plusargs),
             log_file=log,
         )
+    except SystemExit:
+        pass
+    except RuntimeError:
+        stopped = True
     text = log.read_text()
     tests, failed = get_results(results) if results.exists() else (0, 0)
-    if failed or not tests:
+    if stopped or failed or not tests:
         raise BenchError(f"{bench}: {failed} of {tests} tests failed\n" + _why(text))
     return text
 

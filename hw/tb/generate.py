@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.tb.data import REGION, fill_image, memory
+from hw.tb.data import REGION, Words, fill_image, memory, words
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DTYPES, DType
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
@@ -40,15 +40,17 @@ TOKENS = [
 
 @dataclass
 class Case:
-    """A program and the memory that it finds."""
+    """A program and the memories that it finds."""
 
     name: str
     program: Program
     vmem: NDArray[np.uint8]
+    acc: Words
 
     def fill(self, machine: Machine) -> None:
-        """Put the memory's contents into a machine."""
+        """Put the memories' contents into a machine."""
         machine.vmem[:] = self.vmem
+        machine.acc[0] = self.acc
 
 
 class Generator:
@@ -64,11 +66,15 @@ class Generator:
 
     def case(self, tiles: int) -> Case:
         """A program of that many weight tiles."""
-        self._clear()
+        self._load(False, (), (LOADED,))
+        self._emit("mxu.latch", (LOADED,), (FREE,))
         for _ in range(tiles):
             self._tile()
         self.program.code.append(Instruction("halt"))
-        return Case(f"seed {self.seed}", self.program, memory(self.random, self.chip.vmem.bytes))
+        vmem = memory(self.random, self.chip.vmem.bytes)
+        shape = self.chip.mxu.acc_rows, self.chip.mxu.cols
+        acc = words(self.random, "edges", prod(shape)).reshape(shape)
+        return Case(f"seed {self.seed}", self.program, vmem, acc)
 
     def _pick(self, *values: int) -> int:
         return int(self.random.choice(values))
@@ -156,17 +162,6 @@ class Generator:
             stream = self._stream(pattern, bias)
             if stream is not None:
                 return stream, len(outer)
-
-    def _clear(self) -> None:
-        """Every accumulator to 0 by a tile of zeros, so that what was there before the program does not matter."""
-        rows = self.chip.mxu.acc_rows
-        none = Coord((0, 0), 0, 1, 0)  # nothing is inside
-        for name, count in (("bf16", 1), ("f32", rows)):
-            self.program.patterns.append(Pattern(DTYPES[name], (count, 1), (0, 0), (none,)))
-        common: dict[str, Any] = {"row_loops": 1, "part": 0, "integer": 0}
-        self._emit("mxu.load", (), (LOADED,), src=Stream(Space.VMEM, 0), transpose=0, **common)
-        self._emit("mxu.latch", (LOADED,), (FREE,))
-        self._emit("mxu.matmul", src=Stream(Space.VMEM, 1), acc=0, accumulate=0, **common)
 
     def _tile(self) -> None:
         """Load a tile (at times twice), latch it, and stream rows through it."""

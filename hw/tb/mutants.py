@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,28 +24,38 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("product_bit", "fma_bf16", "{normal, 8'b0}", "{normal[15:1], 9'b0}"),
-    Mutant("ties_up", "f32_sum", "(top[Width-24] || top[Width-26:0] != '0)", "1'b1"),
-    Mutant("no_sticky", "f32_sum", "|(c_mant & ~(24'hFF_FFFF << right[4:0]))", "1'b0"),
-    Mutant("flush_subnormals", "f32_sum", "top[Width-2-:23]", "(top[Width-1] ? top[Width-2-:23] : 23'b0)"),
-    Mutant("infinities_cancel", "f32_sum", "inf_i && c_inf && subtract", "1'b0"),
-    Mutant("rounding_of_parts", "bf16_part", "round_bf16(rest1)", "rest1[31:16]"),
-    Mutant("unsigned_integers", "mxu_pe", "$signed(x_i[8:0])", "$signed({1'b0, x_i[7:0]})"),
-    Mutant("old_columns_stay", "mxu_pe", "(down_i.valid && down_i.clear)", "1'b0"),
-    Mutant("old_rows_stay", "mxu_pe", "(right_i.valid && right_i.clear)", "1'b0"),
-    Mutant("latch_lost", "row_reader", "start_i && command_i.op == OpLatch", "1'b0"),
-    Mutant("no_forwarding", "acc_column", "forward_q ? written_q : read_q", "read_q"),
-    Mutant("upper_bound", "mxu_pkg", "$signed(point.quotient[j]) < $signed(bounds.hi[j])", "1'b1"),
-    Mutant("divisibility", "mxu_pkg", "point.remainder[j] == '0", "1'b1"),
-    Mutant("bias", "walk_prepare", "pattern_i.use_bias[j][1]", "1'b0"),
-    Mutant("broadcast_slow", "walk_prepare", "even && stride == '0", "1'b0"),
-    Mutant("retire_late", "work_queue", "32'(Tail - 1)", "32'(Tail)"),
-    Mutant("retire_out_of_order", "work_queue", "(alone || horizon == '0) ? 32'd1 : horizon", "32'd1"),
-    Mutant("latch_in_order", "work_queue", "head.command.op == OpLatch", "1'b0"),
-    Mutant("no_fence", "work_queue", "(!head.fence || (drained && !busy_i))", "1'b1"),
-    Mutant("slot_late", "work_queue", "count_q < DepthBits'(Depth) || start_o", "count_q < DepthBits'(Depth)"),
-    Mutant("start_early", "work_queue", "(!busy_i || last_i)", "1'b1"),
-    Mutant("token_late", "token_counters", "sum[waits_i[q][w]] == '0", "count_q[waits_i[q][w]] == '0"),
+    Mutant("product_bit", "bf16_pkg", "{product, 8'b0}", "{product[15:1], 9'b0}"),
+    Mutant(
+        "no_sticky",
+        "bf16_pkg",
+        "f32_pkg::shift_right({smaller.sig, 3'b0}, larger.exp - smaller.exp)",
+        "({smaller.sig, 3'b0} >> (larger.exp - smaller.exp))",
+    ),
+    Mutant(
+        "flush_subnormals",
+        "bf16_pkg",
+        "f32_pkg::normalised({a, 16'b0})",
+        "f32_pkg::normalised({a & {16{|a[14:7]}}, 16'b0})",
+    ),
+    Mutant("infinities_cancel", "bf16_pkg", "f32_pkg::is_inf(c) && c != product", "1'b0"),
+    Mutant("third_part", "bf16_pkg", "number >= 2'd2", "1'b0"),
+    Mutant("unsigned_integers", "mxu_mac", "$signed(x_i[8:0])", "$signed({1'b0, x_i[7:0]})"),
+    Mutant("old_columns_stay", "mxu_array", "down_number_q[r+c] == '0", "1'b0"),
+    Mutant("old_rows_stay", "mxu_array", "right_number_q[r+c] == '0", "1'b0"),
+    Mutant("latch_lost", "row_reader", "start_i && command.opcode == systolith_pkg::OpMxuLatch", "1'b0"),
+    Mutant("row_number", "addr_gen", "row_q + 32'(row_last_o)", "row_q"),
+    Mutant("no_forwarding", "mxu_acc", "write[c] && write_address[c] == read_address[c]", "1'b0"),
+    Mutant("upper_bound", "walk_pkg", "$signed(point.quotient[j]) < $signed(bounds.hi[j])", "1'b1"),
+    Mutant("divisibility", "walk_pkg", "point.remainder[j] == '0", "1'b1"),
+    Mutant("bias", "walk_pkg", "pattern.use_bias[j][1]", "1'b0"),
+    Mutant("uneven_segments", "mxu_pkg", "pattern.steps[Inner].remainder[j] == '0", "1'b1"),
+    Mutant("broadcast_slow", "mxu_pkg", "even && pattern.steps[Inner].address == '0", "1'b0"),
+    Mutant("retire_late", "unit_queue", "TimeBits'(tail_i)", "TimeBits'(tail_i + 1)"),
+    Mutant("latch_in_order", "unit_queue", "head_o.alone || horizon == '0", "horizon == '0"),
+    Mutant("no_fence", "unit_queue", "(!head_o.fence || drained)", "1'b1"),
+    Mutant("slot_late", "unit_queue", "count_q < DepthBits'(Depth) || start_o", "count_q < DepthBits'(Depth)"),
+    Mutant("start_early", "unit_queue", "(!is_busy || done_i)", "1'b1"),
+    Mutant("token_late", "token_counters", "sum[waits_i[q][k]] == '0", "count_q[waits_i[q][k]] == '0"),
 )
 
 _PACKAGE = """package mutant_pkg;
@@ -58,22 +69,24 @@ _PACKAGE = """package mutant_pkg;
 endpackage
 """
 
-# A conditional expression changes the width in which its parts are evaluated.
+# A conditional expression changes the width in which its parts are evaluated; the number never changes, so functions
+# that are not inlined may read it.
 _WAIVERS = """`verilator_config
+lint_off -rule IMPURE -file "*/rtl/*"
 lint_off -rule WIDTHEXPAND -file "*/rtl/*"
 lint_off -rule WIDTHTRUNC -file "*/rtl/*"
 """
 
 
-def plant(folder: Path) -> Path:
-    """Copy hw/gen, hw/rtl and hw/tb there, every mutant in place; mutant n of `MUTANTS` is number n + 1.
+def plant(folder: Path, mutants: Sequence[Mutant] = MUTANTS) -> Path:
+    """Copy hw/gen, hw/rtl and hw/tb there, every mutant in place; mutant n of `mutants` is number n + 1.
 
     Raises:
         ValueError: a mutant's expression is not, or more than once, in its file.
     """
     for part in ("gen", "rtl", "tb"):
         shutil.copytree(HW / part, folder / part, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for number, mutant in enumerate(MUTANTS, 1):
+    for number, mutant in enumerate(mutants, 1):
         path = folder / "rtl" / f"{mutant.file}.sv"
         text = path.read_text()
         if text.count(mutant.good) != 1:

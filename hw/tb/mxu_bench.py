@@ -18,10 +18,11 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 
+from hw.patterns import PATTERN_BITS, array, pack
 from hw.tb.build import mxu_parameters, variant
 from hw.tb.generate import Generator
-from hw.tb.pack import INSTRUCTION_BITS, NO_TOKEN
-from hw.tb.record import Events, Recorder, Recording
+from hw.tb.pack import ISSUE_BITS, NO_TOKEN
+from hw.tb.record import ACC_PORT, Events, Recorder, Recording, Words
 from systolith.isa.chip import Chip, load_chip
 
 Dut: TypeAlias = Any  # a handle: its ports are found when it runs
@@ -31,7 +32,7 @@ SHOWN = int(os.environ.get("MXU_SHOWN", "4"))  # differences that a failure list
 
 
 class Driver:
-    """Plays a recording's events into the unit, and writes its memory."""
+    """Plays a recording's events into the unit, and writes memories."""
 
     def __init__(self, dut: Dut) -> None:
         self.dut = dut
@@ -44,7 +45,7 @@ class Driver:
         """Nothing goes in; all state but the accumulators is cleared."""
         dut = self.dut
         dut.rst_ni.value = 0
-        dut.acc_row_i.value = 0
+        dut.acc_read_i.value = 0
         dut.write_clk_i.value = 0
         self._driven = True
         self.drive(self._idle)
@@ -57,13 +58,33 @@ class Driver:
             return
         dut = self.dut
         self._driven = events is not self._idle
-        dut.valid_i.value = 0 if events.push is None else 1 << events.push[0]
-        if events.push is not None:
-            dut.instr_i.value = events.push[1]
+        push = events.push
+        dut.push_i.value = 0 if push is None else 1 << push.queue
+        if push is not None:
+            dut.issue_i.value, dut.words_i.value, dut.pattern_i.value = push.issue, push.words, push.pattern
         for port, tokens in ((dut.signalled_i, events.signalled), (dut.taken_i, events.taken)):
             if len(tokens) > self.others:
                 raise RuntimeError(f"{len(tokens)} tokens in a cycle, the bench has {self.others} ports")
             port.value = int.from_bytes(bytes(tokens) + bytes([NO_TOKEN]) * (self.others - len(tokens)), "little")
+        self.accumulators(events.accumulators)
+
+    def accumulators(self, values: Sequence[tuple[int, int]]) -> None:
+        """Write accumulators, (number, word) each, at the end of this cycle."""
+        dut = self.dut
+        if len(values) > ACC_PORT:
+            raise RuntimeError(f"{len(values)} accumulators written in a cycle, the port takes {ACC_PORT}")
+        dut.acc_write_i.value = (1 << len(values)) - 1
+        if values:
+            dut.acc_address_i.value = pack(array([4 * number for number, _ in values], 32))
+            dut.acc_data_i.value = pack(array([word for _, word in values], 32))
+
+    async def fill_accumulators(self, acc: Words) -> None:
+        """Write them all."""
+        values = list(enumerate(acc.reshape(-1).tolist()))
+        for first in range(0, len(values), ACC_PORT):
+            self.accumulators(values[first : first + ACC_PORT])
+            await RisingEdge(self.dut.clk_i)
+        self.accumulators(())
 
     async def write(self, address: int, data: bytes) -> None:
         """Write memory; takes no cycle of the unit's clock when called for a few lines."""
@@ -99,8 +120,9 @@ class Monitor:
             if started >> queue & 1:
                 self.starts[queue].append(cycle)
             self.retires[queue].extend([cycle] * (retired >> 16 * queue & 0xFFFF))
-        if int(dut.acc_write_o.value):
-            self.rows.append((int(dut.acc_write_row_o.value), words(int(dut.acc_write_data_o.value), self.columns)))
+        if int(dut.row_write_o.value):
+            row = int(dut.row_address_o.value) // (4 * self.columns)
+            self.rows.append((row, words(int(dut.row_data_o.value), self.columns)))
 
 
 def words(bits: int, count: int) -> tuple[int, ...]:
@@ -123,7 +145,7 @@ class Checker:
             name = f" ({names[i]})" if names else ""
             self.problems.append(f"{what} {i}{name}: RTL {_text(got[i])}, simulator {_text(want[i])}")
 
-    def check(self, monitor: Monitor, acc: list[tuple[int, ...]]) -> None:
+    def check(self, monitor: Monitor, acc: list[int]) -> None:
         """Compare everything; `acc`: the accumulators at the end, read through their port."""
         r = self.recording
         for queue, name in enumerate("ws"):
@@ -133,7 +155,7 @@ class Checker:
             names = [r.names[queue][i] for i in order]
             self._compare(f"retirement in {name}", monitor.retires[queue], want, names)
         self._compare("row written", monitor.rows, r.rows)
-        self._compare("accumulator row", acc, [tuple(row) for row in r.acc.tolist()])
+        self._compare("accumulator", acc, r.acc.reshape(-1).tolist())
 
     def finish(self) -> None:
         """Raise what was found.
@@ -159,6 +181,7 @@ async def play(dut: Dut, recording: Recording) -> None:
     driver, monitor, checker = Driver(dut), Monitor(dut, recording.acc.shape[1]), Checker(recording)
     await driver.reset()
     await driver.write(0, recording.vmem.tobytes().rstrip(b"\0"))
+    await driver.fill_accumulators(recording.acc_before)
     await RisingEdge(dut.clk_i)
     dut.rst_ni.value = 1
     for cycle in range(recording.cycles + DRAIN):
@@ -170,19 +193,24 @@ async def play(dut: Dut, recording: Recording) -> None:
         driver.drive(events)
         await FallingEdge(dut.clk_i)
         monitor.sample(cycle)
-        if events.push is not None and not int(dut.ready_o.value) >> events.push[0] & 1:
-            checker.problems.append(f"cycle {cycle}: queue {events.push[0]} is full, in the simulator it is not")
-    acc = [row async for row in _read(dut, len(recording.acc), recording.acc.shape[1])]
-    checker.check(monitor, acc)
+        if events.push is not None and not int(dut.ready_o.value) >> events.push.queue & 1:
+            checker.problems.append(f"cycle {cycle}: queue {events.push.queue} is full, in the simulator it is not")
+    if not int(dut.idle_o.value):
+        checker.problems.append("at the end: the queues are not idle")
+    checker.check(monitor, [word async for word in _read(dut, recording.acc.size)])
     checker.finish()
 
 
-async def _read(dut: Dut, rows: int, columns: int) -> AsyncIterator[tuple[int, ...]]:
-    for row in range(rows):
-        dut.acc_row_i.value = row
-        await RisingEdge(dut.clk_i)
-        await FallingEdge(dut.clk_i)
-        yield words(int(dut.acc_data_o.value), columns)
+async def _read(dut: Dut, count: int) -> AsyncIterator[int]:
+    """The first `count` accumulators."""
+    for first in range(0, count, ACC_PORT):
+        size = min(ACC_PORT, count - first)
+        dut.acc_read_i.value = (1 << size) - 1
+        dut.acc_address_i.value = pack(array(range(4 * first, 4 * (first + size), 4), 32))
+        await Timer(1, "ps")
+        for word in words(int(dut.acc_data_o.value), size):
+            yield word
+    dut.acc_read_i.value = 0
 
 
 def check_parameters(dut: Dut, chip: Chip) -> None:
@@ -190,7 +218,8 @@ def check_parameters(dut: Dut, chip: Chip) -> None:
     for name, value in mxu_parameters(chip).items():
         built = int(getattr(dut, name).value)
         assert built == value, f"{name}: the RTL has {built}, chip {chip.name} {value}"
-    assert len(dut.instr_i) == INSTRUCTION_BITS, f"instr_t: the RTL has {len(dut.instr_i)} bits"
+    for port, bits in ((dut.issue_i, ISSUE_BITS), (dut.pattern_i, PATTERN_BITS), (dut.acc_read_i, ACC_PORT)):
+        assert len(port) == bits, f"{port._name}: the RTL has {len(port)} bits, the bench {bits}"
 
 
 async def _clock(dut: Dut) -> None:

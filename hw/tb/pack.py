@@ -1,93 +1,44 @@
-"""Instructions as the matrix unit takes them: `instr_t` of mxu_pkg.sv, as one integer."""
+"""Instructions as a queue of the core takes them: `issue_t` of core_pkg.sv, and words with their registers resolved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from dataclasses import dataclass
 
+from hw.patterns import array, pack, pattern_entry
+from systolith.isa.encode import encode_instruction
 from systolith.isa.instruction import Instruction, Stream
-from systolith.isa.pattern import MAX_COORDS, MAX_LOOPS, UNBOUNDED, Coord, Pattern
+from systolith.isa.program import Program
 
 NO_TOKEN = 255
 TOKENS_PER_INSTRUCTION = 4
-OPS = {"nop": 0, "mxu.load": 1, "mxu.latch": 2, "mxu.matmul": 3}
-
-Field = tuple[int, int]  # value, bits
+ISSUE_BITS = 2 * TOKENS_PER_INSTRUCTION * 8 + 3 + 32
 
 
-def pack(fields: Sequence[Field]) -> int:
-    """Fields of a packed struct, the first at the top; values may be negative.
+@dataclass(frozen=True)
+class Issued:
+    """An instruction for one of a matrix unit's queues.
 
-    Raises:
-        ValueError: a value that its field does not hold.
+    Attributes:
+        queue: 0 is the weights', 1 the stream's.
+        issue: its `issue_t`.
+        words: its words, the first in the lowest bits.
+        pattern: the table entry of its source, 0 if it has none.
     """
-    bits = 0
-    for value, width in fields:
-        if not -(1 << (width - 1)) <= value < 1 << width:
-            raise ValueError(f"{value} does not fit {width} bits")
-        bits = bits << width | value & (1 << width) - 1
-    return bits
+
+    queue: int
+    issue: int
+    words: int
+    pattern: int
 
 
-def _array(values: Sequence[int], size: int, width: int, rest: int = 0) -> list[Field]:
-    """A packed array: element 0 at the bottom."""
-    padded = [*values, *[rest] * (size - len(values))]
-    return [(v, width) for v in reversed(padded)]
+def _tokens(tokens: tuple[int, ...]) -> list[tuple[int, int]]:
+    return array([*tokens, *[NO_TOKEN] * (TOKENS_PER_INSTRUCTION - len(tokens))], 8)
 
 
-def _loops(values: Sequence[int], rest: int) -> list[Field]:
-    """One value a loop; the innermost loop is the last entry, missing ones are outermost."""
-    return _array([*[rest] * (MAX_LOOPS - len(values)), *values], MAX_LOOPS, 32)
-
-
-def _coord(c: Coord) -> list[Field]:
-    scalars = (c.offset, c.lo, c.hi, c.div, c.stride)
-    return [*_loops(c.coefs, 0), *((v, 32) for v in scalars)]
-
-
-_NO_COORD = Coord((), 0, *UNBOUNDED)
-
-
-def _pattern(p: Pattern, base: int, bias: tuple[int, int]) -> list[Field]:
-    if p.indirect >= 0:
-        raise ValueError("the matrix unit has no indirect patterns")
-    coords = [*p.coords, *[_NO_COORD] * (MAX_COORDS - len(p.coords))]
-    return [
-        (p.dtype.code, 5),
-        *_array([1 << c.bias if c.bias >= 0 else 0 for c in coords], MAX_COORDS, 2),
-        (p.fill & 0xFFFFFFFF, 32),
-        (base, 32),
-        *_array(bias, 2, 32),
-        *_loops(p.counts, 1),
-        *_loops(p.strides, 0),
-        *(f for c in reversed(coords) for f in _coord(c)),
-    ]
-
-
-PATTERN_BITS = 5 + MAX_COORDS * 2 + 4 * 32 + 2 * MAX_LOOPS * 32 + MAX_COORDS * (MAX_LOOPS + 5) * 32
-INSTRUCTION_BITS = 2 * TOKENS_PER_INSTRUCTION * 8 + 1 + 2 + 3 + 2 + 32 + 4 + PATTERN_BITS
-
-
-def pack_instruction(instr: Instruction, patterns: Sequence[Pattern]) -> int:
+def issued(queue: int, instr: Instruction, program: Program) -> Issued:
     """An mxu.* or nop instruction whose operands are resolved."""
-    args = instr.args
-
-    def number(name: str) -> int:
-        return cast(int, args.get(name, 0))
-
-    fields = [
-        *_array(instr.waits, TOKENS_PER_INSTRUCTION, 8, NO_TOKEN),
-        *_array(instr.signals, TOKENS_PER_INSTRUCTION, 8, NO_TOKEN),
-        (int(instr.fence), 1),
-        (OPS[instr.op], 2),
-        *((number(name), 1) for name in ("transpose", "accumulate", "integer")),
-        (number("part"), 2),
-        (number("acc"), 32),
-    ]
-    src = args.get("src")
-    if not isinstance(src, Stream):
-        return pack([*fields, (0, 4), (0, PATTERN_BITS)])
-    pattern = patterns[src.pattern]
-    row_loops = number("row_loops") + MAX_LOOPS - len(pattern.counts)
-    operands = cast(int, src.base), cast(tuple[int, int], src.bias)
-    return pack([*fields, (row_loops, 4), *_pattern(pattern, *operands)])
+    flags = [(int(instr.fence), 1), (int(instr.op == "nop"), 1), (int(instr.op == "mxu.latch"), 1)]
+    issue = pack([*_tokens(instr.waits), *_tokens(instr.signals), *flags, (0, 32)])
+    src = instr.args.get("src")
+    pattern = pattern_entry(program.patterns[src.pattern]) if isinstance(src, Stream) else 0
+    return Issued(queue, issue, pack(array(encode_instruction(instr), 32)), pattern)
