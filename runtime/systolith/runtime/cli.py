@@ -151,21 +151,44 @@ def disasm(file: Path) -> None:
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
 def asm(file: Path, chip: str, output: Path) -> None:
     """Assemble FILE to a binary."""
-    from systolith.isa.asm import assemble
     from systolith.isa.binary import save
     from systolith.isa.chip import load_chip
-    from systolith.isa.errors import AsmError, SystolithError
+    from systolith.runtime.sources import read_assembly
 
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise SystolithError(f"{file}: {reason}") from None
-    try:
-        program = assemble(text, load_chip(chip))
-    except AsmError as error:
-        raise AsmError(f"{file}: {error}", error.line, error.excerpt) from None
-    save(program, output)
+    save(read_assembly(file, load_chip(chip)), output)
+
+
+@cli.command()
+@click.argument("file", type=FILE)
+@click.option("--chip", default="tiny", show_default=True, help=CHIP_HELP)
+@click.option("--args", type=FILE, help="Arguments, as for `run`.")
+@click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
+@click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
+@click.option(
+    "--wave", type=FILE, help="Write waves of the RTL around the first difference, or of the whole run (.fst or .vcd)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+def lockstep(file: Path, chip: str, wave: Path | None, as_json: bool, **options: Any) -> None:
+    """Run FILE (as `run` takes it, or assembly) in the simulator and on the RTL, and compare every bit and cycle."""
+    from systolith.isa.chip import load_chip
+    from systolith.runtime.job import Request
+    from systolith.runtime.lockstep import lockstep as run_lockstep
+    from systolith.runtime.lockstep import record
+
+    request = Request(path=file, chip=load_chip(chip), **options)
+    with progress(quiet=as_json) as stage:
+        result = run_lockstep(request, wave, stage)
+    if as_json:
+        click.echo(json.dumps(record(result, request)))
+    else:
+        click.echo(
+            f"{result.name} on {request.chip.name}: {result.cycles} cycles, {result.instructions} instructions "
+            f"({result.timed} with times), {result.words} words of memory: {'no' if result.ok else 'a'} difference; "
+            f"RTL: {result.cycles_per_second:,.0f} cycles/s"
+        )
+    if result.difference:
+        click.echo(str(result.difference), err=True)
+    sys.exit(GOOD if result.ok else FAILED)
 
 
 @cli.command()

@@ -117,13 +117,13 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
         require_writable(path)
     stage("reading")
     source = read_source(request.path)
-    _refuse_impossible(request, source)
+    refuse_impossible(request, source)
     stage("compiling")
     precision = effective_precision(source.module, request.precision)
     started = perf_counter()
-    compiled, program = _program(request, source)
+    compiled, program = to_program(request, source)
     compile_seconds = perf_counter() - started
-    arguments = _arguments(request, program)
+    arguments = arguments_of(request, program)
     expected = load_numbered(request.expect, "out") if request.expect else []
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     checker = Checker(program, compiled, request.precision) if request.check and compiled else None
@@ -147,7 +147,12 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     return outcome
 
 
-def _refuse_impossible(request: Request, source: Source) -> None:
+def refuse_impossible(request: Request, source: Source) -> None:
+    """Options that do not go together.
+
+    Raises:
+        SystolithError: naming them.
+    """
     values, cycles = "values, which --mode time does not compute", "cycles, which --mode values does not compute"
     needs = [
         ("--check", request.check, "time", values),
@@ -189,7 +194,12 @@ def _simulate(
         raise SystolithError(f"{error} (--record-decisions FILE, then --decisions FILE)") from None
 
 
-def _program(request: Request, source: Source) -> tuple[Compiled | None, Program]:
+def to_program(request: Request, source: Source) -> tuple[Compiled | None, Program]:
+    """Compile the module, or check that the binary can run on the chip.
+
+    Raises:
+        SystolithError: it cannot be compiled, or not run there.
+    """
     if source.module is not None:
         compiled = compile_module(source.module, request.chip, Options(precision=request.precision))
         return compiled, compiled.program
@@ -199,8 +209,12 @@ def _program(request: Request, source: Source) -> tuple[Compiled | None, Program
     return None, source.program
 
 
-def _arguments(request: Request, program: Program) -> list[Array]:
-    """Parameter memories, uint8, in order."""
+def arguments_of(request: Request, program: Program) -> list[Array]:
+    """Parameter memories, uint8, in order.
+
+    Raises:
+        InputError: they are not what the program takes.
+    """
     declared = [d for _, d in numbered(program, Role.PARAMETER)]
     if request.mode == "time":
         return []

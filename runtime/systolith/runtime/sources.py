@@ -1,4 +1,4 @@
-"""What `run` and `compile` take: HLO text, a serialized HloModuleProto, or a binary."""
+"""What the commands take: HLO text, a serialized HloModuleProto, a binary; some, assembly."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.parser import parse_hlo
 from systolith.compiler.hlo.verifier import verify
+from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
-from systolith.isa.errors import SystolithError
+from systolith.isa.chip import Chip
+from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.program import Program
 
 
@@ -47,6 +49,23 @@ def read_source(path: Path) -> Source:
     if text is None or "\0" in text:
         text = text_of_proto(path, data)
     return Source(path, module=parse_module(text, str(path)))
+
+
+def read_assembly(path: Path, chip: Chip) -> Program:
+    """Assemble a file.
+
+    Raises:
+        SystolithError: it cannot be read, or does not assemble: with the line and a caret.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(f"{path}: {reason}") from None
+    try:
+        return assemble(text, chip)
+    except AsmError as error:
+        raise AsmError(f"{path}: {error}", error.line, error.excerpt) from None
 
 
 def parse_module(text: str, name: str) -> Module:

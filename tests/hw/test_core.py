@@ -1,0 +1,141 @@
+"""The whole core in lockstep with the simulator: hand-written programs, the rules of queues and tokens, other chips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.lockstep import Case, Lockstep
+from hw.model import HW, NO_PARAMETER, PARAMETERS
+from systolith.isa.asm import assemble
+from systolith.isa.chip import SCHEMA, Chip, load_chip
+from systolith.isa.program import Role
+from systolith.sim.memory import Machine
+from tests.hw.queue_programs import queue_program
+from tests.programs.cases import CASES
+from tests.programs.run import arguments
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Lockstep]:
+    with Lockstep(load_chip("tiny")) as both:
+        yield both
+
+
+def written_by_hand(name: str, chip: Chip) -> Case:
+    """A program of tests/programs with its arguments, in buffers or in the infeed queue."""
+    program = assemble(CASES[name].path.read_text(), chip)
+    given = arguments(name)
+
+    def fill(machine: Machine) -> None:
+        for array in given:
+            machine.infeed[0].push(array)
+
+    if CASES[name].host:
+        return Case(program, setup=fill)
+    parameters = {b.number: i for i, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
+    return Case(program, {parameters[n]: np.frombuffer(a.tobytes(), np.uint8) for n, a in enumerate(given)})
+
+
+def agree(core: Lockstep, case: Case) -> None:
+    result = core.run(case)
+    assert result.ok, result.difference
+    assert result.words > 0
+
+
+def test_every_field_of_a_chip_is_a_parameter() -> None:
+    assert set(PARAMETERS) | set(NO_PARAMETER) == set(SCHEMA)
+    text = (HW / "rtl" / "core.sv").read_text()
+    assert all(f" {name} = " in text for name in PARAMETERS.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_written_by_hand(core: Lockstep, name: str) -> None:
+    agree(core, written_by_hand(name, core.chip))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_queues_fences_and_tokens(core: Lockstep, seed: int) -> None:
+    agree(core, queue_program(core.chip, seed))
+
+
+COPIES = """
+.program copies
+.buffer a parameter u8 [64] number=0
+.buffer b result u8 [64] number=0
+.token loaded ld -> st
+.pattern bytes u8 counts=(37) strides=(1)
+.pattern reversed u8 counts=(37) strides=(-1)
+.pattern words u32 counts=(5) strides=(4)
+    dma.load hbm(a)[3]:bytes, vmem[1]:bytes
+    dma.load host(1)[0]:words, smem[8]:words
+    fence dma.load smem[8]:words, vmem[1001]:words
+    fence dma.load vmem[1]:bytes, vmem[120]:bytes signal loaded
+    dma.store vmem[120]:bytes, hbm(b)[44]:reversed wait loaded
+    dma.store vmem[1001]:words, link(1)[4]:words
+    dma.store smem[8]:words, smem[100]:words
+    dma.store vmem[1]:bytes, host(0)[0]:bytes
+    fence dma.store smem[100]:words, host(0)[0]:words
+    halt
+"""
+
+
+def test_every_memory_is_reached_by_copies(core: Lockstep) -> None:
+    chip = core.chip
+    program = assemble(COPIES, chip)
+    rng = np.random.default_rng(1)
+
+    def setup(machine: Machine) -> None:
+        machine.links[1] = Machine(program, chip, {})
+        machine.infeed[1].push(rng.integers(0, 2**32, 9, np.uint32))
+
+    agree(core, Case(program, {0: rng.integers(0, 256, 64, np.uint8)}, setup))
+
+
+def test_what_a_run_leaves_does_not_show_in_the_next(core: Lockstep) -> None:
+    agree(core, written_by_hand("host_queues", core.chip))
+    agree(core, written_by_hand("conv_stem", core.chip))
+    agree(core, Case(assemble(".program nothing\n    halt\n", core.chip)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_programs_written_by_hand_on_a_larger_chip(small: Lockstep, name: str) -> None:
+    agree(small, written_by_hand(name, small.chip))
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Lockstep]:
+    with Lockstep(load_chip("small")) as both:
+        yield both
+
+
+def odd_chip() -> Chip:
+    """Two of everything, the shallowest queues, the shortest latencies, and bandwidth that does not divide."""
+    chip = load_chip("tiny")
+    return replace(
+        chip,
+        name="odd",
+        seq=replace(chip.seq, fetch_words=6, branch_penalty=0),
+        fifo=replace(chip.fifo, depth=1),
+        token=replace(chip.token, max=63),
+        mxu=replace(chip.mxu, count=2, rows=16, segments=3, load_latency=1, pipeline=3),
+        vpu=replace(chip.vpu, load_slots=2, store_slots=2, alu_latency=1, load_latency=1, trans_latency=1),
+        xlu=replace(chip.xlu, latency=2),
+        hbm=replace(chip.hbm, p=7, q=3, latency=1),
+        dma=replace(chip.dma, segments=1, local_latency=3),
+        host=replace(chip.host, queues=3),
+        link=replace(chip.link, count=0),
+    )
+
+
+@pytest.mark.slow
+def test_another_chip() -> None:
+    with Lockstep(odd_chip()) as both:
+        for name in ("conv_stem", "ragged_dot", "sort", "scatter", "fft", "host_queues"):
+            agree(both, written_by_hand(name, both.chip))
+        for seed in range(100):
+            agree(both, queue_program(both.chip, seed))

@@ -1,0 +1,46 @@
+"""Errors of one cycle or one bit, planted in each unit: lockstep finds every one in a few random programs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hw.fuzz.campaign import on_core
+from hw.fuzz.case import Case
+from hw.fuzz.generate import program
+from hw.lockstep import Lockstep
+from hw.tb.core_mutants import MUTANTS
+from hw.tb.mutants import Mutant, plant
+from systolith.isa.chip import load_chip
+
+PROGRAMS = 300
+TINY = load_chip("tiny")
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def random_program(seed: int) -> Case:
+    return program(seed, TINY)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plant(tmp_path_factory.mktemp("mutants") / "hw", MUTANTS)
+
+
+def found(folder: Path, number: int, programs: int) -> int | None:
+    """The first random program that shows mutant `number`; None: none of them does."""
+    with Lockstep(TINY, root=folder, plusargs=(f"+mutant={number}",)) as core:
+        return next((seed for seed in range(programs) if on_core(core, random_program(seed)) is not None), None)
+
+
+@pytest.mark.parametrize(("number", "mutant"), list(enumerate(MUTANTS, 1)), ids=lambda m: getattr(m, "name", ""))
+def test_each_is_found(planted: Path, number: int, mutant: Mutant) -> None:
+    assert found(planted, number, PROGRAMS) is not None, mutant
+
+
+def test_without_one_nothing_is_found(planted: Path) -> None:
+    assert found(planted, 0, 30) is None

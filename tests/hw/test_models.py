@@ -1,0 +1,84 @@
+"""Compiled models in lockstep: real modules, lowered by JAX, on simulator and RTL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hw.lockstep import Case, Lockstep, Result
+from systolith.isa.chip import Chip, load_chip
+from systolith.isa.program import Role
+from systolith.runtime.executable import bind, numbered
+from systolith.runtime.job import Request, arguments_of, to_program
+from systolith.runtime.sources import read_source
+from tests.corpus.load import load
+
+CHIPS = Path(__file__).parent / "chips"
+ON_TINY = (
+    "mlp_infer",
+    "mlp_infer_bf16",
+    "lenet_infer",
+    "int8_dot_i32",
+    "bf16_dot_f32",
+    "lstm_scan",
+    "cond_switch",
+    "gpt2_decode_kvcache",
+)
+ON_TWIN = ("mlp_infer", "int8_dot_i32", "lstm_scan", "gpt2_decode_kvcache")
+
+
+@cache
+def compiled(name: str, chip: Chip, precision: str) -> Case:
+    """A module of the corpus, compiled, with its arguments."""
+    case = load(name)
+    request = Request(case.path, chip, args=case.args_path, precision=precision)
+    _, program = to_program(request, read_source(case.path))
+    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    return Case(program, bind(program, arguments_of(request, program), results))
+
+
+def agree(both: Lockstep, name: str, precision: str = "default") -> Result:
+    result = both.run(compiled(name, both.chip, precision))
+    assert result.ok, result.difference
+    assert result.timed > 20
+    return result
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Lockstep]:
+    with Lockstep(load_chip("tiny")) as both:
+        yield both
+
+
+@pytest.mark.parametrize("name", ON_TINY)
+def test_on_8_x_8(tiny: Lockstep, name: str) -> None:
+    agree(tiny, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_TINY)
+def test_in_six_passes_on_8_x_8(tiny: Lockstep, name: str) -> None:
+    agree(tiny, name, "highest")
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Lockstep]:
+    with Lockstep(load_chip(str(CHIPS / "twin16.toml"))) as both:
+        yield both
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_TWIN)
+def test_on_two_of_16_x_16(twin: Lockstep, name: str) -> None:
+    agree(twin, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp_infer_bf16", "lenet_infer"])
+def test_on_32_x_32(name: str) -> None:
+    with Lockstep(load_chip("small")) as both:
+        agree(both, name)
