@@ -82,3 +82,42 @@ def test_on_two_of_16_x_16(twin: Lockstep, name: str) -> None:
 def test_on_32_x_32(name: str) -> None:
     with Lockstep(load_chip("small")) as both:
         agree(both, name)
+
+
+def layer(x: str, w: str, out: str, window: str) -> str:
+    """A convolution with its bias and relu, as ResNet has them."""
+    channels = out.split(",")[-1]
+    return f"""HloModule layer
+
+ENTRY main {{
+  x = f32[{x}] parameter(0)
+  w = f32[{w}] parameter(1)
+  b = f32[{channels}] parameter(2)
+  c = f32[{out}] convolution(x, w), window={{{window}}}, dim_labels=b01f_01io->b01f
+  bias = f32[{out}] broadcast(b), dimensions={{3}}
+  sum = f32[{out}] add(c, bias)
+  zero = f32[] constant(0)
+  zeros = f32[{out}] broadcast(zero), dimensions={{}}
+  ROOT r = f32[{out}] maximum(sum, zeros)
+}}
+"""
+
+
+# The stem on a part of the image, a 3 x 3 layer on a part of its channels, and a projection as it is.
+LAYERS = {
+    "stem": layer("1,48,48,3", "7,7,3,64", "1,24,24,64", "size=7x7 stride=2x2 pad=3_3x3_3"),
+    "3x3": layer("1,14,14,64", "3,3,64,64", "1,14,14,64", "size=3x3 pad=1_1x1_1"),
+    "projection": layer("1,28,28,128", "1,1,128,256", "1,14,14,256", "size=1x1 stride=2x2"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_resnet(tiny: Lockstep, name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.hlo"
+    path.write_text(LAYERS[name])
+    request = Request(path, tiny.chip, random=0)
+    _, program = to_program(request, read_source(path))
+    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
+    assert result.ok, result.difference
+    assert result.cycles > 50_000

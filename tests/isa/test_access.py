@@ -146,6 +146,15 @@ def test_kernels_read_and_write_what_their_micro_operations_do() -> None:
     assert accesses(instr, program(), TINY) == [vmem(0, 224, False), vmem(1024, 1248, False), vmem(1024, 1248, True)]
 
 
+def test_coordinates_of_listed_elements_read_the_list() -> None:
+    p = program()
+    asks = (MicroOp("inside", 0, (), 0), MicroOp("st", -1, (0,), 1, 3))
+    p.kernels.append(Kernel("asks", Section(asks, 4), 2, rotating=8))
+    streams = (Stream(Space.NONE, 2, index=4096), Stream(Space.VMEM, 0, 1024))
+    instr = Instruction("vpu.run", {"kernel": 1, "streams": streams})
+    assert accesses(instr, p, TINY) == [vmem(4096, 4112, False), vmem(1024, 1248, True)]
+
+
 def test_smem() -> None:
     word = Instruction("lds", {"rd": Reg(1), "ra": Reg(0), "imm": 8})
     assert accesses(word, program(), TINY) == [Access(Space.SMEM, 0, 8, 12, False)]

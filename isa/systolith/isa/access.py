@@ -135,11 +135,12 @@ def _accumulators(instr: Instruction, program: Program, chip: Chip) -> Access:
     return Access(Space.ACC, instr.unit, row * width, (row + rows) * width, True)
 
 
-def _kernel_writes(instr: Instruction, program: Program) -> tuple[set[int], set[int]]:
-    """(streams that the kernel loads, streams that it stores)."""
+def _kernel_uses(instr: Instruction, program: Program) -> tuple[set[int], set[int], set[int]]:
+    """(streams that the kernel loads, that it stores, of which it asks for coordinates)."""
     kernel = program.kernels[cast(int, instr.args["kernel"])]
     ops = [m for s in (kernel.prologue, kernel.body, kernel.epilogue) for m in s.ops]
-    return {m.imm for m in ops if m.op == "ld"}, {m.imm for m in ops if m.op == "st"}
+    asked = {m.imm % 16 for m in ops if m.op in ("coord", "inside")}
+    return {m.imm for m in ops if m.op == "ld"}, {m.imm for m in ops if m.op == "st"}, asked
 
 
 def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
@@ -159,10 +160,12 @@ def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
     elif op == "mxu.matmul":
         out += [Access(Tile.ACTIVE, unit, 0, 1, False), _accumulators(instr, program, chip)]
     elif op == "vpu.run":
-        loads, stores = _kernel_writes(instr, program)
+        loads, stores, asked = _kernel_uses(instr, program)
         for i, s in enumerate(cast(tuple[Stream, ...], args["streams"])):
             for write in [False] * (i in loads) + [True] * (i in stores):
                 out += stream_accesses(s, write, program, chip)
+            if i in asked and program.patterns[s.pattern].indirect >= 0:
+                out.append(_index_list(s, program.patterns[s.pattern], chip))
     if "src" in args:
         out += stream_accesses(cast(Stream, args["src"]), False, program, chip)
     if "dst" in args:

@@ -126,7 +126,9 @@ def _lows(r: Run, a: Access) -> tuple[Array, int]:
     for k, stride in enumerate(strides[:-2]):
         values = io.index_list(r.machine, a) if k == p.indirect else np.arange(p.counts[k])
         total = total + (stride * values).astype(np.int64).reshape([-1 if k == j else 1 for j in range(n)])
-    for stride, steps in zip(strides[-2:], p.counts[-2:], strict=True):
-        total = total + int(min(stride * (steps - 1), 0))
-        reach += int(abs(stride) * (steps - 1))
+    for k in (n - 2, n - 1):
+        values = io.index_list(r.machine, a) if k == p.indirect else np.array([0, p.counts[k] - 1])
+        least, most = strides[k] * values.min(), strides[k] * values.max()
+        total = total + int(min(least, most))
+        reach += int(abs(most - least))
     return np.broadcast_to(total, (*p.counts[:-2], 1, 1)).reshape(p.counts[:-2]), reach
