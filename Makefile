@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bless bench clean distclean
+.PHONY: help demo test test-all lint format bless bench synth clean distclean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -53,6 +53,9 @@ bless: $(STAMP) ## rewrite the recorded cycle counts after a wanted change of ti
 
 bench: $(STAMP) ## run bench/bench_*.py: measurements, printed
 	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+synth: $(STAMP) ## synthesize the core at tiny with Yosys: no latches, no loops; gates by unit (the first time takes long)
+	$(BIN)/python -m hw.synth
 
 clean: ## remove what builds and tests leave (not .venv)
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
