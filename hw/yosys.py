@@ -92,7 +92,7 @@ MEMORIES: dict[str, Callable[[Mapping[str, int], Mapping[str, int]], int]] = {
 # What makes a latch, or a flip-flop that is none.
 FORBIDDEN = ("dlatch", "adlatch", "dlatchsr", "sr")
 
-CHECKS = ["proc", f"select -assert-none {' '.join(f't:${cell}' for cell in FORBIDDEN)}", "check -assert"]
+CHECKS = ["proc", "opt_clean", f"select -assert-none {' '.join(f't:${cell}' for cell in FORBIDDEN)}", "check -assert"]
 
 # To simple gates; a register's enable is multiplexers in front of its flip-flops.
 MAPPING = [
@@ -129,8 +129,10 @@ def yosys(what: str, commands: Sequence[str]) -> None:
         SynthesisError: it found one.
     """
     yosys_version()
+    deep = 'ulimit -s unlimited && exec "$@"'  # it follows long chains of cells by recursion
     program = "import sys; from pyosys import libyosys as y; d = y.Design()\nfor c in sys.argv[1:]: y.run_pass(c, d)"
-    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, cwd=ROOT)
+    command = ["sh", "-c", deep, "sh", sys.executable, "-c", program, *commands]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         lines = (done.stdout + done.stderr).splitlines()
         telling = [line for line in lines if re.search(r"Warning|ERROR|error:", line)]
@@ -199,7 +201,7 @@ def _parameters(pairs: Sequence[Sequence[Any]]) -> Parameters:
 
 @dataclass(frozen=True)
 class Chain:
-    """A module that is too large to map, and is equal stages one behind the other: its gates are extrapolated.
+    """A module that is too large to map, and is equal stages, behind or beside each other: its gates are extrapolated.
 
     Attributes:
         stages: the parameter that says how many.
@@ -229,6 +231,7 @@ class Chain:
 CHAINS = {
     "walker": Chain("E", 2, 4),
     "vpu_coordinate": Chain("Lanes", 1, 2),
+    "vpu_streams": Chain("Ports", 1, 2),
     "token_counters": Chain("Slots", 2, 4, ("Max", 4)),
 }
 

@@ -75,6 +75,13 @@ package vpu_pkg;
     nest_t                   index;
   } issued_t;
 
+  // What is kept of a stream of the instruction under way.
+  typedef struct packed {
+    core_pkg::stream_t stream;
+    walk_pkg::point_t  origin;
+    logic [15:0]       stall;   // cycles beyond one, of a vector
+  } kept_t;
+
   // The physical register of a kernel's register; other operands stay as they are.
   function automatic logic [7:0] rename(logic [7:0] operand, logic [5:0] turn, logic [6:0] rotating);
     logic [7:0] moved;

@@ -22,46 +22,18 @@ module vpu_streams
   output logic [Ports-1:0][15:0]                                          stall_o    // cycles beyond one, of a vector
 );
 
-  // What is kept of a stream.
-  typedef struct packed {
-    stream_t     stream;
-    point_t      origin;
-    logic [15:0] stall;
-  } kept_t;
-
   kept_t    kept_q[Streams], kept_d[Streams];
   pattern_t pattern_q[Streams];
 
-  // A vector is a segment for each sublane, if its lanes are next to each other or all the same element; otherwise every
-  // element is one.  `Sublanes` segments a cycle.
-  function automatic logic [15:0] stall_of(pattern_t pattern);
-    logic        uneven;  // the lane loop does not add the same at every step
-    logic [31:0] stride, segments;
-    uneven = pattern.indirect == 4'(LaneLoop);
-    for (int unsigned j = 0; j < Coords; j++) begin
-      uneven |= pattern.bounds.stride[j] != '0 && pattern.steps[LaneLoop].remainder[j] != '0;
-    end
-    stride   = pattern.steps[LaneLoop].address;
-    segments = pattern.counts[SublaneLoop];
-    if (uneven || stride != '0 && stride != 32'd1 << size_log2(pattern.dtype)) segments *= pattern.counts[LaneLoop];
-    stall_of = 16'((segments - 32'd1) / Sublanes);
-  endfunction
-
-  function automatic kept_t prepare(stream_t stream, pattern_t pattern);
-    /* verilator no_inline_task */
-    prepare.stream = stream;
-    prepare.origin = start_of(pattern, stream.base, stream.bias);
-    prepare.stall  = stall_of(pattern);
-  endfunction
-
-  always_comb begin
-    for (int unsigned s = 0; s < Streams; s++) kept_d[s] = '0;
-    if (start_i) begin
-      /* verilator unroll_disable */
-      for (int unsigned s = 0; s < Streams; s++) begin
-        if (s < 32'(count_i)) kept_d[s] = prepare(to_stream(words_i[s]), pattern_i[s]);
-      end
-    end
+  for (genvar s = 0; s < int'(Streams); s++) begin : gen_starts
+    vpu_stream_start #(
+      .Sublanes(Sublanes)
+    ) u_start (
+      .valid_i  (start_i && s < int'(count_i)),
+      .stream_i (to_stream(words_i[s])),
+      .pattern_i(pattern_i[s]),
+      .kept_o   (kept_d[s])
+    );
   end
 
   always_ff @(posedge clk_i) begin

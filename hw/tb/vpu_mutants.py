@@ -17,14 +17,14 @@ MUTANTS = (
     Mutant("stores_do_not_stall", "vpu_ports", "p < MemoryPorts", "p < LoadSlots"),
     Mutant(
         "uneven_lanes",
-        "vpu_streams",
+        "vpu_stream_start",
         "pattern.bounds.stride[j] != '0 && pattern.steps[LaneLoop].remainder[j] != '0",
         "1'b0",
     ),
-    Mutant("listed_lanes_fast", "vpu_streams", "pattern.indirect == 4'(LaneLoop)", "1'b0"),
+    Mutant("listed_lanes_fast", "vpu_stream_start", "pattern.indirect == 4'(LaneLoop)", "1'b0"),
     Mutant(
         "broadcast_slow",
-        "vpu_streams",
+        "vpu_stream_start",
         "stride != '0 && stride != 32'd1 << size_log2(pattern.dtype)",
         "stride != 32'd1 << size_log2(pattern.dtype)",
     ),
