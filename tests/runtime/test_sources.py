@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from systolith.runtime.sources import SourceError, read_source
+from systolith.compiler.hlo import HloError
+from systolith.runtime.sources import read_source
 from tests.corpus.load import load
 from tests.runtime.command import systolith
 
@@ -32,10 +33,34 @@ def test_a_proto_runs_like_its_text(proto: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(from_proto.out)["cycles"] == json.loads(from_text.out)["cycles"]
 
 
-def test_a_cut_proto_is_refused(proto: Path) -> None:
+def test_a_proto_with_its_buffers_runs(proto: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = proto.read_bytes()
+    length = bytes([len(module) & 127 | 128, len(module) >> 7])
+    assert len(module) < 1 << 14
+    wrapped = proto.with_name("module.hlo.pb")
+    wrapped.write_bytes(b"\x0a" + length + module + b"\x1a\x00")  # HloProto: the module, and no buffers
+    result = systolith(capsys, "run", wrapped, "--random", "0", "--chip", "tiny", "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["cycles"] > 0
+
+
+def test_a_cut_proto_is_refused(proto: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto.write_bytes(proto.read_bytes()[:-40])
-    with pytest.raises(SourceError, match=r"module\.pb: neither HLO text nor a readable HloModuleProto"):
+    with pytest.raises(HloError, match=r"module\.pb: neither HLO text nor a readable HloModuleProto"):
         read_source(proto)
+    result = systolith(capsys, "run", proto, "--random", "0", "--chip", "tiny", "--json")
+    assert result.code == 2
+    assert "module.pb: neither HLO text nor a readable HloModuleProto" in result.err
+
+
+def test_a_proto_that_breaks_a_rule_is_refused_with_its_name(proto: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = proto.read_bytes()
+    assert data.count(b"dot") >= 1
+    proto.write_bytes(data.replace(b"\x12\x03dot", b"\x12\x03dut"))  # the opcode
+    result = systolith(capsys, "run", proto, "--random", "0", "--chip", "tiny", "--json")
+    assert result.code == 2
+    assert "module.pb: " in result.err
+    assert "dut" in result.err
 
 
 def test_text_and_binary_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

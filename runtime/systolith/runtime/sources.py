@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.proto import read_proto
 from systolith.compiler.hlo.verifier import verify
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
 from systolith.isa.chip import Chip
 from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.program import Program
+
+# Text has none of these; a serialized module always has: the tag of the field of its computations is one.
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+
+
+STDIN = Path("-")
+"""Stands for what is read from standard input."""
 
 
 class SourceError(SystolithError):
@@ -35,7 +46,7 @@ def read_source(path: Path) -> Source:
         SystolithError: it is empty, cut, ill-formed, or of no known kind.
     """
     try:
-        data = path.read_bytes()
+        data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from None
     if not data:
@@ -45,9 +56,9 @@ def read_source(path: Path) -> Source:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        text = None
-    if text is None or "\0" in text:
-        text = text_of_proto(path, data)
+        return Source(path, module=parse_proto(data, str(path)))
+    if _CONTROL.search(text):
+        return Source(path, module=parse_proto(data, str(path)))
     return Source(path, module=parse_module(text, str(path)))
 
 
@@ -75,23 +86,11 @@ def parse_module(text: str, name: str) -> Module:
     return module
 
 
-def text_of_proto(path: Path, data: bytes) -> str:
-    """HLO text of a serialized HloModuleProto, through jaxlib.
-
-    Raises:
-        SourceError: jaxlib is not installed, or the bytes are no HloModuleProto.
-    """
+def parse_proto(data: bytes, name: str) -> Module:
+    """Read and verify a serialized HloModuleProto, HloProto or HloSnapshot."""
+    module = read_proto(data, name)
     try:
-        from jaxlib import _hlo  # type: ignore[attr-defined]
-    except ImportError:
-        raise SourceError(
-            f"{path}: a binary HloModuleProto needs jaxlib to read: pip install 'systolith[jax]'"
-        ) from None
-    try:
-        text = _hlo.XlaComputation(data).as_hlo_text(print_large_constants=True)
-    except Exception as error:  # jaxlib raises its own types, of which none is public
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(f"{path}: neither HLO text nor a readable HloModuleProto: {reason}") from None
-    if not isinstance(text, str) or not text.strip():
-        raise SourceError(f"{path}: neither HLO text nor a readable HloModuleProto")
-    return text
+        verify(module)
+    except HloError as error:  # its instructions have no line that would name the file
+        raise HloError(f"{name}: {error.message}") from None
+    return module
