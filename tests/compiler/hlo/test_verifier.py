@@ -14,7 +14,6 @@ BAD = [
     ("ROOT y = f32[2,3] and(x, x)", "takes pred or signed or unsigned elements, got f32"),
     ("ROOT y = f32[2,3] add(x, i)", "operands have one element type, got f32[2,3], s32[2,3]"),
     ("ROOT y = f32[3,2] transpose(x), dimensions={1,1}", "dimensions {1,1} are unique numbers from 0 to 1"),
-    ("ROOT y = f32[3,2] transpose(x)", "transpose 'y' has no attribute 'dimensions', which it needs"),
     ("ROOT y = f32[7] reshape(x)", "f32[2,3] has 6 elements, f32[7] has 7"),
     ("ROOT y = f32[2,4] broadcast(v), dimensions={1}", "dimension 0 of f32[3] has the size of dimension 1 of f32[2,4]"),
     ("ROOT y = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
@@ -28,7 +27,7 @@ BAD = [
     ("ROOT y = f32[2,6] concatenate(x, x), dimensions={2}", "dimensions {2} are unique numbers from 0 to 1"),
     ("ROOT y = f32[2,5] concatenate(x, x), dimensions={1}", "is declared f32[2,5], its operands give f32[2,6]"),
     ("ROOT y = f32[2,3] pad(x, z), padding=0_0", "padding has 2 dimensions, got 1"),
-    ("ROOT y = pred[2,3] compare(x, x), direction=XX", "direction is one of EQ, GE, GT, LE, LT, NE"),
+    ("ROOT y = pred[2,3] compare(x, x), direction=LT, type=SIGNED", "type is FLOAT or TOTALORDER for f32, got SIGNED"),
     ("ROOT y = f32[2,3] select(x, x, x)", "the predicate is pred, got f32[2,3]"),
     ("ROOT y = f32[2] get-tuple-element(x), index=0", "the operand is a tuple, got f32[2,3]"),
     ("ROOT y = f32[2,3] iota(), iota_dimension=2", "iota_dimension {2} are unique numbers from 0 to 1"),
@@ -57,6 +56,32 @@ ENTRY main {{
     assert str(caught.value).startswith("m.hlo:10:3: ")
     assert "'y'" in str(caught.value)
     assert line in caught.value.detail
+
+
+def test_a_missing_attribute() -> None:
+    module = parse_hlo("""HloModule m
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  ROOT y = f32[3,2] transpose(x), dimensions={1,0}
+}
+""")
+    module.entry.result.attributes.clear()
+    with pytest.raises(HloError, match="transpose 'y' has no attribute 'dimensions', which it needs"):
+        verify(module)
+
+
+def test_a_control_predecessor_stands_before() -> None:
+    module = parse_hlo("""HloModule m
+ENTRY e {
+  x = f32[2] parameter(0)
+  y = f32[2] negate(x)
+  ROOT z = f32[2] negate(x), control-predecessors={y}
+}
+""")
+    verify(module)
+    module.entry.result.attributes["control-predecessors"] = ("z",)
+    with pytest.raises(HloError, match="control predecessor 'z' is not defined before it"):
+        verify(module)
 
 
 CONV = """HloModule m

@@ -7,13 +7,10 @@ import numpy as np
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal
-from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.hlo.shapes import INFER, infer
+from systolith.compiler.hlo.shape import TOKEN, Shape, array
+from systolith.compiler.hlo.shape_rules import agree
+from systolith.compiler.hlo.shapes import READS_SHAPE, infer
 from systolith.isa.dtypes import DTYPES, DType
-
-_NEEDS_SHAPE = frozenset(
-    "parameter constant broadcast reshape bitcast bitcast-convert convert iota dot convolution sort".split()
-)
 
 
 def emit(
@@ -39,13 +36,11 @@ def emit(
     Raises:
         HloError: no shape is given and none can be inferred, or a rule of the operation is broken.
     """
-    if shape is None and (opcode in _NEEDS_SHAPE or opcode not in INFER):
-        raise HloError(f"{opcode} needs a shape")
-    made = Instruction(
-        computation.fresh_name(name or opcode), opcode, shape or array(DTYPES["pred"]), list(operands), attributes
-    )
+    if shape is None and opcode in READS_SHAPE:
+        raise HloError(f"{opcode} needs a shape, which says {READS_SHAPE[opcode]} of its result")
+    made = Instruction(computation.fresh_name(name or opcode), opcode, shape or TOKEN, list(operands), attributes)
     inferred = infer(made)
-    if shape is not None and not inferred.same(shape):
+    if shape is not None and not agree(shape, inferred):
         raise HloError(f"{opcode} is to have shape {shape}, its operands give {inferred}")
     made.shape = shape or inferred
     if before is None:

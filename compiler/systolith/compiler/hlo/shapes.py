@@ -1,114 +1,73 @@
 """Shape inference: a table from opcode to the function that gives the result's shape.
 
-Each function takes an instruction (operands and attributes; its own declared shape only where the operation's result is
-not determined by them, as in `reshape`) and returns the shape, layout aside, or raises `HloError` with the rule that is
-broken.  Opcodes without an entry are accepted as declared.  Source: XLA's `shape_inference.cc` and its operation
-semantics.
+Each function takes an instruction (operands and attributes; its declared shape only where `READS_SHAPE` says so) and
+returns the shape, layout aside, or raises `HloError` with the rule that is broken.  Sources: XLA's
+`shape_inference.cc`, `hlo_verifier.cc` and its operation semantics.
 """
 
 from __future__ import annotations
 
-from typing import cast
-
-from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import TOKEN, Shape, array, tuple_of
-from systolith.compiler.hlo.shape_rules import Infer, check_call, listed, operand_shapes, require
+from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.opcodes import suggestion
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.shape_rules import Infer
+from systolith.compiler.hlo.shapes_async import ASYNC_RULES
+from systolith.compiler.hlo.shapes_collectives import COLLECTIVE_RULES
 from systolith.compiler.hlo.shapes_contraction import CONTRACTION_RULES
+from systolith.compiler.hlo.shapes_control import CONTROL_RULES
 from systolith.compiler.hlo.shapes_elementwise import ELEMENTWISE_RULES
+from systolith.compiler.hlo.shapes_gather import GATHER_RULES
+from systolith.compiler.hlo.shapes_linalg import LINALG_RULES
 from systolith.compiler.hlo.shapes_movement import MOVEMENT_RULES
-from systolith.isa.dtypes import PRED
+from systolith.compiler.hlo.shapes_random import RANDOM_RULES
+from systolith.compiler.hlo.shapes_reduction import REDUCTION_RULES
+
+INFER: dict[str, Infer] = {
+    **CONTROL_RULES,
+    **ELEMENTWISE_RULES,
+    **MOVEMENT_RULES,
+    **GATHER_RULES,
+    **CONTRACTION_RULES,
+    **REDUCTION_RULES,
+    **LINALG_RULES,
+    **RANDOM_RULES,
+    **COLLECTIVE_RULES,
+    **ASYNC_RULES,
+}
+"""Opcode to rule."""
+
+READS_SHAPE: dict[str, str] = {
+    **dict.fromkeys("parameter constant bitcast custom-call iota".split(), "all of it"),
+    **dict.fromkeys("broadcast reshape dynamic-reshape rng".split(), "sizes"),
+    **dict.fromkeys("convert stochastic-convert bitcast-convert".split(), "element type"),
+    **dict.fromkeys(("all-gather", "all-gather-start", "reduce-scatter"), "number of devices in a group"),
+    "rng-bit-generator": "the array",
+    **dict.fromkeys(("infeed", "recv"), "the data"),
+    **dict.fromkeys(("async-start", "async-update"), "result and contexts"),
+}
+"""What an opcode's rule reads of the declared shape, where operands and attributes do not determine all.
+
+Where an instruction declares nothing yet, its shape is `TOKEN`.  Also read, where it is no token: the element type of a
+dot or convolution, whether a `sort` of one array gives a tuple, the contexts of a `collective-permute-start`.
+"""
 
 
 def infer(instruction: Instruction) -> Shape:
-    """The shape that an instruction must have; its declared one for opcodes without a rule.
+    """The shape that an instruction must have.
 
     Raises:
-        HloError: its operands or attributes break a rule of the operation.
+        HloError: its operands or attributes break a rule of the operation, or XLA has no such operation.
     """
-    rule = INFER.get(instruction.opcode)
-    return instruction.shape if rule is None else rule(instruction)
+    return rule_of(instruction.opcode)(instruction)
 
 
-def _parameter(i: Instruction) -> Shape:
-    require(i.number is not None and i.number >= 0, "a parameter has a number of 0 or more")
-    return i.shape
+def rule_of(opcode: str) -> Infer:
+    """The rule of an opcode.
 
-
-def _constant(i: Instruction) -> Shape:
-    require(i.literal is not None, "a constant has a value")
-    return i.shape
-
-
-def _tuple(i: Instruction) -> Shape:
-    return tuple_of(operand_shapes(i))
-
-
-def _get_tuple_element(i: Instruction) -> Shape:
-    shape, index = i.operands[0].shape, i.integer("index")
-    require(shape.is_tuple, f"the operand is a tuple, got {shape}")
-    require(0 <= index < len(shape.elements), f"index is 0 to {len(shape.elements) - 1}, got {index}")
-    return shape.elements[index]
-
-
-def _call(i: Instruction) -> Shape:
-    return check_call(i.computation("to_apply"), operand_shapes(i))
-
-
-def _fusion(i: Instruction) -> Shape:
-    return check_call(i.computation("calls"), operand_shapes(i))
-
-
-def _while(i: Instruction) -> Shape:
-    (state,) = operand_shapes(i)
-    condition = check_call(i.computation("condition"), [state], "condition")
-    require(condition.same(array(PRED)), f"the condition gives pred[], got {condition}")
-    body = check_call(i.computation("body"), [state], "body")
-    require(body.same(state), f"the body gives its argument's shape {state}, got {body}")
-    return state
-
-
-def branches(i: Instruction) -> tuple[Computation, ...]:
-    """The branches of a `conditional` in order of their index; of the pred form, false first."""
-    value = i.attributes.get("branch_computations")
-    if value is not None:
-        return cast("tuple[Computation, ...]", value)
-    return i.computation("false_computation"), i.computation("true_computation")
-
-
-def _conditional(i: Instruction) -> Shape:
-    selector, *arguments = operand_shapes(i)
-    found = branches(i)
-    require(selector.is_array and selector.rank == 0 and selector.dtype.name in ("pred", "s32"),
-            f"the branch index is pred[] or s32[], got {selector}")  # fmt: skip
-    require(len(found) == len(arguments), f"{len(found)} branches take as many operands, got {len(arguments)}")
-    if "branch_computations" not in i.attributes:
-        arguments.reverse()  # the pred form lists the true operand first
-    results = [check_call(b, [a], "branch") for b, a in zip(found, arguments, strict=True)]
-    require(all(r.same(results[0]) for r in results), f"branches give one shape, got {listed(results)}")
-    return results[0]
-
-
-def _after_all(i: Instruction) -> Shape:
-    return TOKEN
-
-
-def _same_as_operand(i: Instruction) -> Shape:
-    return i.operands[0].shape
-
-
-INFER: dict[str, Infer] = {
-    **ELEMENTWISE_RULES,
-    **MOVEMENT_RULES,
-    **CONTRACTION_RULES,
-    "parameter": _parameter,
-    "constant": _constant,
-    "tuple": _tuple,
-    "get-tuple-element": _get_tuple_element,
-    "call": _call,
-    "fusion": _fusion,
-    "while": _while,
-    "conditional": _conditional,
-    "after-all": _after_all,
-    "opt-barrier": _same_as_operand,
-}
-"""Opcode to rule."""
+    Raises:
+        HloError: XLA has no such operation.
+    """
+    if opcode not in INFER:
+        raise HloError(f"XLA has no operation {opcode!r}{suggestion(opcode)}")
+    return INFER[opcode]

@@ -1,4 +1,4 @@
-"""Shape rules of operations that move elements."""
+"""Shape rules of operations that move elements from computed places."""
 
 from __future__ import annotations
 
@@ -6,157 +6,230 @@ from collections.abc import Sequence
 from typing import cast
 
 from systolith.compiler.hlo.attributes import PadDim
+from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.hlo.shape import Shape, array, tuple_of
-from systolith.compiler.hlo.shape_rules import Infer, check_call, listed, operand_shapes, require, unique_within
+from systolith.compiler.hlo.shape import UNBOUNDED, Shape, ShapeKind, buffer_of
+from systolith.compiler.hlo.shape_rules import (
+    SCALAR_S32,
+    Infer,
+    agree,
+    arrays,
+    flags_of,
+    higher_precision,
+    listed,
+    one_dimension,
+    require,
+    require_array,
+    require_scalar,
+    sized,
+    sizes_agree,
+    types_agree,
+    unique_within,
+)
+from systolith.isa.dtypes import DType, Kind
 
 
 def _broadcast(i: Instruction) -> Shape:
-    shape, dims = i.operands[0].shape, i.ints("dimensions", ())
+    (shape,) = arrays(i)
+    dims = i.ints("dimensions", ())
     require(len(dims) == shape.rank, f"dimensions has an entry for each of {shape}'s, got {len(dims)}")
-    unique_within(dims, i.shape.rank, "dimensions")
+    if dims:
+        unique_within(dims, i.shape.rank, "dimensions")
     for source, target in enumerate(dims):
-        require(shape.dims[source] == i.dims[target],
-                f"dimension {source} of {shape} has the size of dimension {target} of {i.shape}")  # fmt: skip
-    return array(shape.dtype, i.dims)
+        if not sizes_agree(shape.dims[source], i.shape.dims[target]):
+            raise HloError(f"dimension {source} of {shape} has the size of dimension {target} of {i.shape}")
+    return sized(shape.dtype, i.shape.dims, i.shape.dynamic)
 
 
 def _reshape(i: Instruction) -> Shape:
-    shape = i.operands[0].shape
-    require(shape.size == i.shape.size, f"{shape} has {shape.size} elements, {i.shape} has {i.shape.size}")
-    return array(shape.dtype, i.dims)
+    return _same_count(i, arrays(i)[0])
+
+
+def _same_count(i: Instruction, shape: Shape) -> Shape:
+    result = require_array(i.shape, "the result")
+    if shape.size != result.size and UNBOUNDED not in shape.dims + result.dims:
+        raise HloError(f"{shape} has {shape.size} elements, {result} has {result.size}")
+    return sized(shape.dtype, i.shape.dims, i.shape.dynamic)
 
 
 def _bitcast(i: Instruction) -> Shape:
-    shape = i.operands[0].shape
-    same = not shape.is_array or shape.bytes == i.shape.bytes
-    require(same, f"{shape} takes {shape.bytes} bytes, {i.shape} {i.shape.bytes}")
-    return i.shape
+    """The bytes stay; how many there are is not said by dynamic sizes, nor by layouts with tiles, which pad."""
+    shape, result = i.operands[0].shape, i.shape
+    arrays_ = shape.is_array and result.is_array
+    if not arrays_ or shape.dynamic or result.dynamic or _has_tiles(shape) or _has_tiles(result):
+        return result
+    packed = shape.size * _width(shape.dtype) == result.size * _width(result.dtype)
+    if not packed and shape.bytes != result.bytes:
+        raise HloError(f"{shape} takes {shape.bytes} bytes, {result} {result.bytes}")
+    return result
+
+
+def _has_tiles(shape: Shape) -> bool:
+    return shape.layout is not None and bool(shape.layout.suffix)
+
+
+def _width(dtype: DType) -> int:
+    """Bits of an element in memory, where those of less than a byte are packed; pred takes a byte."""
+    return 8 if dtype.kind is Kind.PRED else dtype.bits
 
 
 def _bitcast_convert(i: Instruction) -> Shape:
     """Equal widths keep the shape; else the minor dimension is the ratio, on the narrow side."""
-    shape, dtype = i.operands[0].shape, i.shape.dtype
+    (shape,) = arrays(i)
+    dtype = require_array(i.shape, "the result").dtype
+    require((shape.dtype.kind is Kind.COMPLEX) == (dtype.kind is Kind.COMPLEX),
+            f"complex numbers and others are not converted to each other, got {shape.dtype} to {dtype}")  # fmt: skip
     wide, narrow = shape.dtype.bits, dtype.bits
     if wide == narrow:
-        return array(dtype, shape.dims)
+        return sized(dtype, shape.dims, shape.dynamic)
+    ratio, rest = divmod(max(wide, narrow), min(wide, narrow))
+    require(rest == 0, f"one width is a multiple of the other, got {shape.dtype} and {dtype}")
     if wide > narrow:
-        return array(dtype, (*shape.dims, wide // narrow))
-    ratio = narrow // wide
+        return sized(dtype, (*shape.dims, ratio), (*flags_of(shape), False))
     require(shape.rank > 0 and shape.dims[-1] == ratio, f"the last dimension of {shape} is {ratio} to become {dtype}")
-    return array(dtype, shape.dims[:-1])
+    return sized(dtype, shape.dims[:-1], flags_of(shape)[:-1])
 
 
 def _transpose(i: Instruction) -> Shape:
-    shape, order = i.operands[0].shape, i.ints("dimensions")
+    (shape,) = arrays(i)
+    order = i.ints("dimensions")
     unique_within(order, shape.rank, "dimensions")
     require(len(order) == shape.rank, f"dimensions is a permutation of 0 to {shape.rank - 1}")
-    return array(shape.dtype, [shape.dims[d] for d in order])
+    return sized(shape.dtype, [shape.dims[d] for d in order], [shape.dynamic[d] for d in order if shape.dynamic])
 
 
 def _slice(i: Instruction) -> Shape:
-    shape, slices = i.operands[0].shape, i.slices
+    (shape,) = arrays(i)
+    slices = i.slices
     require(len(slices) == shape.rank, f"slice has {shape.rank} dimensions, got {len(slices)}")
     for dim, (s, size) in enumerate(zip(slices, shape.dims, strict=True)):
-        require(0 <= s.start <= s.limit <= size and s.stride > 0,
-                f"slice [{s.start}:{s.limit}:{s.stride}] lies in dimension {dim}, of {size} elements")  # fmt: skip
-    return array(shape.dtype, [-(-(s.limit - s.start) // s.stride) for s in slices])
+        if not (0 <= s.start <= s.limit and (s.limit <= size or size == UNBOUNDED) and s.stride > 0):
+            raise HloError(f"slice [{s.start}:{s.limit}:{s.stride}] lies in dimension {dim}, of {size} elements")
+    sizes = [-(-(s.limit - s.start) // s.stride) for s in slices]
+    kept = zip(sizes, shape.dims, flags_of(shape), strict=True)
+    return sized(shape.dtype, sizes, [flag and size != 1 and full != UNBOUNDED for size, full, flag in kept])
 
 
 def _concatenate(i: Instruction) -> Shape:
-    shapes = operand_shapes(i)
+    shapes = arrays(i)
     first = shapes[0]
-    dims = i.ints("dimensions")
-    require(len(dims) == 1, "dimensions names one dimension")
-    unique_within(dims, first.rank, "dimensions")
-    (dim,) = dims
-    for shape in shapes:
-        rest = [s.dims[:dim] + s.dims[dim + 1 :] for s in (first, shape)]
-        require(shape.dtype == first.dtype and shape.rank == first.rank and rest[0] == rest[1],
-                f"operands agree but for dimension {dim}, got {first} and {shape}")  # fmt: skip
-    return array(first.dtype, [*first.dims[:dim], sum(s.dims[dim] for s in shapes), *first.dims[dim + 1 :]])
+    dim = one_dimension(i, first.rank)
+    fits = all(s.rank == first.rank and types_agree(s.dtype, first.dtype) for s in shapes)
+    dims: list[int] = []
+    dynamic: list[bool] = []
+    for d in range(first.rank if fits else 0):
+        known = [(s.dims[d], flags_of(s)[d]) for s in shapes if s.dims[d] != UNBOUNDED]
+        sizes = [n for n, _ in known]
+        fits &= d == dim or len(set(sizes)) <= 1
+        whole = len(known) == len(shapes) if d == dim else bool(known)
+        dims.append((sum(sizes) if d == dim else sizes[0]) if whole else UNBOUNDED)
+        dynamic.append(any(flag for _, flag in known))
+    if not fits:
+        raise HloError(f"operands agree but for dimension {dim}, got {listed(shapes)}")
+    # The element type is as in XLA, of the first array and the last.
+    return sized(higher_precision(first.dtype, shapes[-1].dtype), dims, dynamic)
 
 
 def _pad(i: Instruction) -> Shape:
-    shape, value = operand_shapes(i)
+    shape, value = arrays(i)
     padding = cast("tuple[PadDim, ...]", i.attributes.get("padding", ()))
-    scalar = value.is_array and value.rank == 0 and value.dtype == shape.dtype
-    require(scalar, f"padding is a {shape.dtype}[], got {value}")
+    scalar = not value.dims and types_agree(value.dtype, shape.dtype)
+    require(scalar, f"the padding value is a {shape.dtype}[], got {value}")
     require(len(padding) == shape.rank, f"padding has {shape.rank} dimensions, got {len(padding)}")
-    sizes = [p.low + p.high + n + max(n - 1, 0) * p.interior for p, n in zip(padding, shape.dims, strict=True)]
-    require(all(p.interior >= 0 for p in padding) and all(n >= 0 for n in sizes), f"padding leaves sizes {sizes}")
-    return array(shape.dtype, sizes)
+    require(all(p.interior >= 0 for p in padding), "padding between elements is at least 0")
+    sizes = [
+        n if n == UNBOUNDED else p.low + p.high + n + max(n - 1, 0) * p.interior
+        for p, n in zip(padding, shape.dims, strict=True)
+    ]
+    require(all(n >= 0 or m == UNBOUNDED for n, m in zip(sizes, shape.dims, strict=True)),
+            f"padding leaves sizes of at least 0, got {sizes}")  # fmt: skip
+    return sized(higher_precision(shape.dtype, value.dtype), sizes, shape.dynamic)
 
 
 def _iota(i: Instruction) -> Shape:
-    unique_within([i.integer("iota_dimension")], i.shape.rank, "iota_dimension")
-    return i.shape
-
-
-def _reverse(i: Instruction) -> Shape:
-    unique_within(i.ints("dimensions"), i.operands[0].shape.rank, "dimensions")
-    return i.operands[0].shape
-
-
-def _dynamic_slice(i: Instruction) -> Shape:
-    shape, sizes = i.operands[0].shape, i.ints("dynamic_slice_sizes")
-    _check_starts(i.operands[1:], shape)
-    require(len(sizes) == shape.rank and all(0 <= a <= b for a, b in zip(sizes, shape.dims, strict=True)),
-            f"dynamic_slice_sizes {sizes} fit in {shape}")  # fmt: skip
-    return array(shape.dtype, sizes)
-
-
-def _dynamic_update_slice(i: Instruction) -> Shape:
-    shape, update = i.operands[0].shape, i.operands[1].shape
-    _check_starts(i.operands[2:], shape)
-    fits = update.rank == shape.rank and all(a <= b for a, b in zip(update.dims, shape.dims, strict=True))
-    require(fits and update.dtype == shape.dtype, f"update {update} fits in {shape}")
+    shape = require_array(i.shape, "the result")
+    require(shape.dtype.kind is not Kind.PRED, f"takes numbers, got {shape.dtype}")
+    require(shape.rank > 0, "the result has at least one dimension, got a scalar")
+    unique_within([i.integer("iota_dimension")], shape.rank, "iota_dimension")
     return shape
 
 
+def _reverse(i: Instruction) -> Shape:
+    (shape,) = arrays(i)
+    unique_within(i.ints("dimensions"), shape.rank, "dimensions")
+    return shape
+
+
+def _dynamic_slice(i: Instruction) -> Shape:
+    shape, sizes = require_array(i.operands[0].shape, "the operand"), i.ints("dynamic_slice_sizes")
+    _check_starts(i.operands[1:], shape)
+    fits = len(sizes) == shape.rank and all(
+        a >= 0 and (a <= b or b == UNBOUNDED) for a, b in zip(sizes, shape.dims, strict=True)
+    )
+    if not fits:
+        raise HloError(f"dynamic_slice_sizes {sizes} fit in {shape}")
+    whole = [flag and n == size > 1 for n, size, flag in zip(sizes, shape.dims, flags_of(shape), strict=True)]
+    return sized(shape.dtype, sizes, whole)
+
+
+def _dynamic_update_slice(i: Instruction) -> Shape:
+    if i.operands[0].shape.kind is ShapeKind.BUFFER:
+        return buffer_of(_updated(i, i.operands[0].shape.elements[0]))
+    return _updated(i, require_array(i.operands[0].shape, "the operand"))
+
+
+def _updated(i: Instruction, shape: Shape) -> Shape:
+    """The shape of an array after a part of it was replaced."""
+    update = require_array(i.operands[1].shape, "the update")
+    _check_starts(i.operands[2:], shape)
+    fits = update.rank == shape.rank and all(
+        a <= b or b == UNBOUNDED for a, b in zip(update.dims, shape.dims, strict=True)
+    )
+    if not fits or not types_agree(update.dtype, shape.dtype):
+        raise HloError(f"update {update} fits in {shape}")
+    if not update.dynamic:
+        return shape
+    both = zip(shape.dims, update.dims, flags_of(shape), flags_of(update), strict=True)
+    return sized(shape.dtype, shape.dims, [old or (new and a == b) for a, b, old, new in both])
+
+
 def _check_starts(starts: Sequence[Instruction], shape: Shape) -> None:
-    scalar = all(s.shape.is_array and s.shape.rank == 0 and s.shape.dtype.is_integer for s in starts)
-    old_form = len(starts) == 1 and starts[0].dims == (shape.rank,)
-    found = listed([s.shape for s in starts])
-    good = old_form or (scalar and len(starts) == shape.rank)
-    require(good, f"there is one integer scalar per dimension of {shape}, got ({found})")
+    """One integer scalar per dimension, all of one type; or, in an older form, one vector of them."""
+    shapes = [s.shape for s in starts]
+    old_form = len(starts) == 1 and shapes[0].dims == (shape.rank,)
+    good = all(s.is_array and s.dtype.is_integer for s in shapes) and (
+        old_form or (len(shapes) == shape.rank and all(not s.dims and agree(s, shapes[0]) for s in shapes))
+    )
+    if not good:
+        raise HloError(f"there is one integer scalar per dimension of {shape}, all of one type, got ({listed(shapes)})")
 
 
-def _gather(i: Instruction) -> Shape:
-    shape, indices = operand_shapes(i)
-    sizes, offset = i.ints("slice_sizes"), i.ints("offset_dims")
-    dropped = (*i.ints("collapsed_slice_dims", ()), *i.ints("operand_batching_dims", ()))
-    vector = i.integer("index_vector_dim")
-    require(len(sizes) == shape.rank and all(0 <= a <= b for a, b in zip(sizes, shape.dims, strict=True)),
-            f"slice_sizes {sizes} fit in {shape}")  # fmt: skip
-    unique_within(dropped, shape.rank, "collapsed and batching dimensions")
-    unique_within(i.ints("start_index_map"), shape.rank, "start_index_map")
-    require(0 <= vector <= indices.rank, f"index_vector_dim is 0 to {indices.rank}, got {vector}")
-    width = indices.dims[vector] if vector < indices.rank else 1
-    require(width == len(i.ints("start_index_map")), f"start_index_map has {width} entries")
-    require(all(sizes[d] <= 1 for d in dropped), "slice_sizes of collapsed and batching dimensions are at most 1")
-    window = [n for d, n in enumerate(sizes) if d not in dropped]
-    batch = [n for d, n in enumerate(indices.dims) if d != vector]
-    rank = len(window) + len(batch)
-    unique_within(offset, rank, "offset_dims")
-    require(len(offset) == len(window), f"offset_dims has {len(window)} entries")
-    left, right = iter(window), iter(batch)
-    return array(shape.dtype, [next(left) if d in offset else next(right) for d in range(rank)])
+def _get_dimension_size(i: Instruction) -> Shape:
+    _dimension_with_size(i)
+    return SCALAR_S32
 
 
-def _scatter(i: Instruction) -> Shape:
-    count = (len(i.operands) - 1) // 2
-    require(len(i.operands) == 2 * count + 1, "takes arrays, indices, and as many updates as arrays")
-    shapes = operand_shapes(i)
-    inputs = shapes[:count]
-    result = check_call(i.computation(), [array(s.dtype) for s in (*inputs, *shapes[count + 1 :])])
-    indices, updates, vector = shapes[count], shapes[count + 1], i.integer("index_vector_dim")
-    window = i.ints("update_window_dims")
-    unique_within(window, updates.rank, "update_window_dims")
-    batch = [n for d, n in enumerate(indices.dims) if d != vector]
-    scattered = [n for d, n in enumerate(updates.dims) if d not in window]
-    require(batch == scattered, f"the sizes of {updates} outside its window are those of indices {indices}, {batch}")
-    return tuple_of(inputs) if result.is_tuple else inputs[0]
+def _dimension_with_size(i: Instruction) -> tuple[Shape, int]:
+    shape = require_array(i.operands[0].shape, "the operand")
+    dim = one_dimension(i, shape.rank)
+    require(shape.dims[dim] < 1 << 31, f"dimension {dim} has fewer than 2**31 elements, got {shape}")
+    return shape, dim
+
+
+def _set_dimension_size(i: Instruction) -> Shape:
+    shape, dim = _dimension_with_size(i)
+    size = require_scalar(i.operands[1].shape, "the size")
+    require(size.dtype.name == "s32", f"the size is s32[], got {size}")
+    flags = [flag or d == dim for d, flag in enumerate(flags_of(shape))]
+    return sized(shape.dtype, shape.dims, flags)
+
+
+def _dynamic_reshape(i: Instruction) -> Shape:
+    shape, *sizes = arrays(i)
+    result = _same_count(i, shape)
+    require(len(sizes) == result.rank, f"there is a size for each of the {result.rank} dimensions, got {len(sizes)}")
+    require(all(s.dtype.name == "s32" and not s.dims for s in sizes), f"sizes are s32[], got {listed(sizes)}")
+    return result
 
 
 MOVEMENT_RULES: dict[str, Infer] = {
@@ -172,7 +245,8 @@ MOVEMENT_RULES: dict[str, Infer] = {
     "reverse": _reverse,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter,
+    "get-dimension-size": _get_dimension_size,
+    "set-dimension-size": _set_dimension_size,
+    "dynamic-reshape": _dynamic_reshape,
 }
 """Opcode to rule."""

@@ -1,0 +1,54 @@
+"""Every rule against XLA's own shape inference: the same shape, dynamic dimensions and all, or both refuse."""
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo import HloError, parse_hlo, verify
+from systolith.compiler.hlo.shape import TOKEN
+from systolith.compiler.hlo.shapes import READS_SHAPE, infer
+from tests.compiler.hlo.shape_cases import OPERATIONS, Operation
+from tests.compiler.hlo.xla_shapes import parse_with_xla
+
+IMPLICIT = frozenset("add maximum subtract divide atan2 and power complex compare".split())
+
+
+def broadcasts(operation: Operation) -> bool:
+    """Whether an elementwise operation has operands of different sizes: inferred by XLA, refused by its verifier."""
+    if operation.opcode not in IMPLICIT:
+        return False
+    texts = [operand.partition("[")[2].replace("<=", "")[:-1] for operand in operation.operands]
+    first, second = (text.split(",") if text else [] for text in texts)
+    assume("?" not in "".join(texts) or "1" not in first + second)  # where XLA's inference takes a 1 for any size
+    return len(first) != len(second) or any(a != b and "?" not in (a, b) for a, b in zip(first, second, strict=True))
+
+
+def check(operation: Operation) -> None:
+    answer = parse_with_xla(operation.module())
+    assume(not answer.ended)
+    if answer.text is None or broadcasts(operation):
+        with pytest.raises(HloError):
+            infer(parse_hlo(operation.module("f32[]")).entry.result)
+        return
+    module = parse_hlo(answer.text)
+    root = module.entry.result
+    verify(module, mixed_precision=True)
+    expected = str(root.shape)
+    if root.opcode not in READS_SHAPE:
+        root.shape = TOKEN
+    assert str(infer(root)) == expected
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
+    check(data.draw(OPERATIONS[name]()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(data=st.data())
+@settings(max_examples=1000)
+def test_many_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
+    check(data.draw(OPERATIONS[name]()))
