@@ -31,7 +31,7 @@ from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, s
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.passes.dead_code import has_effects
-from systolith.compiler.passes.inline import unique
+from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.views import VIEWS, reshaped_strides, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.microops import MICROOPS, Slot
@@ -70,7 +70,7 @@ class Fuse:
 
     def run(self, module: Module) -> bool:
         done: set[Computation] = set()
-        taken = {c.name for c in module.computations}
+        taken = Names(c.name for c in module.computations)
         todo = [module.entry]
         while todo:
             computation = todo.pop()
@@ -110,7 +110,7 @@ class _Grouping:
     absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
     checked: set[tuple[Instruction, ...]] = field(default_factory=set)
 
-    def regroup(self, taken: set[str]) -> list[Computation]:
+    def regroup(self, taken: Names) -> list[Computation]:
         """Rewrite the computation; gives the groups' computations."""
         for _ in range(len(self.computation.instructions) + 1):
             self._settle()
@@ -315,7 +315,7 @@ class _Grouping:
 
     # The new computation.
 
-    def _rewrite(self, taken: set[str]) -> list[Computation]:
+    def _rewrite(self, taken: Names) -> list[Computation]:
         made: list[Computation] = []
         value: dict[Instruction, Instruction] = {}
         out: list[Instruction] = []
@@ -347,7 +347,7 @@ class _Grouping:
         return made
 
     def _group_computation(
-        self, root: Instruction, heavy: Instruction, taken: set[str]
+        self, root: Instruction, heavy: Instruction, taken: Names
     ) -> tuple[Computation, list[Instruction]]:
         """The computation of a group, and what its parameters are."""
         leaves: dict[Instruction, Instruction] = {}
@@ -375,7 +375,7 @@ class _Grouping:
             return copies[i]
 
         result = visit(root, root)
-        name = unique(f"group.{root.name}", taken)
+        name = taken.fresh(f"group.{root.name}")
         return Computation(name, [*leaves.values(), *out], result), list(leaves)
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.hlo_commands import cost, opt
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -90,7 +92,7 @@ def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json:
 def _print_summary(record: dict[str, Any], written: tuple[Path, ...]) -> None:
     from systolith.reports.terminal import render_summary
 
-    console = _console()
+    console = output_console()
     for item in render_summary(record):
         console.print(item)
     for path in written:
@@ -221,7 +223,7 @@ def chips(name: str | None) -> None:
         for row in describe(load_chip(name)):
             meaning = f"{row.text} ({row.source})" if row.source else row.text
             table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
-    _console().print(table)
+    output_console().print(table)
 
 
 @cli.command()
@@ -243,7 +245,11 @@ def report(runs: tuple[Path, ...], output: Path) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-def _console() -> Console:
+cli.add_command(opt)
+cli.add_command(cost)
+
+
+def output_console() -> Console:
     """Standard output; a reader that has gone away shows as BrokenPipeError, as everywhere else."""
     from rich.console import Console
 

@@ -438,13 +438,15 @@ class Body:
         shape = _tuple(state)
         count = self.roll(2, 3)
         index = self.like(*(("pred", ()) if count == 2 else ("s32", ())))
-        branches = ", ".join(self.called(state, "branch") for _ in range(count))
-        name, tuples = self.text.fresh("c"), []
+        called = [self.called(state, "branch") for _ in range(count)]
+        name, tuples = self.text.fresh("choice"), []
         for _ in range(count):
             tuples.append(self.text.fresh("t"))
             self.lines.append(f"{tuples[-1]} = {shape} tuple({', '.join(v.name for v in state)})")
         given = ", ".join([index.name, *tuples])
-        self.lines.append(f"{name} = {shape} conditional({given}), branch_computations={{{branches}}}")
+        listed = f"branch_computations={{{', '.join(called)}}}"
+        branches = f"true_computation={called[0]}, false_computation={called[1]}" if index.t == "pred" else listed
+        self.lines.append(f"{name} = {shape} conditional({given}), {branches}")
         self.opened(name, state)
 
     def make(self, count: int) -> None:

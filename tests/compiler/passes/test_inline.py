@@ -16,7 +16,7 @@ FOUR = (
 
 def test_call_is_replaced_by_its_body() -> None:
     lines = after(Inline(), " x = f32[4] parameter(0)\n ROOT r = f32[4] call(x), to_apply=twice", TWICE)
-    assert lines == ["x = f32[4] parameter(0)", "ROOT r.i1 = f32[4] add(x, x)"]
+    assert lines == ["x = f32[4] parameter(0)", "ROOT r.1 = f32[4] add(x, x)"]
 
 
 def test_nested_calls_and_unique_names() -> None:

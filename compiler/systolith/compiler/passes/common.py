@@ -3,59 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.passes.dead_code import has_effects
+from systolith.compiler.passes.effects import Effects
+from systolith.compiler.passes.rewrite import Rewriter, Rule
 
 _IGNORED = frozenset({"metadata", "backend_config", "frontend_attributes"})
 _KEPT = frozenset({"parameter", "while", "conditional", "fusion", "call"})
+_HALVES = ("-start", "-update", "-done")
 
 
 @dataclass(frozen=True)
 class MergeCommon:
-    """Let users of an instruction take an equal one that comes before it."""
+    """Let users of an instruction take an equal one that stands before it.
+
+    Equal are opcode, shape with layout, operands, attributes (of computations: the contents) and the bits of constants.
+    """
 
     def run(self, module: Module) -> bool:
-        changes = [_merge(c) for c in module.computations]
+        merge = _Merge()
+        changes = [Rewriter(c).sweep(merge.in_computation()) for c in module.computations]
         return any(changes)
 
 
-def _merge(computation: Computation) -> bool:
-    first: dict[Hashable, Instruction] = {}
-    value: dict[Instruction, Instruction] = {}
-    for instruction in computation.instructions:
-        instruction.operands = [value.get(o, o) for o in instruction.operands]
-        if instruction.opcode in _KEPT or has_effects(instruction):
-            continue
-        found = first.setdefault(_key(instruction), instruction)
-        if found is not instruction:
-            value[instruction] = found
-    root = computation.result
-    computation.root = value.get(root, root)
-    computation.instructions = [i for i in computation.instructions if i not in value]
-    return bool(value)
+@dataclass
+class _Merge:
+    """One run over a module: what was found out about computations."""
 
+    effects: Effects = field(default_factory=Effects)
+    keys: dict[Computation, int] = field(default_factory=dict)
+    numbers: dict[Hashable, int] = field(default_factory=dict)
 
-def _key(i: Instruction) -> Hashable:
-    attributes = tuple((k, _attribute_key(v)) for k, v in sorted(i.attributes.items()) if k not in _IGNORED)
-    literal = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
-    return (i.opcode, i.shape.text(layout=False), tuple(map(id, i.operands)), attributes, literal)
+    def in_computation(self) -> Rule:
+        first: dict[Hashable, Instruction] = {}
 
+        def equal(r: Rewriter, i: Instruction) -> Instruction | None:
+            if i.opcode in _KEPT or i.opcode.endswith(_HALVES) or self.effects.of(i):
+                return None
+            found = first.setdefault((self._content(i), *map(id, i.operands)), i)
+            return found if found is not i else None
 
-def _attribute_key(value: object) -> Hashable:
-    return computation_key(value) if isinstance(value, Computation) else repr(value)
+        return equal
 
-
-def computation_key(computation: Computation) -> Hashable:
-    """Equal for computations that are the same but for names."""
-    number = {i: k for k, i in enumerate(computation.instructions)}
-    rows = []
-    for i in computation.instructions:
-        attributes = tuple((k, _attribute_key(v)) for k, v in sorted(i.attributes.items()) if k not in _IGNORED)
+    def _content(self, i: Instruction) -> Hashable:
+        """What an instruction is, but for its operands and its name."""
+        ignored = _IGNORED - {"backend_config"} if i.opcode == "custom-call" else _IGNORED
+        attributes = tuple((k, self._attribute(v)) for k, v in sorted(i.attributes.items()) if k not in ignored)
         literal = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
-        operands = tuple(number[o] for o in i.operands)
-        rows.append((i.opcode, i.shape.text(layout=False), operands, attributes, i.number, literal))
-    return (tuple(rows), number[computation.result])
+        return (i.opcode, i.shape.text(), attributes, i.number, literal)
+
+    def _attribute(self, value: object) -> Hashable:
+        if isinstance(value, Computation):
+            return self._number(value)
+        if isinstance(value, tuple) and any(isinstance(item, Computation) for item in value):
+            return tuple(map(self._attribute, value))
+        return repr(value)
+
+    def _number(self, computation: Computation) -> int:
+        """Equal for computations that are the same but for names."""
+        if computation not in self.keys:
+            place = {i: k for k, i in enumerate(computation.instructions)}
+            rows = [(self._content(i), *(place[o] for o in i.operands)) for i in computation.instructions]
+            key = (tuple(rows), place[computation.result])
+            self.keys[computation] = self.numbers.setdefault(key, len(self.numbers))
+        return self.keys[computation]

@@ -5,36 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.opcodes import COLLECTIVES
-
-EFFECTS = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done", "rng", "custom-call"}) | COLLECTIVES
-"""Opcodes that do more than give a value; they stay, and two of them are never made one."""
+from systolith.compiler.hlo.visiting import control_predecessors
+from systolith.compiler.passes.effects import Effects
 
 
 def has_effects(instruction: Instruction) -> bool:
     """Whether an instruction, or one that it calls, does more than give a value."""
-    if instruction.opcode in EFFECTS and instruction.attributes.get("custom_call_has_side_effect", True):
-        return True
-    return any(has_effects(i) for c in instruction.called for i in c.instructions)
+    return Effects().of(instruction)
 
 
 @dataclass(frozen=True)
 class DeadCode:
-    """Drop instructions and computations that nothing uses; parameters stay."""
+    """Drop instructions and computations that nothing uses; parameters stay, and what control dependencies name."""
 
     def run(self, module: Module) -> bool:
-        changed = False
-        for computation in module.computations:
-            changed |= _sweep(computation)
+        effects = Effects()
+        changes = [drop_dead(computation, effects) for computation in module.computations]
         reached = _reached(module)
-        changed |= len(reached) < len(module.computations)
+        changes.append(len(reached) < len(module.computations))
         module.computations = [c for c in module.computations if c in reached]
-        return changed
+        return any(changes)
 
 
-def _sweep(computation: Computation) -> bool:
+def drop_dead(computation: Computation, effects: Effects) -> bool:
+    """Drop what a computation's result does not need; gives whether there was any."""
     alive: set[Instruction] = set()
-    stack = [computation.result, *(i for i in computation.instructions if has_effects(i))]
+    before = control_predecessors(computation)
+    stack = [computation.result, *before, *(i for named in before.values() for i in named)]
+    stack += [i for i in computation.instructions if effects.of(i)]
     while stack:
         instruction = stack.pop()
         if instruction not in alive:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from systolith.compiler.hlo.builder import constant, emit, parameter
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DType
 
 
@@ -28,21 +27,20 @@ class ExpandIntegerDots:
     widest: int = 8
 
     def run(self, module: Module) -> bool:
-        found = [
-            (c, i)
-            for c in module.computations
-            for i in c.instructions
-            if i.opcode == "dot" and any(self._too_wide(o.shape.dtype) for o in i.operands)
-        ]
-        for computation, dot in found:
-            _expand(module, computation, dot)
-        return bool(found)
+        callees = Callees(module)
+        changed = rewrite(module, lambda r, i: self._expanded(callees, r, i))
+        callees.place()
+        return changed
+
+    def _expanded(self, callees: Callees, r: Rewriter, i: Instruction) -> Instruction | None:
+        wide = i.opcode == "dot" and any(self._too_wide(o.shape.dtype) for o in i.operands)
+        return _expand(callees, r, i) if wide and not any(o.shape.is_dynamic for o in i.operands) else None
 
     def _too_wide(self, dtype: DType) -> bool:
         return dtype.is_integer and dtype.bits > self.widest
 
 
-def _expand(module: Module, computation: Computation, dot: Instruction) -> None:
+def _expand(callees: Callees, r: Rewriter, dot: Instruction) -> Instruction:
     """Over the space of batch, free left, free right and contracted dimensions, in this order."""
     lhs, rhs = dot.operands
     (lb, lc), (rb, rc) = (
@@ -57,24 +55,11 @@ def _expand(module: Module, computation: Computation, dot: Instruction) -> None:
     first_right = len(lb) + len(left_free)
     right_places = _places(len(rhs.dims), (rb, range(len(rb))), (right_free, range(first_right, kept)), (rc, summed))
     dtype = dot.shape.dtype
-    sides = [
-        _spread(computation, dot, operand, dtype, sizes, places)
-        for operand, places in ((lhs, left_places), (rhs, right_places))
-    ]
-    product = emit(computation, "multiply", *sides, before=dot)
-    zero = constant(computation, np.zeros(()), dtype, before=dot)
-    total = emit(
-        computation,
-        "reduce",
-        product,
-        zero,
-        name=dot.name,
-        before=dot,
-        dimensions=summed,
-        to_apply=_adder(module, dtype),
-    )
-    computation.replace(dot, total)
-    computation.instructions.remove(dot)
+    sides = [_spread(r, operand, dtype, sizes, places) for operand, places in ((lhs, left_places), (rhs, right_places))]
+    product = r.emit("multiply", *sides, shape=sides[0].shape)
+    zero = r.constant(0, dtype)
+    adder = callees.adder(dtype)
+    return r.emit("reduce", product, zero, shape=dot.shape, name=dot.name, dimensions=summed, to_apply=adder)
 
 
 def _places(rank: int, *pairs: tuple[Sequence[int], Sequence[int]]) -> tuple[int, ...]:
@@ -87,31 +72,12 @@ def _places(rank: int, *pairs: tuple[Sequence[int], Sequence[int]]) -> tuple[int
 
 
 def _spread(
-    computation: Computation,
-    dot: Instruction,
-    operand: Instruction,
-    dtype: DType,
-    sizes: tuple[int, ...],
-    places: tuple[int, ...],
+    r: Rewriter, operand: Instruction, dtype: DType, sizes: tuple[int, ...], places: tuple[int, ...]
 ) -> Instruction:
     """An operand, converted and transposed into order, broadcast over the product's space."""
     if operand.shape.dtype != dtype:
-        operand = emit(computation, "convert", operand, shape=array(dtype, operand.dims), before=dot)
+        operand = r.emit("convert", operand, shape=array(dtype, operand.dims))
     order = tuple(sorted(range(len(places)), key=places.__getitem__))
     if order != tuple(range(len(order))):
-        operand = emit(computation, "transpose", operand, before=dot, dimensions=order)
-    dimensions = tuple(sorted(places))
-    return emit(computation, "broadcast", operand, shape=array(dtype, sizes), before=dot, dimensions=dimensions)
-
-
-def _adder(module: Module, dtype: DType) -> Computation:
-    """A computation that adds two scalars; one a type."""
-    name = f"add.{dtype}.of.dots"
-    for computation in module.computations:
-        if computation.name == name:
-            return computation
-    adder = Computation(name)
-    operands = [parameter(adder, array(dtype)) for _ in range(2)]
-    adder.root = emit(adder, "add", *operands)
-    module.computations.insert(0, adder)
-    return adder
+        operand = r.emit("transpose", operand, dimensions=order)
+    return r.emit("broadcast", operand, shape=array(dtype, sizes), dimensions=tuple(sorted(places)))

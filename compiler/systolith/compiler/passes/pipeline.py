@@ -7,21 +7,24 @@ from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.constants import FoldConstants
+from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
-from systolith.compiler.passes.tuples import SimplifyTuples
+from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 
 ROUND: tuple[Pass, ...] = (SimplifyTuples(), FoldConstants(), Simplify(), MergeCommon(), DeadCode())
 """Repeated: each gives the others something to do."""
 
 CANONICAL: tuple[Pass, ...] = (
+    RemoveControlDependencies(),
     Inline(),
     NormaliseLayouts(),
     DeadCode(),
     ExpandIntegerDots(),
+    ExpandBarriers(),
     *ROUND,
     *ROUND,
     *ROUND,

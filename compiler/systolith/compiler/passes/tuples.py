@@ -1,39 +1,30 @@
-"""Tuples: elements of tuples that are made in the same computation are used directly."""
+"""Tuples: elements of tuples that are made in the same computation are used directly; barriers are dropped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
 
 
 @dataclass(frozen=True)
 class SimplifyTuples:
-    """`get-tuple-element(tuple(a, b), index=i)` is its operand; a tuple of all elements of a tuple is that tuple;
-    `opt-barrier` is its operand.
-    """
+    """Use the elements of a tuple made here directly, and a tuple instead of one of all its elements."""
 
     def run(self, module: Module) -> bool:
-        changes = [_simplify(c) for c in module.computations]
-        return any(changes)
+        return rewrite(module, _simpler)
 
 
-def _simplify(computation: Computation) -> bool:
-    value: dict[Instruction, Instruction] = {}
-    for instruction in computation.instructions:
-        instruction.operands = [value.get(o, o) for o in instruction.operands]
-        simpler = _simpler(instruction)
-        if simpler is not None:
-            value[instruction] = simpler
-    root = computation.result
-    computation.root = value.get(root, root)
-    computation.instructions = [i for i in computation.instructions if i not in value]
-    return bool(value)
+@dataclass(frozen=True)
+class ExpandBarriers:
+    """Replace `opt-barrier` by its operand."""
+
+    def run(self, module: Module) -> bool:
+        return rewrite(module, lambda r, i: i.operands[0] if i.opcode == "opt-barrier" else None)
 
 
-def _simpler(i: Instruction) -> Instruction | None:
-    if i.opcode == "opt-barrier":
-        return i.operands[0]
+def _simpler(r: Rewriter, i: Instruction) -> Instruction | None:
     if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
         return i.operands[0].operands[i.integer("index")]
     if i.opcode == "tuple" and i.operands and all(o.opcode == "get-tuple-element" for o in i.operands):

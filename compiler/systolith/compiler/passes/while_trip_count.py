@@ -9,6 +9,7 @@ import numpy as np
 
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.passes.algebraic_arithmetic import value_range
 
 _PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -25,10 +26,17 @@ class AnnotateTripCounts:
             if instruction.opcode == "while" and trip_count(instruction) is None:
                 count = proved_trip_count(instruction)
                 if count is not None:
-                    text = f'{{"known_trip_count":{{"n":"{count}"}}}}'
-                    instruction.attributes["backend_config"] = Raw(text)
+                    told = str(instruction.attributes.get("backend_config", ""))
+                    instruction.attributes["backend_config"] = stated(count, told)
                     changed = True
         return changed
+
+
+def stated(count: int, told: str = "") -> Raw:
+    """The `backend_config` that states a trip count besides what it told already."""
+    rest = told.strip().removeprefix("{").strip()
+    entry = f'{{"known_trip_count":{{"n":"{count}"}}'
+    return Raw(f"{entry},{rest}" if rest not in ("", "}") and told.startswith("{") else f"{entry}}}")
 
 
 def trip_count(loop: Instruction) -> int | None:
@@ -53,10 +61,11 @@ def proved_trip_count(loop: Instruction) -> int | None:
     step = _step(loop.computation("body"), element)
     if element is None or bound is None or start is None or step is None:
         return None
-    return _count(start, step, bound, direction)
+    return _count(start, step, bound, direction, value_range(a.shape.dtype))
 
 
-def _count(start: int, step: int, bound: int, direction: str) -> int | None:
+def _count(start: int, step: int, bound: int, direction: str, values: tuple[int, int]) -> int | None:
+    """Turns of `for (i = start; i <direction> bound; i += step)`; None where i would leave its type's values."""
     bound += {"LE": 1, "GE": -1}.get(direction, 0)
     if direction in ("LT", "LE") and step > 0:
         count = max(0, -(-(bound - start) // step))
@@ -66,7 +75,7 @@ def _count(start: int, step: int, bound: int, direction: str) -> int | None:
         count = (bound - start) // step
     else:
         return None
-    return count if count < _LONGEST and -_LONGEST <= start + count * step < _LONGEST else None
+    return count if count < _LONGEST and values[0] <= start + count * step <= values[1] else None
 
 
 def scalar(i: Instruction) -> int | None:

@@ -1,0 +1,40 @@
+"""What an instruction does besides giving a value."""
+
+from __future__ import annotations
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.opcodes import COLLECTIVES
+
+_ASYNC = ("", "-start", "-update", "-done")
+EFFECTS = frozenset("infeed outfeed send send-done recv recv-done rng rng-get-and-update-state".split()) | frozenset(
+    c + suffix for c in COLLECTIVES for suffix in _ASYNC
+)
+"""Opcodes that do more than give a value; they stay, and two of them are never made one."""
+
+
+class Effects:
+    """Which computations have effects, found once each."""
+
+    def __init__(self) -> None:
+        self._known: dict[Computation, bool] = {}
+
+    def of(self, instruction: Instruction) -> bool:
+        """Whether an instruction, or one that it calls, does more than give a value."""
+        if instruction.opcode in EFFECTS:
+            return True
+        if instruction.opcode == "custom-call" and instruction.attributes.get("custom_call_has_side_effect", False):
+            return True
+        return any(map(self.within, instruction.called))
+
+    def within(self, computation: Computation) -> bool:
+        """Whether running a computation does more than give a value."""
+        stack = [computation]
+        while stack:
+            top = stack[-1]
+            called = [c for i in top.instructions for c in i.called if c not in self._known]
+            if called:
+                stack.extend(called)
+            else:
+                self._known[top] = any(map(self.of, top.instructions))
+                stack.pop()
+        return self._known[computation]

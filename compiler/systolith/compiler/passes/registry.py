@@ -1,0 +1,77 @@
+"""Every pass under the name that XLA gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.passes.algebraic import Simplify
+from systolith.compiler.passes.base import Pass
+from systolith.compiler.passes.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.conditionals import SimplifyConditionals
+from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
+from systolith.compiler.passes.control import RemoveControlDependencies
+from systolith.compiler.passes.convolution_canonical import CanonicaliseConvolutions
+from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.dot_canonical import DecomposeDots
+from systolith.compiler.passes.flatten import FlattenCallGraph
+from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.integer_dots import ExpandIntegerDots
+from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.reshape_decomposer import DecomposeReshapes
+from systolith.compiler.passes.reshape_mover import MoveReshapes
+from systolith.compiler.passes.sorts import SimplifySorts
+from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
+from systolith.compiler.passes.while_loops import SimplifyWhileLoops
+from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.zero_sized import EliminateZeroSized
+
+PASSES: dict[str, Callable[[], Pass]] = {
+    "algsimp": Simplify,
+    "batchnorm_expander": ExpandBatchNorm,
+    "call-inliner": lambda: Inline(("call",)),
+    "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
+    "control-dep-remover": RemoveControlDependencies,
+    "convolution-canonicalization": CanonicaliseConvolutions,
+    "cse": MergeCommon,
+    "dce": DeadCode,
+    "dot_decomposer": DecomposeDots,
+    "flatten-call-graph": FlattenCallGraph,
+    "fusion-inliner": lambda: Inline(("fusion",)),
+    "integer-dot-expander": ExpandIntegerDots,
+    "layout_normalization": NormaliseLayouts,
+    "optimization-barrier-expander": ExpandBarriers,
+    "reshape-decomposer": DecomposeReshapes,
+    "reshape-mover": MoveReshapes,
+    "simplify-conditional": SimplifyConditionals,
+    "simplify-sorts": SimplifySorts,
+    "simplify-while-loops": SimplifyWhileLoops,
+    "tuple-simplifier": SimplifyTuples,
+    "while-loop-trip-count-annotator": AnnotateTripCounts,
+    "zero_sized_hlo_elimination": EliminateZeroSized,
+}
+"""Name to what makes the pass; `-` and `_` are alike."""
+
+_PLAIN = {name.replace("_", "-"): name for name in PASSES}
+
+
+def find_pass(name: str) -> Pass:
+    """The pass of a name.
+
+    Raises:
+        CompileError: there is none; says which is nearest.
+    """
+    plain = name.strip().replace("_", "-")
+    if plain in _PLAIN:
+        return PASSES[_PLAIN[plain]]()
+    near = get_close_matches(plain, _PLAIN, n=1, cutoff=0.5)
+    hint = f"did you mean {_PLAIN[near[0]]!r}?" if near else "`systolith opt --list` lists them"
+    raise CompileError(f"no pass is called {name.strip()!r}; {hint}")
+
+
+def summary(name: str) -> str:
+    """What a pass does: the first sentence of its class's documentation."""
+    text = " ".join((type(PASSES[name]()).__doc__ or "").split())
+    return text.split(". ")[0].rstrip(".")

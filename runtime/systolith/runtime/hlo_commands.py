@@ -1,0 +1,178 @@
+"""Commands on HLO modules that need no chip: `opt` runs passes, `cost` counts operations and bytes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from systolith.compiler.hlo.cost_rows import Row
+    from systolith.compiler.hlo.ir import Module
+    from systolith.isa.chip import Chip
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=FILE, required=False)
+@click.option("--passes", "names", default="", help="Names, separated by commas; run in this order.")
+@click.option("-o", "--output", type=FILE, help="Write the module there, not to stdout.")
+@click.option("--list", "as_list", is_flag=True, help="List the passes and what they do.")
+@click.option(
+    "--check",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Evaluate before and after on N random inputs; exit code 1 if results differ by more than rounding.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of --check.")
+def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check: int | None, seed: int) -> None:
+    """Run HLO passes on FILE (HLO text or HloModuleProto, `-` for stdin), and print the module."""
+    from systolith.compiler.hlo.clone import clone
+    from systolith.compiler.hlo.printer import print_hlo
+    from systolith.compiler.passes.base import run_passes
+    from systolith.compiler.passes.registry import find_pass
+    from systolith.isa.errors import SystolithError
+    from systolith.isa.files import require_writable
+
+    if as_list:
+        _list_passes()
+        return
+    if file is None:
+        raise SystolithError("opt needs a FILE, or `-` for stdin (`--list` lists the passes)")
+    steps = [find_pass(name) for name in names.split(",") if name.strip()]
+    if output is not None:
+        require_writable(output)
+    module = read_module(file)
+    before = clone(module) if check else None
+    run_passes(module, steps)
+    text = print_hlo(module)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+    if before is not None and check is not None:
+        _check(before, module, check, seed)
+
+
+def _list_passes() -> None:
+    from systolith.compiler.passes.registry import PASSES, summary
+
+    width = max(map(len, PASSES))
+    for name in PASSES:
+        click.echo(f"{name:{width}}  {summary(name)}")
+
+
+def _check(before: Module, after: Module, count: int, seed: int) -> None:
+    """Compare what both give on random inputs; exit code 1 names the first difference."""
+    from systolith.runtime.pass_check import compare_modules
+
+    result = compare_modules(before, after, count, seed)
+    if result.difference is not None:
+        click.echo(f"check failed: {result.difference}", err=True)
+        sys.exit(1)
+    click.echo(f"{count} random inputs: {result.same} of {result.results} results the same to the bit", err=True)
+
+
+def read_module(path: Path) -> Module:
+    """The module of a file, or of stdin for `-`.
+
+    Raises:
+        SystolithError: it is no module.
+    """
+    from systolith.isa.errors import SystolithError
+    from systolith.runtime.sources import read_source
+
+    source = read_source(path)
+    if source.module is None:
+        raise SystolithError(f"{path}: is a binary; this takes HLO text or an HloModuleProto")
+    return source.module
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option("--by-op", is_flag=True, help="A row for each opcode, not for each instruction.")
+@click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to show; 0 for all.")
+@click.option("--trip-counts", is_flag=True, help="Count loops that state their trip count that often (XLA: once).")
+@click.option("--chip", help="Bound times by the peaks of this chip (see `systolith chips`).")
+def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, chip: str | None) -> None:
+    """Count the operations and bytes of FILE (as `opt` takes it), as XLA's cost analysis does."""
+    from systolith.compiler.hlo.cost_analysis import HloCostAnalysis
+    from systolith.compiler.hlo.cost_rows import by_opcode, rows
+    from systolith.isa.chip import load_chip
+
+    machine = load_chip(chip) if chip else None
+    module = read_module(file)
+    analysis = HloCostAnalysis(module, trip_counts)
+    found = rows(module, analysis)
+    shown = by_opcode(found) if by_op else list(found)
+    shown.sort(
+        key=lambda row: (-seconds(row, machine)[0], -row.flops, -row.bytes) if machine else (-row.flops, -row.bytes)
+    )
+    if as_json:
+        click.echo(json.dumps(_record(analysis.total, found, shown[: top or None], machine)))
+    else:
+        _print_costs(module.name, found, shown, top, machine)
+
+
+def seconds(row: Row, chip: Chip) -> tuple[float, str]:
+    """The least time that a row's work takes with every unit at its peak, and the unit that bounds it."""
+    clock = chip.clock_mhz * 1e6
+    vector = chip.vpu.lanes * chip.vpu.sublanes
+    needs = {
+        "MXU": row.products / (2 * chip.mxu.count * chip.mxu.rows * chip.mxu.cols),
+        "VPU": (row.flops - row.products) / (vector * chip.vpu.alu_slots),
+        "transcendental": row.transcendentals / (vector * chip.vpu.trans_slots),
+        "HBM": row.bytes * chip.hbm.q / chip.hbm.p,
+    }
+    bound = max(needs, key=needs.__getitem__)
+    return needs[bound] / clock, bound
+
+
+def _record(properties: dict[str, float], found: list[Row], shown: list[Row], chip: Chip | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from systolith.compiler.hlo.cost_rows import total
+
+    def row_record(row: Row) -> dict[str, Any]:
+        bound = dict(zip(("seconds", "bound"), seconds(row, chip), strict=True)) if chip else {}
+        return asdict(row) | {"intensity": row.intensity} | bound
+
+    record: dict[str, Any] = {"properties": properties, "products": total(found).products}
+    if chip:
+        record |= {"chip": chip.name, "seconds": sum(seconds(row, chip)[0] for row in found)}
+    return record | {"rows": [row_record(row) for row in shown]}
+
+
+def _print_costs(name: str, found: list[Row], shown: list[Row], top: int, chip: Chip | None) -> None:
+    from rich.table import Table
+
+    from systolith.compiler.hlo.cost_rows import total
+    from systolith.reports.numbers import decimal, si, size
+    from systolith.runtime.cli import output_console
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("instruction", overflow="ellipsis")
+    table.add_column("opcode", no_wrap=True)
+    for heading in ("runs", "flops", "transc.", "bytes", "flops/byte", *(("at least", "bound") if chip else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+
+    def add(row: Row, time: float | None, bound: str) -> None:
+        cells = [row.name, row.opcode, f"{row.runs:,}", si(row.flops, ""), si(row.transcendentals, ""), size(row.bytes)]
+        cells.append(decimal(row.intensity))
+        table.add_row(*cells, *((si(time, "s"), bound) if chip else ()))
+
+    for row in shown[: top or None]:
+        add(row, *(seconds(row, chip) if chip else (None, "")))
+    whole = total(found)
+    add(whole, sum(seconds(row, chip)[0] for row in found) if chip else None, "")
+    console = output_console()
+    console.print(table)
+    if hidden := len(shown) - len(shown[: top or None]):
+        console.print(f"{hidden} more rows; --top 0 shows them", highlight=False)
+    share = f" ({whole.products / whole.flops:.1%})" if whole.flops else ""
+    console.print(f"{name}: {si(whole.products, 'FLOP')} in dots and convolutions{share}", highlight=False)
