@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from tests.runtime.command import systolith
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODULES = ("mlp_infer", "lenet_infer")
 ASSEMBLY = ("axpy",)
+SCRIPTS = ("xla_builder_axpy",)
 
 
 def test_every_example_is_run() -> None:
     assert {p.name for p in EXAMPLES.glob("*.hlo")} == {f"{name}.hlo" for name in MODULES}
     assert {p.name for p in EXAMPLES.glob("*.s")} == {f"{name}.s" for name in ASSEMBLY}
+    assert {p.name for p in EXAMPLES.glob("*.py")} == {f"{name}.py" for name in SCRIPTS}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -34,6 +37,14 @@ def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(ran.out)
     assert record["ok"]
     assert record["checks"]["expected"] == 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "reference: [ 1.  3.  5.  7.  9. 11. 13. 15.]" in out
+    assert "chip:      [ 1.  3.  5.  7.  9. 11. 13. 15.]" in out
 
 
 @pytest.mark.parametrize("chip", ["tiny", "small", "tpu_v3"])

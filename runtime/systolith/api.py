@@ -4,28 +4,101 @@ from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.parser import parse_hlo
 from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.shape import Layout, Shape
 from systolith.compiler.hlo.verifier import verify
 from systolith.compiler.lowering import Options
+from systolith.compiler.xla_builder import XlaBuilder, XlaComputation, XlaOp, ops
+from systolith.compiler.xla_builder.arguments import ChannelHandle, ChannelType
+from systolith.compiler.xla_builder.contraction import (
+    ConvolutionDimensionNumbers,
+    DotDimensionNumbers,
+)
+from systolith.compiler.xla_builder.cpp_names import (
+    BF16,
+    C64,
+    C128,
+    F16,
+    F32,
+    F64,
+    PRED,
+    S8,
+    S16,
+    S32,
+    S64,
+    U8,
+    U16,
+    U32,
+    U64,
+    LiteralUtil,
+    PaddingConfigDimension,
+    ShapeUtil,
+    make_shape,
+)
+from systolith.compiler.xla_builder.literal import Literal
+from systolith.compiler.xla_builder.movement import GatherDimensionNumbers
+from systolith.compiler.xla_builder.padding import Padding, make_padding
+from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.buffer import Buffer
 from systolith.runtime.client import Client, Device
 from systolith.runtime.executable import Executable, Run
+from systolith.runtime.global_data import ClientLibrary, GlobalData
 from systolith.runtime.jit import jit
 
+ComputationBuilder = XlaBuilder
+"""The first generation's name of the builder."""
+
 __all__ = [
+    "BF16",
+    "C64",
+    "C128",
+    "F16",
+    "F32",
+    "F64",
+    "PRED",
+    "S8",
+    "S16",
+    "S32",
+    "S64",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
     "Buffer",
+    "ChannelHandle",
+    "ChannelType",
     "Chip",
     "Client",
+    "ClientLibrary",
+    "ComputationBuilder",
+    "ConvolutionDimensionNumbers",
     "Device",
+    "DotDimensionNumbers",
     "Executable",
+    "GatherDimensionNumbers",
+    "GlobalData",
+    "Layout",
+    "Literal",
+    "LiteralUtil",
     "Module",
     "Options",
+    "Padding",
+    "PaddingConfigDimension",
     "Run",
+    "ScatterDimensionNumbers",
+    "Shape",
+    "ShapeUtil",
     "SystolithError",
+    "XlaBuilder",
+    "XlaComputation",
+    "XlaOp",
     "evaluate",
     "jit",
     "load_chip",
+    "make_padding",
+    "make_shape",
+    "ops",
     "parse_hlo",
     "print_hlo",
     "verify",

@@ -18,6 +18,7 @@ from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array
 from systolith.runtime.buffer import Buffer, element_type
 from systolith.runtime.executable import Executable
+from systolith.runtime.global_data import Transfers
 from systolith.runtime.hbm import HbmAllocator
 from systolith.runtime.sources import parse_module
 from systolith.sim.memory import HostQueue, Machine
@@ -61,7 +62,7 @@ class Device:
         return buffer
 
 
-class Client:
+class Client(Transfers):
     """Devices of one kind of chip.
 
     Args:
@@ -70,6 +71,7 @@ class Client:
     """
 
     def __init__(self, chip: str | Chip = "tpu_v3", devices: int = 1) -> None:
+        super().__init__()
         if devices < 1:
             raise SystolithError(f"a client needs at least one device, got {devices}")
         self.chip = load_chip(chip) if isinstance(chip, str) else chip
