@@ -30,7 +30,7 @@ class DType:
 
     Attributes:
         name: XLA's name.
-        code: its number in encoded instructions (0 to 31).
+        code: its number in encoded instructions (0 to 31); -1 for a type that no instruction has.
         kind: sort of number.
         bits: width of a value in bits.
         stored: numpy type of an array of it in memory.

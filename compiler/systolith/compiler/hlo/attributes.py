@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from systolith.compiler.hlo.device_groups import DeviceGroups
+from systolith.compiler.hlo.sharding import Sharding, TupleSharding
+
 if TYPE_CHECKING:
     from systolith.compiler.hlo.ir import Computation, ProgramShape
     from systolith.compiler.hlo.shape import Shape
@@ -12,12 +15,6 @@ if TYPE_CHECKING:
 
 class Raw(str):
     """Text of an attribute that nothing here interprets; it prints back as it is."""
-
-    __slots__ = ()
-
-
-class ComputationName(str):
-    """A computation not resolved yet: names may stand before the computation (parser only)."""
 
     __slots__ = ()
 
@@ -95,11 +92,54 @@ class ConvDims:
     output_spatial: tuple[int, ...]
 
 
-Metadata: TypeAlias = dict[str, str | int | Raw]
+@dataclass(frozen=True)
+class Alias:
+    """An output that takes the buffer of a parameter (of a module), or of an operand (of an instruction).
+
+    Attributes:
+        output: indices into the result's tuple.
+        number: the parameter or operand.
+        index: indices into its tuple.
+        kind: `may-alias`, `must-alias`, or empty where the text says nothing.
+    """
+
+    output: tuple[int, ...]
+    number: int
+    index: tuple[int, ...] = ()
+    kind: str = ""
+
+
+Fields: TypeAlias = dict[str, str | int | Raw]
+"""Named fields: of `metadata`, `frontend_attributes`, `statistics`; strings are without quotes and escapes."""
 
 _Values: TypeAlias = bool | int | str | Raw | tuple[int, ...] | tuple[str, ...] | tuple[tuple[int, ...], ...]
-_Structures: TypeAlias = tuple[SliceDim, ...] | tuple[PadDim, ...] | Window | ConvDims
-_References: TypeAlias = "Shape | ProgramShape | Computation | tuple[Computation, ...]"
+_Structures: TypeAlias = (
+    tuple[SliceDim, ...]
+    | tuple[PadDim, ...]
+    | Window
+    | ConvDims
+    | DeviceGroups
+    | Sharding
+    | TupleSharding
+    | tuple[Alias, ...]
+    | tuple[tuple[int, tuple[int, ...]], ...]
+)
+_References: TypeAlias = "Shape | tuple[Shape, ...] | ProgramShape | Computation | tuple[Computation, ...]"
 
-Attribute: TypeAlias = "_Values | Metadata | _Structures | _References"
+Attribute: TypeAlias = "_Values | Fields | _Structures | _References"
 """The value of an attribute; `codecs.py` says which attribute has which."""
+
+__all__ = [
+    "Alias",
+    "Attribute",
+    "ConvDims",
+    "DeviceGroups",
+    "Fields",
+    "PadDim",
+    "Raw",
+    "Sharding",
+    "SliceDim",
+    "TupleSharding",
+    "Window",
+    "WindowDim",
+]

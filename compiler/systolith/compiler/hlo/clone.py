@@ -10,13 +10,7 @@ def clone(module: Module) -> Module:
     """A module that shares nothing mutable with `module` but literals (which nothing changes) and its source."""
     copies = {c: Computation(c.name, attributes=dict(c.attributes), line=c.line) for c in module.computations}
     for computation, copy in copies.items():
-        made: dict[Instruction, Instruction] = {}
-        for i in computation.instructions:
-            attributes = {key: _copied(value, copies) for key, value in i.attributes.items()}
-            operands = [made[o] for o in i.operands]
-            made[i] = Instruction(i.name, i.opcode, i.shape, operands, attributes, i.literal, i.number, i.line)
-        copy.instructions = list(made.values())
-        copy.root = made[computation.root] if computation.root is not None else None
+        _fill(copy, computation, copies)
     return Module(
         module.name,
         list(copies.values()),
@@ -28,11 +22,28 @@ def clone(module: Module) -> Module:
     )
 
 
+def clone_computation(computation: Computation, name: str) -> Computation:
+    """A copy of one computation, which calls what it calls."""
+    copy = Computation(name, attributes=dict(computation.attributes), line=computation.line)
+    _fill(copy, computation, {})
+    return copy
+
+
+def _fill(copy: Computation, computation: Computation, copies: dict[Computation, Computation]) -> None:
+    made: dict[Instruction, Instruction] = {}
+    for i in computation.instructions:
+        attributes = {key: _copied(value, copies) for key, value in i.attributes.items()}
+        operands = [made[o] for o in i.operands]
+        made[i] = Instruction(i.name, i.opcode, i.shape, operands, attributes, i.literal, i.number, i.line)
+    copy.instructions = list(made.values())
+    copy.root = made[computation.root] if computation.root is not None else None
+
+
 def _copied(value: Attribute, copies: dict[Computation, Computation]) -> Attribute:
     if isinstance(value, Computation):
-        return copies[value]
+        return copies.get(value, value)
     if isinstance(value, dict):
         return dict(value)
     if isinstance(value, tuple) and (callees := [c for c in value if isinstance(c, Computation)]):
-        return tuple(copies[c] for c in callees)
+        return tuple(copies.get(c, c) for c in callees)
     return value

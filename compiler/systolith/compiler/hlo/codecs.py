@@ -1,6 +1,7 @@
 """Attributes as text: one table, from an attribute's name to how it is read and written.
 
-Names that are not in the table are kept as text (`Raw`) and print back unchanged.
+Which opcode has which attributes: `opcode_attributes.py`.  What nothing here interprets is kept as text (`Raw`), its
+brackets checked, and prints back unchanged.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from systolith.compiler.hlo.attributes import (
-    Attribute,
-    ComputationName,
-    ConvDims,
-    Metadata,
-    PadDim,
-    Raw,
-    SliceDim,
-    Window,
-    WindowDim,
-)
+from systolith.compiler.hlo import codecs_devices as devices
+from systolith.compiler.hlo import codecs_fields as fields
+from systolith.compiler.hlo import codecs_windows as windows
+from systolith.compiler.hlo.attributes import Attribute, Raw
+from systolith.compiler.hlo.escapes import escape, unescape
 from systolith.compiler.hlo.ir import Computation, ProgramShape, Style
-from systolith.compiler.hlo.lexer import Cursor
+from systolith.compiler.hlo.lexer import MAX_NESTING, NAME, Cursor
+from systolith.compiler.hlo.literals import parse_literal
 from systolith.compiler.hlo.shape import Shape, with_index_comments
 
+__all__ = ["CODECS", "Codec", "codec", "escape", "unescape"]
+
 T = TypeVar("T")
+
+_NAMES = re.compile(rf"\{{\s*(?:%?{NAME}\s*[,}}]|\}})", re.ASCII)
+_LISTS = re.compile(r"\{\s*\{")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _integer(cursor: Cursor) -> int:
 
 
 def _integers(cursor: Cursor) -> tuple[int, ...]:
-    return _braced(cursor, _integer, "integers")
+    return cursor.integers("integers")
 
 
 def _boolean(cursor: Cursor) -> bool:
@@ -67,6 +68,19 @@ def _boolean(cursor: Cursor) -> bool:
     return word == "true"
 
 
+def _booleans(cursor: Cursor) -> tuple[bool, ...]:
+    """`{true,false}`, or one without braces."""
+    return _braced(cursor, _boolean, "booleans") if cursor.at("{") else (_boolean(cursor),)
+
+
+def _show_boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _show_booleans(values: tuple[bool, ...]) -> str:
+    return _show_list(map(_show_boolean, values))
+
+
 def _word(cursor: Cursor) -> str:
     return cursor.word("a word")
 
@@ -75,208 +89,84 @@ def _string(cursor: Cursor) -> str:
     return cursor.string("a quoted string")
 
 
+def _show_string(value: str) -> str:
+    return f'"{escape(value)}"'
+
+
 def _show_list(items: Iterable[object], separator: str = ",") -> str:
     return "{" + separator.join(map(str, items)) + "}"
 
 
-_SLICE = re.compile(r"\[\s*(\d{1,19})\s*:\s*(\d{1,19})\s*(?::\s*(\d{1,19})\s*)?\]")
+def _show_int_lists(value: tuple[tuple[int, ...], ...]) -> str:
+    return _show_list(map(_show_list, value))
 
 
-def _slice_dim(cursor: Cursor) -> SliceDim:
-    found = cursor.match(_SLICE)
-    if not found:
-        cursor.fail("[start:limit] or [start:limit:stride]")
-    start, limit, stride = found.groups()
-    return SliceDim(int(start), int(limit), int(stride or 1))
-
-
-def _show_slice(dims: tuple[SliceDim, ...]) -> str:
-    parts = (f"[{d.start}:{d.limit}]" if d.stride == 1 else f"[{d.start}:{d.limit}:{d.stride}]" for d in dims)
-    return "{" + ", ".join(parts) + "}"
-
-
-_PAD = re.compile(r"-?\d{1,19}_-?\d{1,19}(?:_\d{1,19})?(?:x-?\d{1,19}_-?\d{1,19}(?:_\d{1,19})?)*")
-
-
-def _padding(cursor: Cursor) -> tuple[PadDim, ...]:
-    found = cursor.match(_PAD)
-    if not found:
-        if cursor.ended or cursor.at(","):
-            return ()  # a scalar has no dimensions to pad
-        cursor.fail("low_high or low_high_interior, dimensions joined by 'x'")
-    return tuple(PadDim(*(int(n) for n in dim.split("_"))) for dim in found.group().split("x"))
-
-
-def _show_padding(dims: tuple[PadDim, ...]) -> str:
-    return "x".join(f"{d.low}_{d.high}" + (f"_{d.interior}" if d.interior else "") for d in dims)
-
-
-_WINDOW_FIELD = re.compile(r"(\w+)=([\dx_\-]+)")
-_PAIR = re.compile(r"-?\d{1,18}_-?\d{1,18}\Z")
-_NUMBER = re.compile(r"-?\d{1,18}\Z")
-
-
-def _window(cursor: Cursor) -> Window:
+def _domain(cursor: Cursor) -> None:
+    """`{kind="sharding", entry={replicated}, exit={maximal device=0}}`."""
     start = cursor.pos
-    cursor.expect("{", "to start a window")
-    fields: dict[str, list[str]] = {}
+    cursor.expect("{", "to start a domain")
+    found: set[str] = set()
     while not cursor.accept("}"):
-        found = cursor.match(_WINDOW_FIELD)
-        if not found:
-            cursor.fail("a field of a window such as size=3x3")
-        fields[found.group(1)] = found.group(2).split("x")
-    allowed = {"size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"}
-    if unknown := fields.keys() - allowed:
-        raise cursor.error(f"unknown field of a window {min(unknown)!r}; known: {', '.join(sorted(allowed))}", start)
-    rank = len(fields.get("size", []))
-    for key, values in fields.items():
-        pattern = _PAIR if key == "pad" else _NUMBER
-        if len(values) != rank or not all(pattern.match(v) for v in values):
-            raise cursor.error(f"window field {key}={'x'.join(values)} needs {rank} entries, as size has", start)
-
-    def ints(key: str, default: int) -> list[int]:
-        return [int(v) for v in fields.get(key, [str(default)] * rank)]
-
-    sizes, strides, reversal = ints("size", 1), ints("stride", 1), ints("rhs_reversal", 0)
-    base, window = ints("lhs_dilate", 1), ints("rhs_dilate", 1)
-    pads = [(int(low), int(high)) for low, high in (v.split("_") for v in fields.get("pad", ["0_0"] * rank))]
-    if any(n < 1 for n in [*strides, *base, *window]) or any(n < 0 for n in sizes):
-        raise cursor.error("strides and dilations of a window are at least 1, and sizes at least 0", start)
-    return Window(
-        tuple(WindowDim(sizes[i], strides[i], *pads[i], base[i], window[i], bool(reversal[i])) for i in range(rank))
-    )
+        cursor.accept(",")
+        at = cursor.pos
+        key = cursor.word("kind=, entry= or exit= of a domain")
+        if key in found or key not in ("kind", "entry", "exit"):
+            raise cursor.error(f"a domain has kind, entry and exit once each, got {key!r}", at)
+        found.add(key)
+        cursor.expect("=", f"after {key}")
+        if key != "kind":
+            devices.sharding(cursor)
+        elif cursor.string("the kind of a domain") != "sharding":
+            raise cursor.error('the kind of a domain is "sharding"', at)
+    if len(found) != 3:
+        raise cursor.error("a domain has kind, entry and exit", start)
 
 
-def _show_window(window: Window) -> str:
-    dims = window.dims
-    fields = (
-        ("size", [str(d.size) for d in dims], bool(dims)),
-        ("stride", [str(d.stride) for d in dims], any(d.stride != 1 for d in dims)),
-        ("pad", [f"{d.low}_{d.high}" for d in dims], any(d.low or d.high for d in dims)),
-        ("lhs_dilate", [str(d.base_dilation) for d in dims], any(d.base_dilation != 1 for d in dims)),
-        ("rhs_dilate", [str(d.window_dilation) for d in dims], any(d.window_dilation != 1 for d in dims)),
-        ("rhs_reversal", [str(int(d.reversal)) for d in dims], any(d.reversal for d in dims)),
-    )
-    return "{" + " ".join(f"{key}={'x'.join(values)}" for key, values, shown in fields if shown) + "}"
+def _literal(cursor: Cursor, depth: int = 0) -> None:
+    """`s32[2]{0} {1, 2}`, or several in brackets."""
+    if not cursor.at("(") or depth > MAX_NESTING:
+        parse_literal(cursor, cursor.shape("the shape of a literal"))
+        return
+    cursor.expect("(", "to start a literal")
+    count = 0
+    while not cursor.accept(")"):
+        if count:
+            cursor.expect(",", "between the elements of a literal")
+        _literal(cursor, depth + 1)
+        count += 1
 
 
-_LABELS = re.compile(r"([bf\d]+)_([io\d]+)->([bf\d]+)")
+def _slice_sizes(cursor: Cursor) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+    return devices.int_lists(cursor) if _LISTS.match(cursor.text, cursor.pos) else _integers(cursor)
 
 
-def _dim_labels(cursor: Cursor) -> ConvDims:
+def _show_slice_sizes(value: tuple[int | tuple[int, ...], ...]) -> str:
+    return _show_list(_show_list(item) if isinstance(item, tuple) else item for item in value)
+
+
+def _show_config(value: str) -> str:
+    return str(value) if isinstance(value, Raw) else _show_string(value)
+
+
+def _pairs(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
     start = cursor.pos
-    found = cursor.match(_LABELS)
-    if not found:
-        cursor.fail("dimension labels such as b01f_01io->b01f")
-    rank = len(found.group(1))
-    spatial = "".join(map(str, range(rank - 2)))
-    for labels, special in zip(found.groups(), ("bf", "io", "bf"), strict=True):
-        if sorted(labels) != sorted(special + spatial) or rank - 2 > 10:
-            raise cursor.error(f"labels {labels!r} need each of {' '.join(special + spatial)} once", start)
-    lhs, rhs, out = found.groups()
-
-    def places(labels: str) -> tuple[int, ...]:
-        return tuple(labels.index(s) for s in spatial)
-
-    return ConvDims(
-        lhs.index("b"), lhs.index("f"), places(lhs),
-        rhs.index("i"), rhs.index("o"), places(rhs),
-        out.index("b"), out.index("f"), places(out),
-    )  # fmt: skip
+    pairs = devices.int_lists(cursor)
+    if any(len(pair) != 2 for pair in pairs):
+        raise cursor.error("expected pairs {source,target}", start)
+    return pairs
 
 
-def _show_dim_labels(dims: ConvDims) -> str:
-    def labels(first: tuple[str, int], second: tuple[str, int], spatial: tuple[int, ...]) -> str:
-        at = dict([(place, str(i)) for i, place in enumerate(spatial)] + [(place, s) for s, place in (first, second)])
-        return "".join(at[i] for i in range(len(at)))
-
-    lhs = labels(("b", dims.input_batch), ("f", dims.input_feature), dims.input_spatial)
-    rhs = labels(("i", dims.kernel_input), ("o", dims.kernel_output), dims.kernel_spatial)
-    out = labels(("b", dims.output_batch), ("f", dims.output_feature), dims.output_spatial)
-    return f"{lhs}_{rhs}->{out}"
+def _computation(cursor: Cursor) -> Computation:
+    return cursor.computation()
 
 
-def _groups(cursor: Cursor) -> tuple[tuple[int, ...], ...] | Raw:
-    """`{{0,1},{2,3}}`; the forms `{}` and `[2,4]<=[8]` stay text."""
-    if not cursor.at("{{"):
-        return Raw(cursor.balanced())
-    return _braced(cursor, _integers, "groups")
-
-
-def _show_groups(value: Attribute, style: Style) -> str:
-    if isinstance(value, Raw):
-        return value
-    groups = cast("tuple[tuple[int, ...], ...]", value)
-    return _show_list(map(_show_list, groups))
-
-
-_METADATA = re.compile(r'([\w\-]+)=(?:"((?:[^"\\]|\\.)*)"|(\{[^{}]*\})|([^\s{}"]+))')
-_ESCAPE = re.compile(r"\\(?:([0-7]{3})|(.))", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-_SHOWN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
-
-
-def unescape(text: str) -> str:
-    r"""A C-escaped string (`\"`, `\n`, `\303\251` for UTF-8 bytes) as text."""
-    if "\\" not in text:
-        return text
-    data = _ESCAPE.sub(lambda m: chr(int(m[1], 8) & 255) if m[1] else _ESCAPES.get(m[2], m[2]), text)
-    try:
-        return data.encode("latin-1").decode("utf-8")
-    except (UnicodeEncodeError, UnicodeDecodeError):
-        return data
-
-
-def escape(text: str) -> str:
-    """The opposite of `unescape`; what is not printable ASCII becomes octal UTF-8 bytes."""
-    if text.isascii() and text.isprintable() and not any(c in text for c in "\"'\\"):
-        return text
-    shown: list[str] = []
-    for character in text:
-        if character in _SHOWN:
-            shown.append(_SHOWN[character])
-        elif character.isascii() and character.isprintable():
-            shown.append(character)
-        else:
-            shown.extend(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
-    return "".join(shown)
-
-
-def _metadata(cursor: Cursor) -> Metadata:
-    cursor.expect("{", "to start metadata")
-    fields: Metadata = {}
-    while not cursor.accept("}"):
-        found = cursor.match(_METADATA)
-        if not found:
-            cursor.fail("key=value in metadata")
-        key, text, braces, word = found.groups()
-        if text is not None:
-            fields[key] = unescape(text)
-        elif word is not None and _NUMBER.match(word):
-            fields[key] = int(word)
-        else:
-            fields[key] = Raw(braces or word)
-    return fields
-
-
-def _show_metadata(fields: Metadata) -> str:
-    def show(value: str | int | Raw) -> str:
-        return str(value) if isinstance(value, int | Raw) else f'"{escape(value)}"'
-
-    return "{" + " ".join(f"{key}={show(value)}" for key, value in fields.items()) + "}"
-
-
-def _computation(cursor: Cursor) -> ComputationName:
-    return ComputationName(cursor.name("the name of a computation"))
-
-
-def _computations(cursor: Cursor) -> tuple[ComputationName, ...]:
+def _computations(cursor: Cursor) -> tuple[Computation, ...]:
     return _braced(cursor, _computation, "computations")
 
 
-def _one_or_more_computations(cursor: Cursor) -> ComputationName | tuple[ComputationName, ...]:
-    """`%name`, or `{%a, %b}` as custom calls have."""
-    return _computations(cursor) if cursor.at("{") else _computation(cursor)
+def _one_or_more_computations(cursor: Cursor) -> Computation | tuple[Computation, ...]:
+    """`%name`, `{%a, %b}` as custom calls of older texts have, or a computation written in place."""
+    return _computations(cursor) if _NAMES.match(cursor.text, cursor.pos) else _computation(cursor)
 
 
 def _show_computation(value: Attribute, style: Style) -> str:
@@ -287,7 +177,7 @@ def _show_computation(value: Attribute, style: Style) -> str:
 
 
 def _instruction_names(cursor: Cursor) -> tuple[str, ...]:
-    return _braced(cursor, lambda at: at.name("the name of an instruction"), "instructions")
+    return _braced(cursor, lambda at: cursor.instruction("the name of an instruction").name, "instructions")
 
 
 def _show_names(value: Attribute, style: Style) -> str:
@@ -298,6 +188,8 @@ def _show_names(value: Attribute, style: Style) -> str:
 def _program_shape(cursor: Cursor) -> ProgramShape:
     """`{(f32[2]{0}, s32[])->f32[2]{0}}`."""
     cursor.expect("{", "to start a program shape")
+    if not cursor.at("("):
+        cursor.fail("'(' and the shapes of parameters")
     parameters = cursor.shape("the shapes of parameters")
     cursor.expect("->", "after the shapes of parameters")
     result = cursor.shape("the shape of the result")
@@ -309,73 +201,143 @@ def _show_program_shape(shape: ProgramShape) -> str:
     return "{(" + with_index_comments([p.text() for p in shape.parameters]) + f")->{shape.result.text()}}}"
 
 
-INT = Codec(_integer, _plain(str))
-BOOL = Codec(_boolean, _plain(lambda value: "true" if value else "false"))
-INTS = Codec(_integers, _plain(_show_list))
-WORD = Codec(_word, _plain(str))
-WORDS = Codec(lambda cursor: _braced(cursor, _word, "words"), _plain(_show_list))
-STRING = Codec(_string, _plain(lambda value: f'"{value}"'))
-RAW = Codec(lambda cursor: Raw(cursor.balanced()), _plain(str))
-COMPUTATION = Codec(_computation, _show_computation)
-COMPUTATIONS = Codec(_computations, _show_computation)
-GROUPS = Codec(_groups, _show_groups)
+def _shape(cursor: Cursor) -> Shape:
+    return cursor.shape()
 
 
-def _one_of(*words: str) -> Codec:
+def _shapes(cursor: Cursor) -> tuple[Shape, ...]:
+    return _braced(cursor, _shape, "shapes")
+
+
+def _show_shapes(shapes: tuple[Shape, ...]) -> str:
+    return "{" + ", ".join(shape.text() for shape in shapes) + "}"
+
+
+def _one_of(words: str) -> Codec:
     """A word that is one of these."""
+    known = words.split()
 
     def parse(cursor: Cursor) -> str:
         start = cursor.pos
-        word = cursor.word(f"one of {', '.join(words)}")
-        if word not in words:
-            raise cursor.error(f"expected one of {', '.join(words)}, got {word!r}", start)
+        word = cursor.word(f"one of {', '.join(known)}")
+        if word not in known:
+            raise cursor.error(f"expected one of {', '.join(known)}, got {word!r}", start)
         return word
 
     return Codec(parse, _plain(str))
 
 
-def _show_shape(shape: Shape) -> str:
-    return shape.text()
+def _kept(check: Callable[[Cursor], None]) -> Codec:
+    """What is checked, and kept as text."""
 
+    def parse(cursor: Cursor) -> Raw:
+        start = cursor.pos
+        check(cursor)
+        return Raw(cursor.text[start : cursor.pos].rstrip())
+
+    return Codec(parse, _plain(str))
+
+
+def _precisions(cursor: Cursor) -> tuple[str, ...]:
+    def precision(cursor: Cursor) -> str:
+        start = cursor.pos
+        word = cursor.word("a precision")
+        if word.lower() not in ("default", "high", "highest"):
+            raise cursor.error(f"expected one of default, high, highest, got {word!r}", start)
+        return word
+
+    return _braced(cursor, precision, "precisions")
+
+
+INT = Codec(_integer, _plain(str))
+NUMBER = Codec(lambda cursor: Raw(cursor.number("a number")), _plain(str))
+BOOL = Codec(_boolean, _plain(_show_boolean))
+BOOLS = Codec(_booleans, _plain(_show_booleans))
+INTS = Codec(_integers, _plain(_show_list))
+WORD = Codec(_word, _plain(str))
+STRING = Codec(_string, _plain(_show_string))
+RAW = Codec(lambda cursor: Raw(cursor.balanced()), _plain(str))
+COMPUTATION = Codec(_computation, _show_computation)
+COMPUTATIONS = Codec(_computations, _show_computation)
+OPERAND_ALIASES = Codec(fields.aliases, _plain(fields.show_operand_aliases))
 
 CODECS: dict[str, Codec] = {
     **dict.fromkeys(
         """index iota_dimension channel_id index_vector_dim feature_group_count batch_group_count exponent_bits
-        mantissa_bits dimension k feature_index delta""".split(),
+        mantissa_bits dimension k feature_index delta replica_count num_partitions num_carries inferred_dimension
+        cross_program_prefetch_index""".split(),
         INT,
     ),
     **dict.fromkeys(
         """lower left_side unit_diagonal is_stable largest indices_are_sorted unique_indices use_global_device_ids
-        custom_call_has_side_effect is_host_transfer is_composite constrain_layout""".split(),
+        custom_call_has_side_effect is_host_transfer is_composite constrain_layout is_reverse is_associative
+        is_scheduled alias_passthrough_params""".split(),
         BOOL,
     ),
     **dict.fromkeys(
         """dimensions lhs_batch_dims rhs_batch_dims lhs_contracting_dims rhs_contracting_dims offset_dims
-        collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims slice_sizes
+        collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims
         update_window_dims inserted_window_dims scatter_dims_to_operand_dims input_batching_dims
-        scatter_indices_batching_dims dynamic_slice_sizes fft_length""".split(),
+        scatter_indices_batching_dims dynamic_slice_sizes fft_length lhs_ragged_dims rhs_group_dims""".split(),
         INTS,
     ),
-    **dict.fromkeys(("direction", "algorithm"), WORD),
-    "type": _one_of("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
-    "kind": _one_of("kLoop", "kInput", "kOutput", "kCustom"),
-    "fft_type": _one_of("FFT", "IFFT", "RFFT", "IRFFT"),
-    "transpose_a": _one_of("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
-    "distribution": _one_of("rng_uniform", "rng_normal"),
-    "operand_precision": WORDS,
-    **dict.fromkeys("custom_call_target infeed_config outfeed_config execution_thread".split(), STRING),
+    # Sizes of a gather's slices, or of each operand of a collective permute of slices.
+    "slice_sizes": Codec(_slice_sizes, _plain(_show_slice_sizes)),
+    **dict.fromkeys(
+        ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output"), BOOLS
+    ),
+    "parameter_replication": Codec(lambda cursor: _braced(cursor, _boolean, "booleans"), BOOLS.show),
+    "epsilon": NUMBER,
+    **dict.fromkeys(("conv_kind", "convolution_kind"), WORD),
+    "mode": _one_of("cross_replica cross_partition cross_replica_and_partition flattened_id"),
+    # Of a dot, and of rng-bit-generator.
+    "algorithm": _one_of(
+        """dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32 dot_bf16_bf16_bf16
+        dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9 dot_tf32_tf32_f32
+        dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64 dot_unset rng_default rng_three_fry rng_philox"""
+    ),
+    "direction": _one_of("EQ NE GE GT LE LT"),
+    "type": _one_of("FLOAT TOTALORDER SIGNED UNSIGNED"),
+    "kind": _one_of("kLoop kInput kOutput kCustom"),
+    "fft_type": _one_of("FFT IFFT RFFT IRFFT"),
+    "transpose_a": _one_of("NO_TRANSPOSE TRANSPOSE ADJOINT TRANSPOSE_INVALID"),
+    "distribution": _one_of("rng_uniform rng_normal rng_invalid"),
+    "padding_type": _one_of("PADDING_INVALID PADDING_VALID PADDING_SAME"),
+    "schedule": _one_of("SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST"),
+    "api_version": _one_of(
+        """API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED
+        API_VERSION_TYPED_FFI"""
+    ),
+    "operand_precision": Codec(_precisions, _plain(_show_list)),
+    **dict.fromkeys(
+        "custom_call_target infeed_config outfeed_config execution_thread async_execution_thread".split(), STRING
+    ),
     **dict.fromkeys("to_apply condition body true_computation false_computation select scatter".split(), COMPUTATION),
     **dict.fromkeys(("branch_computations", "called_computations"), COMPUTATIONS),
     "calls": Codec(_one_or_more_computations, _show_computation),
     "control-predecessors": Codec(_instruction_names, _show_names),
-    **dict.fromkeys(("replica_groups", "source_target_pairs"), GROUPS),
-    "slice": Codec(lambda cursor: _braced(cursor, _slice_dim, "slices"), _plain(_show_slice)),
-    "padding": Codec(_padding, _plain(_show_padding)),
-    "window": Codec(_window, _plain(_show_window)),
-    "dim_labels": Codec(_dim_labels, _plain(_show_dim_labels)),
-    "metadata": Codec(_metadata, _plain(_show_metadata)),
-    "outfeed_shape": Codec(lambda cursor: cursor.shape(), _plain(_show_shape)),
+    "replica_groups": Codec(devices.groups, _plain(str)),
+    "source_target_pairs": Codec(_pairs, _plain(_show_int_lists)),
+    "sharding": Codec(devices.sharding, _plain(str)),
+    "slice": Codec(windows.slices, _plain(windows.show_slices)),
+    "padding": Codec(windows.padding, _plain(windows.show_padding)),
+    "window": Codec(windows.window, _plain(windows.show_window)),
+    "dim_labels": Codec(windows.dim_labels, _plain(windows.show_dim_labels)),
+    "metadata": Codec(fields.metadata, _plain(fields.show_metadata)),
+    "frontend_attributes": Codec(fields.frontend_attributes, _plain(fields.show_frontend_attributes)),
+    "statistics": Codec(fields.statistics, _plain(fields.show_frontend_attributes)),
+    "backend_config": Codec(fields.string_or_json, _plain(_show_config)),
+    "input_output_alias": Codec(fields.aliases, _plain(fields.show_aliases)),
+    "output_to_operand_aliasing": OPERAND_ALIASES,
+    "buffer_donor": Codec(fields.donors, _plain(fields.show_donors)),
+    "outfeed_shape": Codec(_shape, _plain(Shape.text)),
+    "operand_layout_constraints": Codec(_shapes, _plain(_show_shapes)),
     "entry_computation_layout": Codec(_program_shape, _plain(_show_program_shape)),
+    **dict.fromkeys("origin_recovery_table sparsity sparsity_config opaque async_group_id".split(), RAW),
+    "domain": _kept(_domain),
+    "literal": _kept(_literal),
+    "origin": _kept(fields.origin),
+    "result_accuracy": _kept(fields.result_accuracy),
 }
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from systolith.isa.errors import SystolithError
 
+LONGEST = 1000
+"""Characters of a message; more (of a shape, say) is cut."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -37,6 +40,8 @@ class HloError(SystolithError, ValueError):
     """
 
     def __init__(self, message: str, place: Place | None = None) -> None:
+        if len(message) > LONGEST:
+            message = f"{message[:LONGEST]}..."
         self.message = message
         self.place = place
         super().__init__(f"{place}: {message}" if place else message)

@@ -106,8 +106,10 @@ class Instruction:
         """Every computation that the attributes name, in their order."""
         found: list[Computation] = []
         for value in self.attributes.values():
-            items = value if isinstance(value, tuple) else (value,)
-            found.extend(item for item in items if isinstance(item, Computation))
+            if isinstance(value, Computation):
+                found.append(value)
+            elif isinstance(value, tuple) and value and isinstance(value[0], Computation):
+                found.extend(value)
         return found
 
     @property
@@ -189,10 +191,16 @@ class Style:
     Attributes:
         percent: names carry a `%`.
         signatures: computations state the shapes of their parameters and result.
+        operand_shapes: operands are written with their shapes.
+        operand_comments: every fifth operand has its number before it, `/*index=5*/`.
+        short_async: asynchronous calls of one operation are written as `slice-start`, not as `async-start`.
     """
 
     percent: bool = True
     signatures: bool = True
+    operand_shapes: bool = False
+    operand_comments: bool = True
+    short_async: bool = True
 
 
 @dataclass(eq=False)

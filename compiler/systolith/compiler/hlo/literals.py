@@ -1,40 +1,48 @@
-"""Literals as text, both ways: `1`, `{1, -inf, nan}`, `{ { 1, 2 }, { 3, 4 } }`, `{(0, 1)}`, `(1.5, {1, 2})`.
+"""Literals as text, both ways: `1`, `{1, -inf, nan}`, `{ { 1, 2 }, { 3, 4 } }`, `{(0, 1)}`, `( 1.5, {1, 2} )`.
 
-Linear in the text and done a list at a time, so that weights written into a module parse in reasonable time.
+Source: `ParseDenseLiteral` of `xla/hlo/parser/hlo_parser.cc` and `xla/literal.cc`.  Linear in the text and done a list
+at a time, so that weights written into a module parse in reasonable time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from math import inf, isinf, nan
+from math import inf, isnan, nan, prod
 
 import numpy as np
 
 from systolith.compiler.hlo.ir import Literal
 from systolith.compiler.hlo.lexer import MAX_NESTING, Cursor
 from systolith.compiler.hlo.shape import Shape
-from systolith.isa.dtypes import DType, Kind
+from systolith.isa.dtypes import DTYPES, DType, Kind
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\r\n]*", re.DOTALL)
 _SCALAR = re.compile(r"\(\s*[^(){},]+,\s*[^(){},]+\)|-?nan\([^()]*\)|[^\s(){},]+")
-_COMPLEX = re.compile(r"\(\s*([^\s,]+)\s*,\s*([^\s,]+)\s*\)")
-_NAN = re.compile(r"(-?)nan(?:\((0x[0-9a-fA-F]+)\))?\Z")
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
-_HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*(?:[pP][+-]?\d+)?\Z")
-_WHOLE = re.compile(r"[+-]?(?:\d{1,20}|0[xX][0-9a-fA-F]{1,16})\Z")
-_NAMED = {"inf": inf, "+inf": inf, "-inf": -inf, "nan": nan, "-nan": -nan}
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_PAIR = re.compile(r"\(\s*([^\s(){},]+)\s*,\s*([^\s(){},]+)\s*\)")
+_NAN = re.compile(r"(-?)nan(?:\((0x[0-9a-fA-F]{1,16})\))?\Z")
+_NUMBER = re.compile(r"-?(?:\d+\.?\d*|(?<=-)\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_NUMBERS = re.compile(r"[\d.eE\-\s]*(?:(?<=[eE])\+[\d.eE\-\s]*)*\Z", re.ASCII)
+_INTEGERS = re.compile(r"[\d\-\s]*\Z", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,20}\Z", re.ASCII)
+_WORD = re.compile(r"[^\s{},]+")
+_NAMED = {"inf": inf, "-inf": -inf, "nan": nan, "-nan": -nan}
+_BOOLEANS = {"true": True, "false": False}
+_BLANK = str.maketrans("{},", "   ")
+_NO_BLANK = str.maketrans("", "", ", \t\r\n")
 
 # Digits that XLA prints: the first number of these with which the text gives the value back.
 _DIGITS: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("f64", "c128"), (15, 17)),
-    **dict.fromkeys(("f32", "c64"), (6, 9)),
+    "f64": (15, 17),
+    "f32": (6, 9),
     "f16": (5,),
     "bf16": (4,),
-    **dict.fromkeys(("f8e4m3fn", "f8e4m3fnuz"), (3,)),
-    **dict.fromkeys(("f8e5m2", "f8e5m2fnuz"), (2,)),
+    **dict.fromkeys("f8e3m4 f8e4m3 f8e4m3fn f8e4m3fnuz f8e4m3b11fnuz".split(), (3,)),
+    **dict.fromkeys("f8e5m2 f8e5m2fnuz f8e8m0fnu f4e2m1fn".split(), (2,)),
 }
+# Bits of the mantissa, for types whose NaNs have payloads.
+_MANTISSA = {"f8e3m4": 4, "f8e4m3": 3, "f8e5m2": 2, "bf16": 7, "f16": 10, "f32": 23, "f64": 52}
+_PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 
 
 def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
@@ -43,13 +51,14 @@ def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
     Raises:
         HloError: it is not a literal of that shape, or its values do not fit the element type.
     """
+    start = cursor.pos
+    if cursor.at("{...}") or cursor.at("{ ... }"):
+        raise cursor.error("the constant's values were left out ('...'); print it with large constants", start)
     if shape.is_tuple:
         return _parse_tuple(cursor, shape, depth)
-    start = cursor.pos
-    if shape.rank == 0:
-        texts = _one_scalar(cursor)
-    else:
-        texts = _parse_nested(cursor, shape)
+    if not shape.is_array:
+        raise cursor.error(f"there are no literals of shape {shape}", start)
+    texts = _parse_nested(cursor, shape) if shape.rank else _one_scalar(cursor)
     if len(texts) != shape.size:
         raise cursor.error(f"a literal of shape {shape} has {shape.size} elements, this one {len(texts)}", start)
     try:
@@ -66,7 +75,7 @@ def _parse_tuple(cursor: Cursor, shape: Shape, depth: int) -> Literal:
     for index, element in enumerate(shape.elements):
         if index:
             cursor.expect(",", f"between the elements of a literal of shape {shape}")
-        if cursor.at_shape() and not cursor.at("("):
+        if not cursor.at("(") and cursor.at_shape():
             cursor.shape()  # older texts repeat each element's shape
         values.append(parse_literal(cursor, element, depth + 1))
     cursor.expect(")", f"to end a literal of shape {shape}")
@@ -75,105 +84,135 @@ def _parse_tuple(cursor: Cursor, shape: Shape, depth: int) -> Literal:
 
 def _one_scalar(cursor: Cursor) -> list[str]:
     found = cursor.match(_SCALAR)
-    if not found:
-        cursor.fail("a value")
-    return [found.group()]
+    return [found.group()] if found else cursor.fail("a value")
 
 
 def _parse_nested(cursor: Cursor, shape: Shape) -> list[str]:
-    """Texts of the elements of a nested list, whose nesting must agree with the shape."""
+    """Texts of the elements of a nested list, whose braces must agree with the shape; commas say nothing."""
     start = cursor.pos
     if not cursor.at("{"):
         cursor.fail(f"'{{' to start a literal of shape {shape}")
-    text = _COMMENT.sub("", cursor.balanced())
-    inner = text.strip("{} \t\r\n")
-    if inner == "...":
-        raise cursor.error("the constant's values were left out ('...'); print it with large constants", start)
-    texts = _SCALAR.findall(text)
-    if len(texts) == shape.size and shape.size > 0:
-        commas = re.sub(r"\s+", "", _SCALAR.sub("", text))
-        if commas != _nesting(shape.dims):
-            raise cursor.error(f"braces or commas of the literal do not agree with shape {shape}", start)
-    elif texts and shape.size == 0:
-        raise cursor.error(f"a literal of shape {shape} has no elements, this one {len(texts)}", start)
+    text = _COMMENT.sub("", _extent(cursor, shape.rank if shape.size else 0))
+    if "(" in text:
+        texts = _SCALAR.findall(text)
+        nesting = _SCALAR.sub("x", text).translate(_NO_BLANK)
+    else:
+        texts = text.translate(_BLANK).split()
+        nesting = _WORD.sub("x", text).translate(_NO_BLANK)
+    if len(texts) != shape.size:
+        raise cursor.error(f"a literal of shape {shape} has {shape.size} elements, this one {len(texts)}", start)
+    lists = sum(prod(shape.dims[:rank]) for rank in range(shape.rank))
+    if len(nesting) != 2 * lists + shape.size or nesting != _nesting(shape.dims):
+        raise cursor.error(f"braces of the literal do not agree with shape {shape}", start)
     return texts
 
 
+def _extent(cursor: Cursor, rank: int) -> str:
+    """The text of a nested list: up to as many closing braces as there are dimensions, if nothing is odd.
+
+    Rank 0 is a list that has no elements: it may close with fewer braces.
+    """
+    text, start = cursor.text, cursor.pos
+    found = re.compile(r"\}" + r"[ \t\r\n]*\}" * (rank - 1)).search(text, start) if 0 < rank <= MAX_NESTING else None
+    if found:
+        literal = text[start : found.end()]
+        if literal.count("{") == literal.count("}"):
+            cursor.pos = found.end()
+            cursor.skip()
+            return literal
+    return cursor.balanced()
+
+
 def _nesting(dims: Sequence[int]) -> str:
-    """Braces and commas of a literal: `{{,},{,}}` for 2 x 2.  Called only where that many elements were read."""
-    text = ""
-    for size in reversed(dims):
-        text = "{" + ",".join([text] * size) + "}"
+    """A literal with `x` for each element: `{{xxx}{xxx}}` for 2 x 3.  Called only where that many were read."""
+    text = "{" + "x" * dims[-1] + "}"
+    for size in reversed(dims[:-1]):
+        text = "{" + text * size + "}"
     return text
 
 
 def _float(text: str) -> float:
-    if _DECIMAL.match(text):
+    if _NUMBER.match(text):
         return float(text)
     if text in _NAMED:
         return _NAMED[text]
-    if _HEX.match(text):
-        return float.fromhex(text)
     if found := _NAN.match(text):
         return -nan if found.group(1) else nan
     raise ValueError(f"expected a number, got {text[:40]!r}")
 
 
 def _floats(texts: Sequence[str], dtype: DType) -> np.ndarray:
-    numbers = np.array([_float(t) for t in texts], dtype=np.float64)
-    with np.errstate(over="ignore"):
+    joined = " ".join(texts)
+    plain = _NUMBERS.match(joined) is not None and " ." not in joined and not joined.startswith(".")
+    try:
+        numbers = np.array(list(map(float if plain else _float, texts)), dtype=np.float64)
+    except ValueError:
+        for text in texts:
+            _float(text)
+        raise
+    with np.errstate(over="ignore", invalid="ignore"):
         values = numbers.astype(dtype.stored)
-    overflow = np.isfinite(numbers) & ~np.isfinite(values.astype(np.float64))
+    overflow = np.isinf(numbers) if plain else np.zeros(len(texts), dtype=bool)
+    overflow |= np.isfinite(numbers) & ~np.isfinite(values.astype(np.float64))
     if overflow.any():
-        raise ValueError(f"{texts[int(np.argmax(overflow))]} does not fit {dtype.name}")
-    return _with_payloads(texts, values, dtype)
+        raise ValueError(f"{texts[int(np.argmax(overflow))][:40]} does not fit {dtype.name}")
+    return values if plain else _with_payloads(texts, values, dtype)
 
 
 def _with_payloads(texts: Sequence[str], values: np.ndarray, dtype: DType) -> np.ndarray:
     """NaNs get the sign and the payload that the text gives."""
+    mantissa = _MANTISSA.get(dtype.name, 0)
     for index in np.flatnonzero(np.isnan(values.astype(np.float64))).tolist():
         found = _NAN.match(texts[index])
-        if found and (found.group(1) or found.group(2)) and dtype.bits >= 16:
+        if not found:
+            continue
+        payload = int(found[2], 16) if found[2] else 1 << max(mantissa - 1, 0)
+        if found[2] and (not mantissa or not 0 < payload < 1 << mantissa):
+            raise ValueError(f"{texts[index]} is no NaN of {dtype.name}")
+        if mantissa:
             bits = values[index : index + 1].view(f"u{dtype.size}")
-            mantissa = _MANTISSA[dtype.name]
-            if found.group(2):
-                bits[0] = (int(bits[0]) >> mantissa << mantissa) | (int(found.group(2), 16) & ((1 << mantissa) - 1))
-            sign = 1 << (dtype.bits - 1)
-            bits[0] = (int(bits[0]) & (sign - 1)) | (sign if found.group(1) else 0)
+            exponent = ((1 << dtype.bits - 1 - mantissa) - 1) << mantissa
+            bits[0] = exponent | payload | (bool(found[1]) << dtype.bits - 1)
+        elif found[1] and dtype.name == "f8e4m3fn":
+            values[index : index + 1].view("u1")[0] = 0xFF
     return values
 
 
-_MANTISSA = {"bf16": 7, "f16": 10, "f32": 23, "f64": 52}
-
-
 def _integers(texts: Sequence[str], dtype: DType) -> np.ndarray:
+    """As in XLA 2**63 and more of 64 bits stand for the negative numbers of the same bits, and the reverse."""
     signed = dtype.kind is Kind.SIGNED
     low, high = (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if signed else (0, (1 << dtype.bits) - 1)
-    numbers: list[int] = []
-    for text in texts:
-        if not _WHOLE.match(text):
-            raise ValueError(f"expected an integer, got {text[:40]!r}")
-        number = int(text, 0) if "x" in text.lower() else int(text)
-        if not low <= number <= high:
-            raise ValueError(f"{text} does not fit {dtype.name} ({low} to {high})")
-        numbers.append(number)
+    for text in texts if not _INTEGERS.match(" ".join(texts)) or max(map(len, texts), default=0) > 18 else ():
+        if not _INTEGER.match(text) or not -(1 << 63) <= int(text) < 1 << 64:
+            raise ValueError(f"expected an integer of 64 bits, got {text[:40]!r}")
+    try:
+        numbers = list(map(int, texts))
+    except ValueError:
+        raise ValueError("expected integers") from None
+    if numbers and (min(numbers) < low or max(numbers) > high):
+        numbers = [n - (1 << 64) if signed and n >= 1 << 63 else n for n in numbers]
+        numbers = [n + (1 << 64) if not signed and n < 0 else n for n in numbers]
+        for text, number in zip(texts, numbers, strict=True):
+            if not low <= number <= high:
+                raise ValueError(f"{text} does not fit {dtype.name} ({low} to {high})")
     return np.array(numbers, dtype=np.int64 if signed else np.uint64).astype(dtype.stored)
 
 
 def _booleans(texts: Sequence[str], dtype: DType) -> np.ndarray:
-    for text in texts:
-        if text not in _BOOLEANS:
-            raise ValueError(f"expected true, false, 1 or 0, got {text[:40]!r}")
-    return np.array([_BOOLEANS[t] for t in texts], dtype=dtype.stored)
+    for text in set(texts):
+        if text not in _BOOLEANS and not _INTEGER.match(text):
+            raise ValueError(f"expected true, false or an integer, got {text[:40]!r}")
+    return np.array([_BOOLEANS[t] if t in _BOOLEANS else int(t) != 0 for t in texts], dtype=dtype.stored)
 
 
 def _complexes(texts: Sequence[str], dtype: DType) -> np.ndarray:
-    values = np.zeros(len(texts), dtype=dtype.stored)
-    for index, text in enumerate(texts):
-        found = _COMPLEX.match(text)
-        real, imag = (found.group(1), found.group(2)) if found else (text, "0")
-        values[index] = complex(_float(real), _float(imag))
-    return values
+    parts: list[str] = []
+    for text in texts:
+        found = _PAIR.match(text)
+        if not found:
+            raise ValueError(f"expected (real, imaginary), got {text[:40]!r}")
+        parts += found.groups()
+    return _floats(parts, _PARTS[dtype.name]).view(dtype.stored)
 
 
 _CONVERT: dict[Kind, Callable[[Sequence[str], DType], np.ndarray]] = {
@@ -188,7 +227,7 @@ _CONVERT: dict[Kind, Callable[[Sequence[str], DType], np.ndarray]] = {
 def show_literal(value: Literal, shape: Shape) -> str:
     """A literal as XLA prints it."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(show_literal(v, s) for v, s in zip(value, shape.elements, strict=True)) + ")"
+        return "( " + ", ".join(show_literal(v, s) for v, s in zip(value, shape.elements, strict=True)) + " )"
     texts = _show_values(value, shape.dtype)
     if shape.rank == 0:
         return texts[0]
@@ -200,35 +239,41 @@ def show_literal(value: Literal, shape: Shape) -> str:
 def _show_values(value: np.ndarray, dtype: DType) -> list[str]:
     flat = np.ascontiguousarray(value).reshape(-1)
     if dtype.kind is Kind.PRED:
-        return [("true" if v else "false") if value.ndim == 0 else str(int(v)) for v in flat]
+        return [("true" if v else "false") if value.ndim == 0 else str(int(v)) for v in flat.tolist()]
     if dtype.is_integer:
-        return [str(int(v)) for v in flat]
+        return list(map(str, flat.astype(np.uint64 if dtype.kind is Kind.UNSIGNED else np.int64).tolist()))
     if dtype.kind is Kind.COMPLEX:
-        return [f"({_show_float(v.real, dtype)}, {_show_float(v.imag, dtype)})" for v in flat]
-    return [_show_float(v, dtype) for v in flat]
+        part = _PARTS[dtype.name]
+        texts = _show_floats(flat.view(part.stored), part)
+        return [f"({real}, {imag})" for real, imag in zip(texts[::2], texts[1::2], strict=True)]
+    return _show_floats(flat, dtype)
 
 
-def _show_float(value: np.generic, dtype: DType) -> str:
-    number = float(value)
-    if number != number:
-        return _show_nan(value, dtype)
-    if isinf(number):
-        return "inf" if number > 0 else "-inf"
-    choices = _DIGITS[dtype.name]
-    with np.errstate(over="ignore"):
-        for digits in choices[:-1]:
-            text = f"{number:.{digits}g}"
-            if type(value)(float(text)) == value:
-                return text
-    return f"{number:.{choices[-1]}g}"
+def _show_floats(flat: np.ndarray, dtype: DType) -> list[str]:
+    """The fewest digits of `_DIGITS` that give the value back; the last choice in any case."""
+    with np.errstate(invalid="ignore"):
+        numbers: list[float] = flat.astype(np.float64).tolist()
+    few, most = _DIGITS[dtype.name][0], _DIGITS[dtype.name][-1]
+    texts = [f"{n:.{few}g}" for n in numbers]
+    if few != most:
+        with np.errstate(over="ignore"):
+            short = np.array(list(map(float, texts))).astype(dtype.stored)
+        for index in np.flatnonzero(short != flat).tolist():
+            texts[index] = f"{numbers[index]:.{most}g}"
+    for index in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        number = numbers[index]
+        texts[index] = _show_nan(flat[index], dtype) if isnan(number) else "inf" if number > 0 else "-inf"
+    return texts
 
 
 def _show_nan(value: np.generic, dtype: DType) -> str:
-    mantissa = _MANTISSA.get(dtype.name)
-    if mantissa is None:
+    if dtype.bits < 8 or dtype.name == "f8e8m0fnu":
         return "nan"
     bits = int(np.asarray(value).view(f"u{dtype.size}"))
     sign = "-" if bits >> (dtype.bits - 1) else ""
+    mantissa = _MANTISSA.get(dtype.name)
+    if mantissa is None:
+        return f"{sign}nan"
     payload = bits & ((1 << mantissa) - 1)
     return f"{sign}nan" if payload == 1 << (mantissa - 1) else f"{sign}nan({payload:#x})"
 
@@ -241,6 +286,8 @@ def _show_nested(texts: list[str], dims: tuple[int, ...], index: tuple[int, ...]
         for size, i in zip(dims, index, strict=False):
             offset = offset * size + i
         return "{" + space + ", ".join(texts[offset * stride : (offset + 1) * stride]) + space + "}"
-    comment = f"/*i{len(index) - 1}={index[-1]}*/ " if index and len(dims) > 3 else ""
-    parts = [_show_nested(texts, dims, (*index, i)) for i in range(dims[len(index)])]
-    return "{ " + comment + ", ".join(parts) + " }"
+    parts = ", ".join([_show_nested(texts, dims, (*index, i)) for i in range(dims[len(index)])])
+    if index and len(dims) > 3:
+        comment = f"/*i{len(index) - 1}={index[-1]}*/"
+        return f"{{ {comment} {parts} }}" if parts else f"{{ {comment} }}"
+    return f"{{ {parts} }}"

@@ -10,12 +10,16 @@ from math import prod
 from systolith.compiler.hlo.errors import HloError
 from systolith.isa.dtypes import DType
 
+UNBOUNDED = -1
+"""Size of a dimension that has no bound (`?`)."""
+
 
 class ShapeKind(StrEnum):
     """What sort of value a shape describes."""
 
     ARRAY = "array"
     TUPLE = "tuple"
+    BUFFER = "buffer"
     TOKEN = "token"
     OPAQUE = "opaque"
 
@@ -27,10 +31,15 @@ class Layout:
     Attributes:
         minor_to_major: dimension numbers, the fastest varying first.
         suffix: tiles, memory space and the like, as printed: `:T(8,128)S(1)`.
+        padded_dimensions: size to which memory pads each dimension, by its number; empty for none.  HLO text has no
+            word for it.
+        padding_value: what fills that padding.
     """
 
     minor_to_major: tuple[int, ...]
     suffix: str = ""
+    padded_dimensions: tuple[int, ...] = ()
+    padding_value: float = 0
 
     def __str__(self) -> str:
         return "{" + ",".join(map(str, self.minor_to_major)) + self.suffix + "}"
@@ -41,12 +50,12 @@ class Shape:
     """A shape.
 
     Attributes:
-        kind: array, tuple, token or opaque.
+        kind: array, tuple, buffer, token or opaque.
         element: element type of an array, else None.
-        dims: sizes of an array; upper bounds where `dynamic` says so.
+        dims: sizes of an array; upper bounds where `dynamic` says so, `UNBOUNDED` where there is none.
         layout: as printed, None where the text has none.
-        dynamic: per dimension, whether the size is a bound (`<=N`); empty for all static.
-        elements: shapes of a tuple's elements.
+        dynamic: per dimension, whether the size is a bound (`<=N`) or there is none (`?`); empty for all static.
+        elements: shapes of a tuple's elements; the array of a buffer.
     """
 
     kind: ShapeKind
@@ -80,6 +89,11 @@ class Shape:
         return len(self.dims)
 
     @property
+    def true_rank(self) -> int:
+        """Number of dimensions whose size is greater than 1."""
+        return sum(n > 1 for n in self.dims)
+
+    @property
     def size(self) -> int:
         """Number of elements of an array."""
         return prod(self.dims)
@@ -111,6 +125,25 @@ class Shape:
         else:
             yield self
 
+    @staticmethod
+    def parse(text: str) -> Shape:
+        """The shape that a text such as `f32[2,3]{1,0}` or `(s32[], token[])` says.
+
+        Raises:
+            HloError: it is none.
+        """
+        from systolith.compiler.hlo.lexer import Cursor
+
+        cursor = Cursor(text, "<shape>")
+        shape = cursor.shape()
+        if cursor.pos < len(text):
+            cursor.fail("nothing after the shape")
+        return shape
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        """The array shape with another layout."""
+        return replace(self, layout=layout)
+
     def without_layout(self) -> Shape:
         """The shape with every layout removed."""
         return replace(self, layout=None, elements=tuple(e.without_layout() for e in self.elements))
@@ -129,14 +162,22 @@ class Shape:
         """The shape as HLO text, with or without layouts."""
         if self.is_tuple:
             return "(" + with_index_comments([e.text(layout) for e in self.elements]) + ")"
+        if self.kind is ShapeKind.BUFFER:
+            return f"b({self.elements[0].text(layout)})"
         if self.element is None:
             return f"{self.kind}[]"
         flags = self.dynamic or (False,) * self.rank
-        dims = ",".join(f"<={n}" if bounded else str(n) for n, bounded in zip(self.dims, flags, strict=True))
+        dims = ",".join(_size_text(n, bounded) for n, bounded in zip(self.dims, flags, strict=True))
         return f"{self.element.name}[{dims}]{self.layout if layout and self.layout else ''}"
 
     def __str__(self) -> str:
         return self.text(layout=False)
+
+
+def _size_text(size: int, bounded: bool) -> str:
+    if size == UNBOUNDED:
+        return "?"
+    return f"<={size}" if bounded else str(size)
 
 
 def with_index_comments(items: list[str]) -> str:
@@ -154,6 +195,11 @@ def array(element: DType, dims: tuple[int, ...] | list[int] = (), row_major: boo
 def tuple_of(elements: tuple[Shape, ...] | list[Shape]) -> Shape:
     """The shape of a tuple."""
     return Shape(ShapeKind.TUPLE, elements=tuple(elements))
+
+
+def buffer_of(array: Shape) -> Shape:
+    """The shape of a buffer: an array that operations may write in place (`b(f32[2])`)."""
+    return Shape(ShapeKind.BUFFER, elements=(array,))
 
 
 TOKEN = Shape(ShapeKind.TOKEN)
