@@ -59,7 +59,7 @@ def requested_precision(i: Instruction, override: str | None = None) -> str:
 
 def _carrier(lhs: DType, rhs: DType, result: DType) -> np.dtype[np.generic]:
     """The type in which products are summed; f64 where it is exact for narrow integers too."""
-    kinds = {lhs.kind, rhs.kind}
+    kinds = {lhs.kind, rhs.kind, result.kind}
     if Kind.COMPLEX in kinds:
         return np.dtype(np.complex128)
     if Kind.FLOAT in kinds or (lhs.bits <= 16 and rhs.bits <= 16):
@@ -111,6 +111,8 @@ def contract(i: Instruction, lhs: np.ndarray, rhs: np.ndarray, precision: str | 
 
 
 def _narrowed(total: np.ndarray, dtype: DType) -> np.ndarray:
+    if total.dtype.kind == "c" and dtype.kind is not Kind.COMPLEX:
+        total = total.real
     if dtype.kind in (Kind.SIGNED, Kind.UNSIGNED) and total.dtype.kind == "f":
         total = total.astype(np.int64)
     if dtype.kind is Kind.PRED:
@@ -131,7 +133,8 @@ def dot(i: Instruction, precision: str | None, lhs: np.ndarray, rhs: np.ndarray)
     left = lhs.transpose(*lb, *lf, *lc).reshape(_grouped(lhs, lb, lf, lc))
     right = rhs.transpose(*rb, *rc, *rf).reshape(_grouped(rhs, rb, rc, rf))
     result = contract(i, left, right, precision, np.matmul)
-    return result.reshape(i.dims)
+    sizes = [*(lhs.shape[d] for d in (*lb, *lf)), *(rhs.shape[d] for d in rf)]
+    return result.reshape(sizes)
 
 
 def _grouped(x: np.ndarray, *groups: Sequence[int]) -> list[int]:

@@ -8,19 +8,25 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.shape import Shape
 from systolith.isa.dtypes import DType, Kind
 
-_INT8_FOR = {"s4": np.dtype(np.int8), "u4": np.dtype(np.uint8)}
+_CARRIERS = {Kind.SIGNED: np.dtype(np.int8), Kind.UNSIGNED: np.dtype(np.uint8)}
+
+
+def carrier(dtype: DType) -> np.dtype[np.generic]:
+    """The numpy type that holds integers of a type, one of less than a byte in a byte; other types as stored."""
+    return _CARRIERS[dtype.kind] if dtype.is_integer and dtype.bits < 8 else dtype.stored
 
 
 def to_working(x: np.ndarray, dtype: DType, wide: bool = False) -> np.ndarray:
     """The array in the type that operations on `dtype` compute in.
 
-    f64 for f64 and, if `wide`, every float; else f32 for narrower floats; complex likewise; s4 and u4 in a byte.
+    f64 for f64 and, if `wide`, every float; else f32 for narrower floats; complex likewise; integers of less than a
+    byte in one.
     """
     if dtype.kind is Kind.FLOAT:
         return x.astype(np.float64 if wide or dtype.bits == 64 else np.float32, copy=False)
     if dtype.kind is Kind.COMPLEX:
         return x.astype(np.complex128 if wide else dtype.stored, copy=False)
-    return x.astype(_INT8_FOR.get(dtype.name, dtype.stored), copy=False)
+    return x.astype(carrier(dtype), copy=False)
 
 
 def store(x: np.ndarray, dtype: DType) -> np.ndarray:
@@ -28,10 +34,10 @@ def store(x: np.ndarray, dtype: DType) -> np.ndarray:
     if x.dtype == dtype.stored:
         return x
     with np.errstate(all="ignore"):
-        if dtype.name == "s4":
-            return ((x.astype(np.int8) << 4) >> 4).astype(dtype.stored)
-        if dtype.name == "u4":
-            return (x.astype(np.uint8) & 15).astype(dtype.stored)
+        if dtype.kind is Kind.SIGNED and dtype.bits < 8:
+            return ((x.astype(np.int8) << (8 - dtype.bits)) >> (8 - dtype.bits)).astype(dtype.stored)
+        if dtype.kind is Kind.UNSIGNED and dtype.bits < 8:
+            return (x.astype(np.uint8) & ((1 << dtype.bits) - 1)).astype(dtype.stored)
         return x.astype(dtype.stored)
 
 
@@ -50,9 +56,9 @@ def _to_integer(x: np.ndarray, dtype: DType) -> np.ndarray:
     low = -(2 ** (dtype.bits - 1)) if signed else 0
     wide = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
     above, below = wide >= float(high), wide <= float(low)
-    carrier = np.int64 if signed else np.uint64
-    inside = np.where(above | below, 0.0, wide).astype(carrier)
-    whole = np.where(above, np.asarray(high, carrier), np.where(below, np.asarray(low, carrier), inside))
+    whole_type = np.int64 if signed else np.uint64
+    inside = np.where(above | below, 0.0, wide).astype(whole_type)
+    whole = np.where(above, np.asarray(high, whole_type), np.where(below, np.asarray(low, whole_type), inside))
     return store(whole, dtype)
 
 
@@ -71,21 +77,19 @@ def converted(x: np.ndarray, source: DType, target: DType) -> np.ndarray:
             return np.asarray(to_working(x, source) != 0) if x.dtype != np.bool_ else x
         if source.kind in (Kind.FLOAT, Kind.COMPLEX) and target.is_integer:
             return _to_integer(x, target)
-        if source.name in _INT8_FOR:
+        if source.bits < 8:
             x = to_working(x, source)
-        if target.is_float and target.bits < 32 and x.dtype.kind in "iub":
-            x = x.astype(np.float32)
-        if target.kind is Kind.FLOAT and x.dtype == np.float64 and target.bits < 32:
+        if target.is_float and target.bits < 32:
             x = x.astype(np.float32)
         return store(x, target)
 
 
 def to_file(x: np.ndarray) -> np.ndarray:
-    """An array as .npz files hold it: types that numpy does not have become their unsigned bits, s4 and u4 bytes."""
+    """An array as .npz files hold it: types that numpy lacks become their unsigned bits, small integers bytes."""
     if x.dtype.kind != "V" and x.dtype.isbuiltin == 1:
         return x
-    if x.dtype.name in ("int4", "uint4"):
-        return x.astype(np.int8 if x.dtype.name == "int4" else np.uint8)
+    if x.dtype.name.startswith(("int", "uint")):
+        return x.astype(np.int8 if x.dtype.name.startswith("int") else np.uint8)
     return x.view(f"u{x.dtype.itemsize}")
 
 
@@ -98,12 +102,14 @@ def from_file(x: np.ndarray, shape: Shape) -> np.ndarray:
     stored = shape.dtype.stored
     if x.dtype != stored:
         bits = x.dtype == np.dtype(f"u{stored.itemsize}") and stored.isbuiltin != 1
-        if shape.dtype.name in _INT8_FOR and x.dtype == _INT8_FOR[shape.dtype.name]:
+        if x.dtype == carrier(shape.dtype):
             x = store(x, shape.dtype)
         elif bits:
             x = x.view(stored)
         else:
             raise HloError(f"expected {shape}, got an array of {x.dtype}")
-    if x.shape != shape.dims:
+    flags = shape.dynamic or (False,) * shape.rank
+    bounds = zip(x.shape, shape.dims, flags, strict=False)
+    if x.ndim != shape.rank or not all(n == size or (flag and (n < size or size < 0)) for n, size, flag in bounds):
         raise HloError(f"expected {shape}, got an array of sizes {list(x.shape)}")
     return x

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from systolith.compiler.hlo.dynamic import pad_to_static, slice_to_dynamic
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Literal
+from systolith.compiler.hlo.lapack import LAPACK
 from systolith.compiler.hlo.sorting import largest
 
 CustomCall = Callable[[Instruction, list[Literal]], Literal]
@@ -20,7 +22,19 @@ def _top_k(i: Instruction, operands: list[Literal]) -> Literal:
     return largest(np.asarray(x), i.shape.elements[0].dims[-1])
 
 
-CUSTOM_CALLS: dict[str, CustomCall] = {"TopK": _top_k}
+def _as_it_is(i: Instruction, operands: list[Literal]) -> Literal:
+    return operands[0] if len(operands) == 1 else tuple(operands)
+
+
+_MARKERS = ("Sharding", "xla.sdy.FuncResultSharding", "LayoutConstraint", "annotate_device_placement")
+
+CUSTOM_CALLS: dict[str, CustomCall] = {
+    "TopK": _top_k,
+    "PadToStatic": pad_to_static,
+    "SliceToDynamic": slice_to_dynamic,
+    **dict.fromkeys(_MARKERS, _as_it_is),
+    **LAPACK,
+}
 """Target to function; `register` adds to it."""
 
 

@@ -2,7 +2,7 @@
 
 Every operation computes in its own element type: narrow floats compute in f32 and round once to their type; operations
 marked wide (the transcendentals) compute in f64 and round once, so that their error is about half an ulp.  Integers
-wrap.  s4 and u4 compute in one byte.
+wrap.  Integers of less than a byte compute in one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from systolith.compiler.hlo import complex_math
+from systolith.compiler.hlo.bits import BIT_OPERATIONS, BitOperation
 from systolith.compiler.hlo.convert import converted, store, to_working
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.precision import reduce_precision, stochastic_convert
 
 Function = Callable[..., np.ndarray]
 
@@ -36,6 +39,8 @@ class Operation:
 def elementwise(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
     """The value of an elementwise instruction; operands broadcast as numpy does."""
     special = _SPECIAL.get(i.opcode)
+    if i.shape.is_dynamic:
+        operands = _cropped(operands)
     with np.errstate(all="ignore"):
         if special is not None:
             return np.asarray(special(i, *operands))
@@ -45,6 +50,13 @@ def elementwise(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
         source = i.operands[0].shape.dtype
         working = [to_working(x, source, operation.wide) for x in operands]
         return store(np.asarray(operation.function(*working)), i.shape.dtype)
+
+
+def _cropped(operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Operands cut to the least sizes among them: beside an array of dynamic sizes a static one counts up to those."""
+    rank = max(x.ndim for x in operands)
+    least = [min(sizes) for sizes in zip(*(x.shape for x in operands if x.ndim == rank), strict=True)]
+    return [x[tuple(slice(0, n) for n in least)] if x.ndim == rank else x for x in operands]
 
 
 def _is_float(x: np.ndarray) -> bool:
@@ -67,6 +79,8 @@ def _minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Integers truncate; x / 0 is all ones (-1); the lowest over -1 is the lowest."""
+    if a.dtype.kind == "c":
+        return complex_math.divide(a, b)
     if a.dtype.kind not in "iu":
         return np.asarray(np.divide(a, b))
     divisor = _safe_divisor(a, b)
@@ -90,20 +104,19 @@ def _safe_divisor(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Integers wrap; a negative exponent gives 0, but for bases 1 and -1."""
+    """Integers wrap and take a (signed) exponent modulo 64, as XLA's; negative ones give 0 but for 1 and -1."""
     if a.dtype.kind not in "iu":
         return np.asarray(np.power(a, b))
-    a, b = np.broadcast_arrays(a, b)
+    kind = a.dtype
+    a, b = (x.view(f"i{x.dtype.itemsize}") for x in map(np.ascontiguousarray, np.broadcast_arrays(a, b)))
     result = np.ones(a.shape, a.dtype)
-    square, exponent = a.copy(), np.where(b < 0, 0, b).astype(np.uint64)
+    square, exponent = a, np.where(b < 0, 0, b).astype(np.uint64) & np.uint64(63)
     while exponent.any():
         result = np.where(exponent & np.uint64(1), result * square, result)
         square = square * square
         exponent = exponent >> np.uint64(1)
-    if a.dtype.kind == "u":
-        return result
-    odd = np.where(b & 1, a, 1)
-    return np.where(b < 0, np.where(np.abs(a) == 1, odd, 0), result).astype(a.dtype)
+    inverse = np.where(np.abs(a) == 1, np.where(b & 1, a, 1), 0)
+    return np.where(b < 0, inverse, result).astype(a.dtype).view(kind)
 
 
 def _sign(x: np.ndarray) -> np.ndarray:
@@ -125,11 +138,23 @@ def _atan2(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-x)))
+    return _reciprocal(1 + np.exp(-x))
+
+
+def _reciprocal(x: np.ndarray) -> np.ndarray:
+    return _divide(np.ones((), x.dtype), x)
 
 
 def _rsqrt(x: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / np.sqrt(x))
+    return _reciprocal(np.sqrt(x))
+
+
+def _log1p(x: np.ndarray) -> np.ndarray:
+    return complex_math.log1p(x) if x.dtype.kind == "c" else np.asarray(np.log1p(x))
+
+
+def _expm1(x: np.ndarray) -> np.ndarray:
+    return complex_math.expm1(x) if x.dtype.kind == "c" else np.asarray(np.expm1(x))
 
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
@@ -139,44 +164,7 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.asarray(_ERF(x), dtype=np.float64)
 
 
-def _unsigned(x: np.ndarray) -> np.ndarray:
-    return x.view(f"u{x.dtype.itemsize}")
-
-
-def _shift_left(x: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
-    fits = _unsigned(amount) < bits
-    return np.where(fits, x << np.where(fits, amount, 0).astype(x.dtype), np.zeros((), x.dtype))
-
-
-def _shift_right_arithmetic(x: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
-    fits = _unsigned(amount) < bits
-    signed = x.view(f"i{x.dtype.itemsize}")
-    if bits == 4:
-        signed = (signed << 4) >> 4
-    return np.asarray((signed >> np.where(fits, amount, bits - 1).astype(signed.dtype)).view(x.dtype))
-
-
-def _shift_right_logical(x: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
-    fits = _unsigned(amount) < bits
-    unsigned = _unsigned(x) & np.asarray((1 << bits) - 1, dtype=f"u{x.dtype.itemsize}")
-    shifted = unsigned >> np.where(fits, amount, 0).astype(unsigned.dtype)
-    return np.where(fits, shifted, np.zeros((), unsigned.dtype)).view(x.dtype)
-
-
-def _population(x: np.ndarray, bits: int) -> np.ndarray:
-    mask = np.asarray((1 << bits) - 1, dtype=f"u{x.dtype.itemsize}")
-    return np.asarray(np.bitwise_count(_unsigned(x) & mask))
-
-
-def _leading_zeros(x: np.ndarray, bits: int) -> np.ndarray:
-    smeared = _unsigned(x) & np.asarray((1 << bits) - 1, dtype=f"u{x.dtype.itemsize}")
-    for shift in (1, 2, 4, 8, 16, 32):
-        if shift < bits:
-            smeared = smeared | (smeared >> np.asarray(shift, dtype=smeared.dtype))
-    return np.asarray(bits - np.bitwise_count(smeared))
-
-
-def _with_width(function: Function) -> Callable[..., np.ndarray]:
+def _with_width(function: BitOperation) -> Callable[..., np.ndarray]:
     """An integer operation that needs to know the width of the type."""
 
     def run(i: Instruction, *operands: np.ndarray) -> np.ndarray:
@@ -194,7 +182,11 @@ _COMPARISONS: dict[str, Function] = {
 
 def total_order(x: np.ndarray) -> np.ndarray:
     """Floats as integers in the total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    if x.dtype.name == "float8_e8m0fnu":  # an exponent, without sign
+        return np.asarray(x).view(np.uint8)
     bits = np.asarray(x).view(f"i{x.dtype.itemsize}")
+    if x.dtype.name == "float4_e2m1fn":
+        return np.asarray(np.where(bits & 8, ~(bits & 7), bits & 7))
     return np.asarray(bits ^ ((bits >> (8 * x.dtype.itemsize - 1)) & np.iinfo(bits.dtype).max))
 
 
@@ -213,30 +205,11 @@ def _select(i: Instruction, predicate: np.ndarray, on_true: np.ndarray, on_false
 
 def _clamp(i: Instruction, low: np.ndarray, value: np.ndarray, high: np.ndarray) -> np.ndarray:
     a, x, b = (to_working(v, i.shape.dtype) for v in (low, value, high))
-    return store(np.asarray(np.minimum(np.maximum(x, a), b)), i.shape.dtype)
+    return store(_minimum(_maximum(x, a), b), i.shape.dtype)
 
 
 def _convert(i: Instruction, x: np.ndarray) -> np.ndarray:
     return converted(x, i.operands[0].shape.dtype, i.shape.dtype)
-
-
-def _reduce_precision(i: Instruction, x: np.ndarray) -> np.ndarray:
-    """Round to a float with fewer exponent and mantissa bits: nearest even, overflow to infinity, underflow to zero."""
-    dtype = i.shape.dtype
-    exponent_bits, mantissa_bits = i.integer("exponent_bits"), i.integer("mantissa_bits")
-    wide = x.astype(np.float64)
-    bias = (1 << (exponent_bits - 1)) - 1
-    if dtype.name == "f64" and mantissa_bits >= 52:
-        rounded = wide
-    else:
-        mantissa, exponent = np.frexp(wide)
-        scale = min(mantissa_bits + 1, 53)
-        rounded = np.ldexp(np.rint(np.ldexp(mantissa, scale)), exponent - scale)
-    largest = math.ldexp(2 - 2.0**-mantissa_bits, bias) if bias < 1024 else math.inf
-    smallest = math.ldexp(1.0, 1 - bias) if bias < 1023 else 0.0
-    rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, wide), rounded)
-    rounded = np.where(np.abs(rounded) < smallest, np.copysign(0.0, wide), rounded)
-    return store(np.where(np.isfinite(wide), rounded, wide), dtype)
 
 
 def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
@@ -275,9 +248,9 @@ OPERATIONS: dict[str, Operation] = {
     "rsqrt": Operation(_rsqrt, wide=True),
     "cbrt": Operation(np.cbrt, wide=True),
     "exponential": Operation(np.exp, wide=True),
-    "exponential-minus-one": Operation(np.expm1, wide=True),
+    "exponential-minus-one": Operation(_expm1, wide=True),
     "log": Operation(np.log, wide=True),
-    "log-plus-one": Operation(np.log1p, wide=True),
+    "log-plus-one": Operation(_log1p, wide=True),
     "logistic": Operation(_logistic, wide=True),
     "erf": Operation(_erf, wide=True),
     "sine": Operation(np.sin, wide=True),
@@ -288,6 +261,7 @@ OPERATIONS: dict[str, Operation] = {
     "cosh": Operation(np.cosh, wide=True),
     "asin": Operation(np.arcsin, wide=True),
     "acos": Operation(np.arccos, wide=True),
+    "atan": Operation(np.arctan, wide=True),
     "asinh": Operation(np.arcsinh, wide=True),
     "acosh": Operation(np.arccosh, wide=True),
     "atanh": Operation(np.arctanh, wide=True),
@@ -304,12 +278,9 @@ _SPECIAL: dict[str, Callable[..., np.ndarray]] = {
     "clamp": _clamp,
     "convert": _convert,
     "copy": lambda i, x: x,
-    "reduce-precision": _reduce_precision,
-    "shift-left": _with_width(_shift_left),
-    "shift-right-arithmetic": _with_width(_shift_right_arithmetic),
-    "shift-right-logical": _with_width(_shift_right_logical),
-    "popcnt": _with_width(_population),
-    "count-leading-zeros": _with_width(_leading_zeros),
+    "reduce-precision": reduce_precision,
+    "stochastic-convert": stochastic_convert,
+    **{opcode: _with_width(function) for opcode, function in BIT_OPERATIONS.items()},
 }
 """Operations that read the instruction's attributes or types."""
 

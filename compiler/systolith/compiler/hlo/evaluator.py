@@ -1,29 +1,42 @@
 """The reference evaluator: what a module means, in plain numpy.
 
 Each operation runs as simply as its definition, on whole arrays, and rounds to its element type.  Values are numpy
-arrays of `shape.dtype.stored`, tuples of values, and the empty tuple for a token.
+arrays of `shape.dtype.stored`, tuples of values, and the empty tuple for a token.  With several devices each runs the
+module by itself (`devices.py`); what they do together is in `collectives.py` and `channels.py`.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
+from systolith.compiler.hlo.async_ops import ASYNC
+from systolith.compiler.hlo.channels import recv, recv_done, send
+from systolith.compiler.hlo.collectives import COLLECTIVES
 from systolith.compiler.hlo.contraction import PRECISIONS, convolution, dot
 from systolith.compiler.hlo.convert import from_file
 from systolith.compiler.hlo.custom_calls import custom_call
+from systolith.compiler.hlo.devices import Device, Host, Turns, single
 from systolith.compiler.hlo.elementwise import ELEMENTWISE, elementwise
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.feeds import infeed, outfeed
+from systolith.compiler.hlo.group_modes import Groups, grid
 from systolith.compiler.hlo.indexing import gather, scatter
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.linalg import LINALG
+from systolith.compiler.hlo.manual_sharding import MANUAL_SHARDING
 from systolith.compiler.hlo.movement import MOVEMENT
+from systolith.compiler.hlo.ragged import ragged_dot, scaled_dot
 from systolith.compiler.hlo.random_bits import rng_bit_generator
 from systolith.compiler.hlo.reduction import reduce, reduce_window, select_and_scatter
+from systolith.compiler.hlo.rng import rng
+from systolith.compiler.hlo.scanning import scan
 from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.hlo.shapes import branches
+from systolith.compiler.hlo.shapes_control import branches
 from systolith.compiler.hlo.sorting import sort, top_k
 
 
@@ -53,6 +66,78 @@ def evaluate(
     Raises:
         HloError: arguments do not fit, or an operation is not implemented; names the instruction.
     """
+    run = _Run(precision, module)
+    result = run.call(module.entry, _arguments(module, arrays), observe)
+    return [np.array(x, order="C") for x in flatten(result)]
+
+
+@dataclass(frozen=True)
+class DeviceResult:
+    """What one device gives.
+
+    Attributes:
+        values: the results, tuples flattened, tokens left out.
+        outfeed: the values that it put out, in order.
+        sent: per channel, the values that it sent to the host, in order.
+        infeed_left: what it did not take of its infeed.
+    """
+
+    values: list[np.ndarray]
+    outfeed: list[Literal]
+    sent: dict[int, list[Literal]]
+    infeed_left: list[Literal]
+
+
+def evaluate_devices(
+    module: Module,
+    arguments: Sequence[Sequence[np.ndarray]],
+    *,
+    replicas: int | None = None,
+    partitions: int | None = None,
+    hosts: Sequence[Host] = (),
+    precision: str | None = None,
+) -> list[DeviceResult]:
+    """Run a module on every device of a grid of replicas x partitions, all at once.
+
+    Args:
+        module: a verified module, which all devices run (of a partitioned module, the part that each runs).
+        arguments: per device what `evaluate` takes.  Device number = replica * partitions + partition.
+        replicas, partitions: None: as the module says, or as few as its groups need (`group_modes.grid`).
+        hosts: per device its infeed and its channels from the host; none at all: nothing for any.
+        precision: as for `evaluate`.
+
+    Returns:
+        What each device gives.
+
+    Raises:
+        HloError: as `evaluate`; devices wait for each other forever, or one needs more than its host gives; names the
+            first instruction that cannot go on.
+    """
+    topology = grid(module, replicas, partitions)
+    for what, given in (("arguments", arguments), ("hosts", hosts or arguments)):
+        if len(given) != topology.count:
+            raise HloError(f"{module.name!r} runs on {topology}, got {what} for {len(given)}")
+    turns = Turns(topology.count)
+    devices = [Device(n, topology, turns, host) for n, host in enumerate(hosts or [Host()] * topology.count)]
+    shared = _Run(precision, module)
+    values = [_arguments(module, arrays) for arrays in arguments]
+
+    def program(device: Device) -> Callable[[], Literal]:
+        return lambda: shared.on(device).call(module.entry, values[device.number])
+
+    results = turns.run([program(device) for device in devices])
+    for channel, source, target in turns.unreceived():
+        raise HloError(
+            f"{module.name!r}: device {target} never receives what device {source} sends on channel {channel}"
+        )
+    return [
+        DeviceResult([np.array(x, order="C") for x in flatten(value)], d.outfeed, d.sent, list(d.infeed))
+        for d, value in zip(devices, results, strict=True)
+    ]
+
+
+def _arguments(module: Module, arrays: Sequence[np.ndarray]) -> list[Literal]:
+    """Values of the entry computation's parameters."""
     parameters = module.entry.parameters
     leaves = [leaf for p in parameters for leaf in p.shape.leaves() if leaf.is_array]
     if len(arrays) != len(leaves):
@@ -64,9 +149,7 @@ def evaluate(
         except HloError as problem:
             raise HloError(f"argument {number} of {module.name!r}: {problem.message}") from None
     rest = iter(checked)
-    arguments = [_build(p.shape, rest) for p in parameters]
-    result = _Run(precision, module).call(module.entry, arguments, observe)
-    return [np.array(x, order="C") for x in flatten(result)]
+    return [_build(p.shape, rest) for p in parameters]
 
 
 def evaluate_computation(
@@ -105,15 +188,24 @@ def _build(shape: Shape, arrays: Iterator[np.ndarray]) -> Literal:
 
 
 class _Run:
-    """One evaluation: precision, and what was found out about computations."""
+    """One evaluation: precision, device, and what was found out about computations, which all devices share."""
 
     def __init__(self, precision: str | None, module: Module | None) -> None:
         if precision is not None and precision not in PRECISIONS:
             raise HloError(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
         self.precision = precision
         self.module = module
+        self.device = single()
+        self.groups: dict[Instruction, Groups] = {}
+        self.sources: dict[Instruction, dict[int, int]] = {}
         self._plans: dict[Computation, list[tuple[Instruction, list[Instruction]]]] = {}
         self._scalar: dict[Computation, bool] = {}
+
+    def on(self, device: Device) -> _Run:
+        """The same on a device."""
+        other = copy.copy(self)
+        other.device = device
+        return other
 
     def call(self, computation: Computation, arguments: Sequence[Literal], observe: Observer | None = None) -> Literal:
         """The value of a computation."""
@@ -181,7 +273,7 @@ class _Run:
         known = self._scalar.get(computation)
         if known is None:
             known = all(
-                (i.opcode in ELEMENTWISE or i.opcode in _LIFTED)
+                (i.opcode in ELEMENTWISE or i.opcode in _LIFTED or i.attributes.get("custom_call_target") == "Sharding")
                 and all(leaf.is_array and leaf.rank == 0 for leaf in i.shape.leaves())
                 and all(self._on_scalars(c) for c in i.called)
                 for i in computation.instructions
@@ -254,6 +346,21 @@ def _conditional(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     return run.call(found[index], [values[index + 1]])
 
 
+def _custom_call(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
+    sharding = MANUAL_SHARDING.get(i.word("custom_call_target"))
+    return sharding(i, _arrays(values), run) if sharding is not None else custom_call(i, values)
+
+
+_FIRST_STATE = 0x7012395  # XLA CPU's, of every instruction
+
+
+def _rng_state(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
+    """The instruction's counter of 128 bits as u64s, low one first; it is `delta` further the next time."""
+    state = run.device.states.get(i, _FIRST_STATE)
+    run.device.states[i] = (state + i.integer("delta", 0)) % 2**128
+    return np.array([state % 2**64, state >> 64], np.uint64)
+
+
 def _of_arrays(function: Callable[..., Literal]) -> Handler:
     """A handler from a function of the instruction and its operands, one after the other."""
     return lambda run, i, values: function(i, *values)
@@ -271,7 +378,7 @@ HANDLERS: dict[str, Handler] = {
     "tuple": lambda run, i, values: tuple(values),
     "get-tuple-element": _element,
     "call": _call,
-    "custom-call": lambda run, i, values: custom_call(i, values),
+    "custom-call": _custom_call,
     "fusion": _call,
     "while": _while,
     "conditional": _conditional,
@@ -291,7 +398,20 @@ HANDLERS: dict[str, Handler] = {
     "gather": lambda run, i, values: gather(i, _arrays(values)),
     "topk": lambda run, i, values: top_k(i, _arrays(values)),
     "rng-bit-generator": _of_arrays(rng_bit_generator),
-    "replica-id": lambda run, i, values: np.zeros((), np.uint32),
-    "partition-id": lambda run, i, values: np.zeros((), np.uint32),
+    "rng": lambda run, i, values: rng(i, np.asarray(values[0]), np.asarray(values[1]), run.device),
+    "ragged-dot": lambda run, i, values: ragged_dot(i, run.precision, *_arrays(values)),
+    "scaled-dot": lambda run, i, values: scaled_dot(i, *_arrays(values)),
+    "scan": lambda run, i, values: scan(i, _arrays(values), lambda given: run.call(i.computation(), given)),
+    **{opcode: _with_calls(function) for opcode, function in COLLECTIVES.items()},
+    "replica-id": lambda run, i, values: np.array(run.device.replica, np.uint32),
+    "partition-id": lambda run, i, values: np.array(run.device.partition, np.uint32),
+    "send": _with_calls(send),
+    "send-done": lambda run, i, values: (),
+    "recv": _with_calls(recv),
+    "recv-done": _with_calls(recv_done),
+    "infeed": lambda run, i, values: infeed(i, run.device),
+    "outfeed": lambda run, i, values: outfeed(values[0], run.device),
+    "rng-get-and-update-state": _rng_state,
+    **{opcode: _with_calls(function) for opcode, function in ASYNC.items()},
 }
 """Opcode to what runs it."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from systolith.compiler.hlo.dynamic import filled
 from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.reduction import Calls, combine_at
 
@@ -53,7 +54,9 @@ def _spread(x: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
 def gather(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
     """`gather`: blocks of `slice_sizes` whose start is clamped so that they lie in the operand."""
     x, indices = operands
-    sizes, offset_dims = i.ints("slice_sizes"), i.ints("offset_dims")
+    x = filled(x, i.operands[0].dims, i.ints("slice_sizes"))
+    sizes = [min(size, n) for size, n in zip(i.ints("slice_sizes"), x.shape, strict=True)]
+    offset_dims = i.ints("offset_dims")
     operand_batch = i.ints("operand_batching_dims", ())
     dropped = {*i.ints("collapsed_slice_dims", ()), *operand_batch}
     vector_dim = i.integer("index_vector_dim")
@@ -71,9 +74,14 @@ def gather(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
         if dim not in dropped:
             place = place + _spread(np.arange(sizes[dim]), rank, [next(window_axes)])
         index.append(place)
-    if 0 in i.dims:
-        return np.zeros(i.dims, x.dtype)
-    return np.broadcast_to(x[tuple(index)], i.dims)
+    result = [1] * rank
+    for axis, size in zip(batch_axes, starts[0].shape if starts else (), strict=True):
+        result[axis] = size
+    for axis, dim in zip(offset_dims, (d for d in range(x.ndim) if d not in dropped), strict=True):
+        result[axis] = sizes[dim]
+    if 0 in result:
+        return np.zeros(result, x.dtype)
+    return np.broadcast_to(x[tuple(index)], result)
 
 
 def scatter(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from systolith.compiler.hlo.convert import store, to_working
-from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Literal
 
 _FFT: dict[str, Callable[..., np.ndarray]] = {
@@ -43,29 +42,45 @@ def cholesky(i: Instruction, x: np.ndarray) -> np.ndarray:
 
 
 def triangular_solve(i: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """op(a) x = b, or x op(a) = b; only the triangle that `lower` names is read."""
+    """op(a) x = b, or x op(a) = b; only the triangle that `lower` names is read; a zero diagonal gives inf or NaN."""
     dtype = i.shape.dtype
     matrix, right = to_working(a, dtype, wide=True), to_working(b, dtype, wide=True)
-    triangle = np.tril(matrix) if i.flag("lower") else np.triu(matrix)
-    if i.flag("unit_diagonal"):
-        eye = np.eye(matrix.shape[-1], dtype=bool)
-        triangle = np.where(eye, np.ones((), matrix.dtype), triangle)
     transpose = i.word("transpose_a", "NO_TRANSPOSE")
-    if transpose != "NO_TRANSPOSE":
-        triangle = np.swapaxes(triangle, -1, -2)
+    with np.errstate(all="ignore"):
+        solved = solve_triangle(matrix, right, i.flag("left_side"), i.flag("lower"), transpose, i.flag("unit_diagonal"))
+        return store(solved, dtype)
+
+
+def solve_triangle(
+    a: np.ndarray, b: np.ndarray, left_side: bool, lower: bool, transpose: str, unit_diagonal: bool
+) -> np.ndarray:
+    """The solution of op(a) x = b (left side) or x op(a) = b by substitution, on batches.
+
+    Args:
+        a: ... x n x n, of which only one triangle is read.
+        b: ... x n x m, or ... x m x n for the right side.
+        left_side: a stands left of x.
+        lower: which triangle.
+        transpose: `NO_TRANSPOSE`, `TRANSPOSE` or `ADJOINT`.
+        unit_diagonal: the diagonal is taken as ones.
+    """
     if transpose == "ADJOINT":
-        triangle = triangle.conj()
-    try:
-        if i.flag("left_side"):
-            return store(np.linalg.solve(triangle, right), dtype)
-        solved = np.linalg.solve(np.swapaxes(triangle, -1, -2), np.swapaxes(right, -1, -2))
-    except np.linalg.LinAlgError:
-        raise HloError("the triangular matrix is singular") from None
-    return store(np.swapaxes(solved, -1, -2), dtype)
+        a = a.conj()
+    if (transpose in ("TRANSPOSE", "ADJOINT")) == left_side:  # a row of op(a), or a column for the right side
+        a, lower = np.swapaxes(a, -1, -2), not lower
+    x = np.array(b if left_side else np.swapaxes(b, -1, -2))
+    n = a.shape[-1]
+    for step in range(n):
+        k = step if lower else n - 1 - step
+        known = slice(0, k) if lower else slice(k + 1, n)
+        x[..., k, :] -= np.matmul(a[..., k, np.newaxis, known], x[..., known, :])[..., 0, :]
+        if not unit_diagonal:
+            x[..., k, :] /= a[..., k, k, np.newaxis]
+    return x if left_side else np.swapaxes(x, -1, -2)
 
 
 def _epsilon(i: Instruction) -> float:
-    return float(str(i.attributes.get("epsilon", "0")))
+    return float(np.float32(str(i.attributes.get("epsilon", "0"))))  # XLA keeps it as f32, whatever the arrays
 
 
 def _per_feature(i: Instruction, x: np.ndarray, rank: int) -> np.ndarray:

@@ -8,9 +8,11 @@ from typing import cast
 import numpy as np
 
 from systolith.compiler.hlo.attributes import PadDim
-from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.bitcasts import bitcast, bitcast_convert
+from systolith.compiler.hlo.convert import converted
+from systolith.compiler.hlo.dynamic import DYNAMIC, filled, reshaped_sizes
 from systolith.compiler.hlo.ir import Instruction
-from systolith.isa.dtypes import Kind
+from systolith.isa.dtypes import dtype
 
 
 def _broadcast(i: Instruction, x: np.ndarray) -> np.ndarray:
@@ -20,10 +22,13 @@ def _broadcast(i: Instruction, x: np.ndarray) -> np.ndarray:
     sizes = [1] * i.shape.rank
     for source in order:
         sizes[dims[source]] = x.shape[source]
-    return np.broadcast_to(x.transpose(order).reshape(sizes), i.dims)
+    result = [n if d in dims else bound for d, (n, bound) in enumerate(zip(sizes, i.dims, strict=True))]
+    return np.broadcast_to(x.transpose(order).reshape(sizes), result)
 
 
 def _reshape(i: Instruction, x: np.ndarray) -> np.ndarray:
+    if i.shape.is_dynamic or x.shape != i.operands[0].dims:
+        return x.reshape(reshaped_sizes(i.operands[0].shape, i.shape, x.shape))
     return x.reshape(i.dims)
 
 
@@ -31,24 +36,9 @@ def _transpose(i: Instruction, x: np.ndarray) -> np.ndarray:
     return x.transpose(i.ints("dimensions"))
 
 
-def _bitcast(i: Instruction, x: np.ndarray) -> np.ndarray:
-    """The same bytes in memory, seen with another shape, layout or element type."""
-    source = i.operands[0].shape
-    order = tuple(reversed(source.minor_to_major))
-    memory = np.ascontiguousarray(x.transpose(order)).reshape(-1).view(i.shape.dtype.stored)
-    target = tuple(reversed(i.shape.minor_to_major))
-    return memory.reshape([i.dims[d] for d in target]).transpose(np.argsort(target).astype(int))
-
-
-def _bitcast_convert(i: Instruction, x: np.ndarray) -> np.ndarray:
-    """The bits of each element as another type; the minor dimension holds the parts, low bits first."""
-    if i.shape.dtype.bits < 8 or i.operands[0].shape.dtype.bits < 8:
-        raise HloError(f"the evaluator does not bitcast-convert {i.operands[0].shape.dtype} to {i.shape.dtype}")
-    flat = np.ascontiguousarray(x).reshape(-1)
-    return flat.view(i.shape.dtype.stored).reshape(i.dims)
-
-
 def _slice(i: Instruction, x: np.ndarray) -> np.ndarray:
+    block = [s.limit - s.start for s in i.slices]
+    x = filled(x, i.operands[0].dims, block)
     return x[tuple(slice(s.start, s.limit, s.stride) for s in i.slices)]
 
 
@@ -87,14 +77,10 @@ def _pad(i: Instruction, x: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _iota(i: Instruction) -> np.ndarray:
-    dim, dtype = i.integer("iota_dimension"), i.shape.dtype
-    numbers = np.arange(i.dims[dim])
-    if dtype.kind is Kind.PRED:
-        line = numbers != 0
-    else:
-        line = numbers.astype(np.int8).astype(dtype.stored) if dtype.bits == 4 else numbers.astype(dtype.stored)
+    dim = i.integer("iota_dimension")
+    line = converted(np.arange(i.dims[dim]), dtype("s64"), i.shape.dtype)
     sizes = [1] * i.shape.rank
-    sizes[dim] = len(numbers)
+    sizes[dim] = len(line)
     return np.broadcast_to(line.reshape(sizes), i.dims)
 
 
@@ -105,7 +91,8 @@ def clamped_starts(starts: Sequence[np.ndarray], sizes: Sequence[int], within: S
 
 
 def _dynamic_slice(i: Instruction, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-    sizes = i.ints("dynamic_slice_sizes")
+    x = filled(x, i.operands[0].dims, i.ints("dynamic_slice_sizes"))
+    sizes = [min(size, n) for size, n in zip(i.ints("dynamic_slice_sizes"), x.shape, strict=True)]
     at = clamped_starts(starts, sizes, x.shape)
     return x[tuple(slice(a, a + n) for a, n in zip(at, sizes, strict=True))]
 
@@ -121,8 +108,8 @@ MOVEMENT: dict[str, Callable[..., np.ndarray]] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
     "transpose": _transpose,
-    "bitcast": _bitcast,
-    "bitcast-convert": _bitcast_convert,
+    "bitcast": bitcast,
+    "bitcast-convert": bitcast_convert,
     "slice": _slice,
     "reverse": _reverse,
     "concatenate": _concatenate,
@@ -130,5 +117,6 @@ MOVEMENT: dict[str, Callable[..., np.ndarray]] = {
     "iota": _iota,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
+    **DYNAMIC,
 }
 """Opcode to a function of the instruction and its operands' values."""

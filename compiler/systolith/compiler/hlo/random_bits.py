@@ -2,7 +2,7 @@
 
 Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the layout of counters and results is
 that of XLA's `rng_bit_generator_expander`.  The state is u64[2] (key, counter) or, for Philox, u64[3] (key, 128-bit
-counter).  `rng_default` is a backend's own choice: here Threefry for a state of two words, Philox for one of three.
+counter).  `rng_default` is a backend's own choice: here Philox, as on XLA's CPU.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from systolith.compiler.hlo.ir import Instruction, Literal
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_WORD = (1 << 64) - 1
 
 Block = list[np.ndarray]
 
@@ -65,7 +66,7 @@ def _threefry_bits(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[n
         number = prod(dims)
         low, high = threefry(*_words(_count(counter, number)), *_words(key))
         values = low.astype(np.uint64) | (high.astype(np.uint64) << _HALF)
-        return values.reshape(dims), _advanced(state, number)
+        return values.reshape(dims), np.array([state[0], state[1] + np.uint64(number)], np.uint64)
     half = list(dims) or [1]
     even = [d for d, n in enumerate(half) if n % 2 == 0]
     split = even[0] if even else int(np.argmax(half))  # the two results alternate along this dimension
@@ -75,47 +76,58 @@ def _threefry_bits(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[n
     pairs = np.stack([first.reshape(half), second.reshape(half)], axis=split + 1)
     full = [2 * n if d == split else n for d, n in enumerate(half)]
     cut = tuple(slice(0, n) for n in dims or (1,))
-    return pairs.reshape(full)[cut].reshape(dims), _advanced(state, number)
+    return pairs.reshape(full)[cut].reshape(dims), np.array([state[0], state[1] + np.uint64(number)], np.uint64)
 
 
-def _philox_bits(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[np.ndarray, np.ndarray]:
+def philox_bits(key: np.ndarray, counter: int, dims: Sequence[int], bits: int) -> tuple[np.ndarray, int]:
+    """Random u32 (or, of 64 bits, u64) numbers, and how far the counter went.
+
+    Args:
+        key: u64[1].
+        counter: 128 bits.
+        dims: sizes of the result.
+        bits: 32 or 64.
+    """
     words = prod(dims) * (2 if bits == 64 else 1)
     number = -(-words // 4)
-    low = _count(state[1:2], number)
-    high = np.broadcast_to(state[2:3], low.shape) + (low < state[1])
-    block = philox([*_words(low), *_words(high)], _words(state[0:1]))
-    flat = np.stack(block, axis=1).reshape(-1)[:words]
-    return (flat.view(np.uint64) if bits == 64 else flat).reshape(dims), _advanced(state, number)
+    start = np.array([counter & _WORD, counter >> 64 & _WORD], np.uint64)
+    low = _count(start[:1], number)
+    high = np.broadcast_to(start[1:], low.shape) + (low < start[0])
+    block = philox([*_words(low), *_words(high)], _words(key))
+    flat = np.ascontiguousarray(np.stack(block, axis=1).reshape(-1)[:words])
+    return (flat.view(np.uint64) if bits == 64 else flat).reshape(dims), number
 
 
-def _advanced(state: np.ndarray, number: int) -> np.ndarray:
-    """The state with its counter (all words but the first, low word first) `number` further."""
-    width = 64 * (len(state) - 1)
-    counter = sum(int(word) << (64 * n) for n, word in enumerate(state[1:])) + number
-    words = [(counter % (1 << width)) >> (64 * n) & (2**64 - 1) for n in range(len(state) - 1)]
-    return np.array([int(state[0]), *words], np.uint64)
+def _philox(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """A state of two words is key and counter, whose high word is the key again; of three, the counter has two."""
+    key, low = int(state[0]), int(state[1])
+    counter = low | (int(state[2]) if len(state) == 3 else key) << 64
+    values, number = philox_bits(state[:1], counter, dims, bits)
+    after = counter + number
+    return values, np.array([key, after & _WORD, after >> 64 & _WORD][: len(state)], np.uint64)
 
 
 Generator = Callable[[np.ndarray, Sequence[int], int], tuple[np.ndarray, np.ndarray]]
 
 _GENERATORS: dict[tuple[str, int], Generator] = {
     ("rng_three_fry", 2): _threefry_bits,
-    ("rng_philox", 3): _philox_bits,
-    ("rng_default", 2): _threefry_bits,
-    ("rng_default", 3): _philox_bits,
+    **{(name, words): _philox for name in ("rng_philox", "rng_default") for words in (2, 3)},
 }
 
 
 def rng_bit_generator(i: Instruction, state: np.ndarray) -> Literal:
-    """New state and random bits of the declared integer type."""
+    """New state and random bits of the declared type: of 32 bits, the low ones for narrower types, or of 64."""
     algorithm = i.word("algorithm")
     generator = _GENERATORS.get((algorithm, state.size))
     result = i.shape.elements[-1]
     if generator is None or state.dtype != np.uint64:
         raise HloError(f"rng-bit-generator has no {algorithm!r} with a state of {state.size} {state.dtype}")
-    if not result.dtype.is_integer:
-        raise HloError(f"rng-bit-generator gives integers, not {result.dtype}")
+    if not (result.dtype.is_integer or result.dtype.is_float):
+        raise HloError(f"rng-bit-generator gives integers or the bits of floats, not {result.dtype}")
+    bits = 64 if result.dtype.bits == 64 else 32
     with np.errstate(over="ignore"):
-        bits, advanced = generator(state.reshape(-1), result.dims, result.dtype.bits)
-    same_width = bits.dtype.itemsize == result.dtype.size and result.dtype.bits >= 8
-    return advanced, bits.view(result.dtype.stored) if same_width else store(bits, result.dtype)
+        values, advanced = generator(state.reshape(-1), result.dims, bits)
+    unsigned = values.astype(f"u{result.dtype.size}")
+    if result.dtype.is_integer and result.dtype.bits < 8:
+        return advanced, store(unsigned, result.dtype)
+    return advanced, (unsigned & np.uint8(15) if result.dtype.bits == 4 else unsigned).view(result.dtype.stored)

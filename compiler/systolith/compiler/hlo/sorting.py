@@ -7,6 +7,7 @@ search, all elements at once.  The comparator runs O(log^2 n) times, on whole ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from systolith.compiler.hlo.reduction import Calls
 def sort(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
     """`sort` along one dimension, all operands by the same order."""
     (dim,) = i.ints("dimensions")
-    lines = [np.moveaxis(x, dim, -1).reshape(-1, x.shape[dim]) for x in operands]
+    rows = prod(n for d, n in enumerate(operands[0].shape) if d != dim)
+    lines = [np.moveaxis(x, dim, -1).reshape(rows, x.shape[dim]) for x in operands]
     order = sorted_order(i.computation(), lines, calls)
     shape = np.moveaxis(operands[0], dim, -1).shape
     results = [np.moveaxis(np.take_along_axis(x, order, axis=1).reshape(shape), -1, dim) for x in lines]
@@ -82,6 +84,7 @@ def top_k(i: Instruction, operands: Sequence[np.ndarray]) -> Literal:
 
 def largest(x: np.ndarray, k: int, descending: bool = True) -> Literal:
     """The k largest (or smallest) along the last dimension in order, and their indices as s32."""
-    keys = total_order(x) if x.dtype.kind in "fV" else x.astype(np.int64)
+    integer = x.dtype.kind in "biu" or x.dtype.name.startswith(("int", "uint"))
+    keys = total_order(x) if not integer else x if x.dtype.itemsize == 8 else x.astype(np.int64)
     order = np.argsort(np.invert(keys) if descending else keys, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
