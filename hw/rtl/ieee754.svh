@@ -248,9 +248,10 @@
     last = x.exp - y.exp;
     rest = {1'b0, x.sig};
     for (int unsigned i = 0; i < RemainderSteps; i++) begin
-      if (rest >= {1'b0, y.sig}) rest -= {1'b0, y.sig};
-      if (exp_t'(i) == last) break;
-      rest <<= 1;
+      if (exp_t'(i) <= last) begin  // no break: what follows one is conditional on every one before, in gates
+        if (rest >= {1'b0, y.sig}) rest -= {1'b0, y.sig};
+        if (exp_t'(i) != last) rest <<= 1;
+      end
     end
     if (rest == '0) return {a[Bits-1], (Bits - 1)'(0)};
     fmod = renormalised(a[Bits-1], y.exp, {rest[SigBits-1:0], 3'b0});
