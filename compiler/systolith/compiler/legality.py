@@ -40,6 +40,8 @@ def _running(computation: Computation) -> Iterator[Instruction]:
 
 
 def _check_opcode(i: Instruction, module: Module) -> None:
+    if i.opcode == "constant" and i.literal is None:
+        raise compile_error(i, "its values are left out of the text ('{...}'); print it with large constants", module)
     if i.opcode in LOWERED or is_elementwise(i):
         return
     if i.opcode == "custom-call":

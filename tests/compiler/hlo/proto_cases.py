@@ -136,6 +136,7 @@ f32[4,4] custom-call(p), custom_call_target="a\"b", window={size=2x2 pad=0_0x1_1
     output_to_operand_aliasing={{}: (0, {})}, schedule=SCHEDULE_LATEST, api_version=API_VERSION_TYPED_FFI,
     padding_type=PADDING_VALID, called_computations={add}, operand_precision={highest}, literal=f32[2]{0} {1,2}
 f32[4,4] custom-call(p), custom_call_target="a", literal=f32[2,2]{0,1} {{1,2},{3,4}}, to_apply=add
+f32[4,4] custom-call(p), custom_call_target="a", literal=( s32[4]{0} {4, 1, 1, 3}, ( pred[] true, f32[1]{0} {1.5} ) )
 f32[4,4] custom-call(p), custom_call_target="a", called_computations={add, add}
 f32[4,4] fusion(p), kind=kLoop, calls=add, output_to_operand_aliasing={{}: (0, {})}
 f32[4,4] topk(p), k=4, largest=true

@@ -237,6 +237,35 @@ def test_the_grid_of_a_module(header: str, attributes: str, expected: tuple[int,
     assert grid(module, 7, 3) == Topology(7, 3)
 
 
+ADD_F32 = ADD.replace("s32", "f32")
+GATHERED = "p = f32[2] parameter(0)\n ROOT g = f32[8] all-gather(p), dimensions={0}"
+
+
+@pytest.mark.parametrize(
+    ("header", "lines", "expected"),
+    [
+        ("", GATHERED, (4, 1)),
+        ("", GATHERED + ", replica_groups={}, channel_id=1", (1, 4)),
+        (", num_partitions=2", GATHERED + ", channel_id=1", (2, 2)),
+        ("", "p = f32[6] parameter(0)\n ROOT r = f32[2] reduce-scatter(p), dimensions={0}, to_apply=add", (3, 1)),
+        ("", "p = f32[6] parameter(0)\n ROOT a = (f32[6], f32[6]) all-to-all(p, p)", (2, 1)),
+        ("", "p = f32[0] parameter(0)\n ROOT g = f32[0] all-gather(p), dimensions={0}", (1, 1)),
+    ],
+)
+def test_a_group_of_all_devices_has_as_many_as_shapes_say(header: str, lines: str, expected: tuple[int, int]) -> None:
+    module = parse_hlo(f"HloModule m{header}\n{ADD_F32}\nENTRY e {{\n {lines}\n}}")
+    verify(module)
+    topology = grid(module)
+    assert topology == Topology(*expected)
+    size = module.entry.parameters[0].shape.size
+    every = evaluate_devices(module, [[np.full(size, n, np.float32)] for n in range(topology.count)])
+    (leaf, *_) = module.entry.result.shape.leaves()
+    assert [x.shape for x in every[-1].values[:1]] == [leaf.dims]
+    if topology.count > 1:
+        with pytest.raises(HloError, match=f"the shapes say that a group has {topology.count} devices, it has 1"):
+            evaluate(module, np.zeros(size, np.float32))
+
+
 IN_PLACE = """HloModule m
 ENTRY e {
   r = u32[] replica-id()

@@ -230,8 +230,8 @@ BAD = [
         "m.hlo:3:30: braces of the literal do not agree with shape f32[2,2]",
     ),
     (
-        "HloModule m\nENTRY e {\n  ROOT a = f32[4096] constant({...})\n}",
-        "m.hlo:3:31: the constant's values were left out ('...'); print it with large constants",
+        "HloModule m\nENTRY e {\n  ROOT a = u8[] constant(1), metadata={source_line=1",
+        "m.hlo:3:53: expected key=value in metadata, but the text ends here",
     ),
     (
         "HloModule m\nENTRY e {\n  ROOT a = u8[] constant(256)\n}",

@@ -40,6 +40,7 @@ def groups(text: str) -> DeviceGroups:
         ("mesh['x'=8] {'x':(2)2}", ((0, 2), (1, 3), (4, 6), (5, 7))),
         ("mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}", ((0, 2, 4, 6), (1, 3, 5, 7))),
         ("mesh['x'=2,'y'=2], device_ids=(3,2,1,0) {'x'}", ((3, 1), (2, 0))),
+        ("mesh[x=2,y=4] {y:(2)2}", ((0, 1), (2, 3), (4, 5), (6, 7))),  # as older versions of XLA print it
     ],
 )
 def test_groups(text: str, lists: tuple[tuple[int, ...], ...]) -> None:
@@ -107,6 +108,8 @@ def test_shardings() -> None:
     named = NamedSharding(mesh, dims, axes=(("replicated", (Axis("y", 2, 2),)),))
     text = "{mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}], replicated={'y':(2)2}}"
     assert sharding(text) == Sharding("named", named=named)
+    bare = "{mesh[x=2,y_1=4], device_ids=([4,2]T(1,0)), [{x}, {y_1:(1)2, ?}], unreduced={y_1:(2)2}}"
+    assert sharding(bare) != sharding(bare.replace("x", "'x'").replace("y_1", "'y_1'"))
     assert MeshGroups(mesh, (Axis("y"),)).numbers().shape == (2, 4)
 
 

@@ -91,6 +91,26 @@ def test_header_schedule_tables_loops_and_asynchronous_calls() -> None:
     verify(module)
 
 
+_WRAPPED = """HloModule m
+
+w {
+  p = f32[8] parameter(0)
+  ROOT n = f32[8] negate(p), frontend_attributes={a="1"}, metadata={op_name="inner"}, backend_config="c"
+}
+
+ENTRY e {
+  p = f32[8] parameter(0)
+  s = ((f32[8]), f32[8], u32[]) async-start(p), calls=w, metadata={op_name="outer"}
+  ROOT d = f32[8] async-done(s)
+}
+"""
+
+
+def test_an_asynchronous_operation_with_metadata_of_its_own() -> None:
+    text = print_hlo(assert_reads_as_its_text(serialized(_WRAPPED)))
+    assert 'negate-start(%p.1), frontend_attributes={a="1"}, metadata={op_name="outer"}\n' in text
+
+
 def test_the_frames_that_hold_a_module_read_alike() -> None:
     data = serialized(_HEADER)
     bare = print_hlo(read_proto(data))

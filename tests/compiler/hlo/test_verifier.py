@@ -29,6 +29,7 @@ BAD = [
     ("ROOT y = f32[2,3] pad(x, z), padding=0_0", "padding has 2 dimensions, got 1"),
     ("ROOT y = pred[2,3] compare(x, x), direction=LT, type=SIGNED", "type is FLOAT or TOTALORDER for f32, got SIGNED"),
     ("ROOT y = f32[2,3] select(x, x, x)", "the predicate is pred, got f32[2,3]"),
+    ("ROOT y = f32[2] rng(z), distribution=rng_uniform", "takes the distribution's two parameters, got 1"),
     ("ROOT y = f32[2] get-tuple-element(x), index=0", "the operand is a tuple, got f32[2,3]"),
     ("ROOT y = f32[2,3] iota(), iota_dimension=2", "iota_dimension {2} are unique numbers from 0 to 1"),
     ("ROOT y = f32[1,3] dynamic-slice(x, z, z), dynamic_slice_sizes={1,3}",

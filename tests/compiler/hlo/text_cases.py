@@ -101,6 +101,9 @@ BODIES: tuple[tuple[str, str], ...] = (
         f32[] constant(infinity
         c64[2] constant({(1, 2), (-0, inf)}
         c64[] constant((1.5, -2)
+        c64[2] constant({(nan(0x400001), -nan(0x1)), (inf, -nan)}
+        c128[] constant((nan, -nan(0x123))
+        c64[] constant((nan(0xfffffff), 1)
         c64[2] constant({1, 2}
         c64[] constant((1, 2, 3)
         pred[3] constant({2, true, 0}
@@ -150,7 +153,7 @@ BODIES: tuple[tuple[str, str], ...] = (
         {mesh['x'=2], device_ids=(1,0), [{'x'},{}]}
         {mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)), [{'x'},{}]}
         {mesh[], replicated}
-        {mesh[x=2], replicated}
+        {mesh[3=2], replicated}
         {mesh['x'=2], [{?, 'x'}]}
         {device=3}
         {maximal}
@@ -189,7 +192,7 @@ BODIES: tuple[tuple[str, str], ...] = (
         [2,4]0,1,2,3,4,5,6,7
         {0,1}
         {{0,1}
-        mesh[x=2] {x}""",
+        mesh[3=2] {x}""",
     ),
     (
         f"{_ARRAY} ROOT r = f32[4,8] copy(p), metadata=#",

@@ -115,11 +115,14 @@ class AsyncForms:
 
 
 def short_form(start: Instruction) -> Instruction | None:
-    """The operation that an `async-start` may be written as, or None where only the long form says all."""
+    """The operation that an `async-start` may be written as, or None where it is more than one.
+
+    The short form has no word for the operation's own `metadata` and `backend_config`.
+    """
     root = start.computation("calls").result
     if start.computation("calls").instructions != [*root.operands, root] or len(set(root.operands)) != len(
         root.operands
     ):
         return None
     plain = all(p.opcode == "parameter" and p.number == n and not p.attributes for n, p in enumerate(root.operands))
-    return root if plain and not COMMON & root.attributes.keys() else None
+    return root if plain and root.opcode != "parameter" else None

@@ -17,6 +17,7 @@ from systolith.compiler.hlo.sharding import AnySharding, DimSharding, NamedShard
 _KINDS = ("replicated", "maximal", "manual", "unknown", "unreduced")
 _LAST = ("replicated", "maximal", "manual", "unreduced")
 _LIST = re.compile(r"\{[ \t\r\n]*\{")
+_BARE_AXIS = re.compile(r"[A-Za-z_][\w.-]*")
 _MESH = re.compile(r"(?:maximal_)?mesh(?=[ \t\r\n]*\[)")
 
 
@@ -102,23 +103,24 @@ def _mesh(cursor: Cursor) -> Mesh | int:
         cursor.expect("]", "to end a mesh of one device")
         return device
     axes: list[tuple[str, int]] = []
+    quoted = False
     while not cursor.accept("]"):
         if axes:
             cursor.expect(",", "or ']' in the axes of a mesh")
-        name = cursor.string("the quoted name of an axis such as 'x'")
+        bare = None if _quoted(cursor) else cursor.match(_BARE_AXIS)
+        name = bare[0] if bare else cursor.string("the name of an axis such as 'x'")
+        quoted |= not bare
         cursor.expect("=", "after the name of an axis")
         axes.append((name, cursor.integer("the size of an axis")))
     if min((size for _, size in axes), default=1) < 1 or len(dict(axes)) != len(axes):
         raise cursor.error("the axes of a mesh have different names and sizes from 1", start)
-    if not cursor.at(","):
-        return Mesh(tuple(axes))
-    before = cursor.pos
-    cursor.accept(",")
-    if not cursor.accept_word("device_ids"):
+    before, devices = cursor.pos, None
+    if cursor.accept(",") and cursor.accept_word("device_ids"):
+        cursor.expect("=", "after device_ids")
+        devices = _device_ids(cursor, tuple(size for _, size in axes))
+    else:
         cursor.pos = before
-        return Mesh(tuple(axes))
-    cursor.expect("=", "after device_ids")
-    return Mesh(tuple(axes), _device_ids(cursor, tuple(size for _, size in axes)))
+    return Mesh(tuple(axes), devices, quoted or not axes)
 
 
 def _device_ids(cursor: Cursor, sizes: tuple[int, ...]) -> Iota | tuple[int, ...]:
@@ -142,15 +144,20 @@ def _device_ids(cursor: Cursor, sizes: tuple[int, ...]) -> Iota | tuple[int, ...
 
 
 def _axis(cursor: Cursor) -> Axis:
-    """`'x'`, `0`, or a part: `'x':(2)4`."""
-    quoted = cursor.at("'") or cursor.at('"')
-    name = cursor.string("an axis") if quoted else cursor.integer("an axis such as 'x'")
+    """`'x'`, `x`, `0`, or a part: `'x':(2)4`."""
+    quoted = _quoted(cursor)
+    bare = None if quoted else cursor.match(_BARE_AXIS)
+    name = cursor.string("an axis") if quoted else bare[0] if bare else cursor.integer("an axis such as 'x'")
     if not cursor.accept(":"):
-        return Axis(name)
+        return Axis(name, quoted=not bare)
     cursor.expect("(", "to start the part of an axis such as 'x':(2)4")
     before = cursor.integer("the product of the sizes of the more major parts")
     cursor.expect(")", "before the size of the part of an axis")
-    return Axis(name, before, cursor.integer("the size of the part of an axis"))
+    return Axis(name, before, cursor.integer("the size of the part of an axis"), not bare)
+
+
+def _quoted(cursor: Cursor) -> bool:
+    return cursor.at("'") or cursor.at('"')
 
 
 def _axes(cursor: Cursor) -> tuple[Axis, ...]:

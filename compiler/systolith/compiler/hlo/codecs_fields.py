@@ -28,7 +28,7 @@ def metadata(cursor: Cursor) -> Fields:
         found = _PLAIN.match(cursor.text, start)
         if found and found[1] in (_TEXTS if found[3] is None else _INTEGERS):
             key, cursor.pos = found[1], found.end()
-            if cursor.text[cursor.pos] in " /\t\r\n":
+            if cursor.text.startswith((" ", "/", "\t", "\r", "\n"), cursor.pos):
                 cursor.skip()
             value: str | int = found[2] if found[3] is None else int(found[3])
         else:

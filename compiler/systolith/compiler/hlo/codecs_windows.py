@@ -133,7 +133,7 @@ def dim_labels(cursor: Cursor) -> ConvDims:
     for labels, special in ((lhs, "bf"), (rhs, "io"), (out, "bf")):
         named = labels.replace("?", "")
         wanted = {*special, *spatial}
-        if count > 10 or len(set(named)) != len(named) or not set(spatial) <= set(named) <= wanted:
+        if count > 10 or len(set(named)) != len(named) or set(named) != wanted:
             raise cursor.error(f"labels {labels!r} need each of {' '.join(special + spatial)} once", start)
 
     def place(labels: str, label: str) -> int:

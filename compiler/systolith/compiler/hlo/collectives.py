@@ -32,7 +32,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.permute_slices import permute_slices
 from systolith.compiler.hlo.reduction import plain_operation
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.hlo.shapes_collectives import groups_of, in_place
+from systolith.compiler.hlo.shapes_collectives import groups_of, in_place, stated_size
 from systolith.isa.dtypes import BF16, F32, DType
 
 
@@ -88,6 +88,9 @@ def _meet(i: Instruction, run: Run, values: Sequence[Literal]) -> _Together:
     group = _groups(i, run).get(device)
     if group is None:
         raise HloError(f"device {device} is in none of the groups")
+    size = stated_size(i)
+    if size not in (None, len(group)):
+        raise HloError(f"the shapes say that a group has {size} devices, it has {len(group)}; run it on more devices")
     meeting = run.device.meet(i, _key(i), group, tuple(values))
     operands = cast("list[list[np.ndarray]]", meeting.values)
     mine = [x.shape for x in cast("list[np.ndarray]", values)]

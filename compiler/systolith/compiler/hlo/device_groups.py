@@ -62,6 +62,10 @@ class Iota:
         return f"[{','.join(map(str, self.dims))}]<={self.order}"
 
 
+def _axis_name(name: str, quoted: bool) -> str:
+    return f"'{escape(name)}'" if quoted else name
+
+
 @dataclass(frozen=True)
 class Mesh:
     """A named mesh: axes with sizes, and its devices where they are not 0, 1, ... in row-major order.
@@ -69,10 +73,12 @@ class Mesh:
     Attributes:
         axes: name and size of each axis, the major one first.
         devices: device numbers in row-major order, or how to count them; None for 0, 1, ...
+        quoted: whether the names print in quotes; XLA printed them without until 2026.
     """
 
     axes: tuple[tuple[str, int], ...]
     devices: Iota | tuple[int, ...] | None = None
+    quoted: bool = True
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -98,7 +104,7 @@ class Mesh:
         return flat.reshape(self.sizes)
 
     def __str__(self) -> str:
-        axes = ",".join(f"'{escape(name)}'={size}" for name, size in self.axes)
+        axes = ",".join(f"{_axis_name(name, self.quoted)}={size}" for name, size in self.axes)
         if self.devices is None:
             return f"mesh[{axes}]"
         if isinstance(self.devices, Iota):
@@ -114,14 +120,16 @@ class Axis:
         name: the axis; its number where the text gives that.
         before: product of the sizes of the axis' more major parts; 0 where the whole axis is meant.
         size: size of the part; 0 where the whole axis is meant.
+        quoted: whether the name prints in quotes.
     """
 
     name: str | int
     before: int = 0
     size: int = 0
+    quoted: bool = True
 
     def __str__(self) -> str:
-        name = f"'{escape(self.name)}'" if isinstance(self.name, str) else str(self.name)
+        name = _axis_name(self.name, self.quoted) if isinstance(self.name, str) else str(self.name)
         return f"{name}:({self.before}){self.size}" if self.size else name
 
 

@@ -314,7 +314,7 @@ def _arrays(values: list[Literal]) -> list[np.ndarray]:
 
 def _constant(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     if i.literal is None:
-        raise HloError("has no value")
+        raise HloError("its values are left out of the text ('{...}'); print the module with large constants")
     return i.literal
 
 

@@ -12,7 +12,7 @@ from typing import cast
 from systolith.compiler.hlo.devices import Topology
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.shapes_collectives import groups_of
+from systolith.compiler.hlo.shapes_collectives import groups_of, stated_size
 
 Ids = Sequence[int]
 Groups = dict[int, tuple[int, ...]]
@@ -112,7 +112,8 @@ def device_sources(i: Instruction, topology: Topology, pairs: Sequence[Ids]) -> 
 
 
 def grid(module: Module, replicas: int | None = None, partitions: int | None = None) -> Topology:
-    """The grid of devices that a module says; where it says nothing, as few as its groups and pairs have ids for.
+    """The grid of devices that a module says; where it says nothing, as few as its groups and pairs have ids for, and
+    as its shapes say for a group of all devices.
 
     Args:
         replicas, partitions: what is known; None: `replica_count` and `num_partitions`.
@@ -126,12 +127,16 @@ def grid(module: Module, replicas: int | None = None, partitions: int | None = N
         partitions = cast("int | None", module.attributes.get("num_partitions"))
     ids: dict[str, int] = dict.fromkeys(_MODES, 1)
     for i in module.instructions():
-        if not {"replica_groups", "source_target_pairs"} & i.attributes.keys():
+        size = stated_size(i)
+        if size is None and not {"replica_groups", "source_target_pairs"} & i.attributes.keys():
             continue
         try:
             mode, lists = _mode(i), [*groups_of(i), *pairs_of(i)]
         except HloError as problem:
             raise module.error(i, problem.message) from None
+        if size and not lists:
+            # Of all devices; where a channel makes every partition take part, partitions count too.
+            mode, lists = "flattened_id" if mode == "cross_replica_and_partition" else mode, [[size - 1]]
         ids[mode] = max([ids[mode], *(id_ + 1 for listed in lists for id_ in listed)])
     total = ids["flattened_id"]
     if partitions is None:

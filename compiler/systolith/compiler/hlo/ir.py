@@ -31,7 +31,7 @@ class Instruction:
         shape: shape of the result.
         operands: the instructions whose results it takes.
         attributes: `dimensions`, `window`, `to_apply`, ... in the order they are printed; `attributes.py` gives types.
-        literal: the value of a `constant`.
+        literal: the value of a `constant`; None where its text leaves it out (`{...}`).
         number: the number of a `parameter`.
         line: line in the HLO text, 0 for an instruction that a pass made.
     """

@@ -18,8 +18,9 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.isa.dtypes import DTYPES, DType, Kind
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\r\n]*", re.DOTALL)
-_SCALAR = re.compile(r"\(\s*[^(){},]+,\s*[^(){},]+\)|-?nan\([^()]*\)|[^\s(){},]+")
-_PAIR = re.compile(r"\(\s*([^\s(){},]+)\s*,\s*([^\s(){},]+)\s*\)")
+_REAL = r"(?:-?nan\([^()]*\)|[^\s(){},]+)"
+_PAIR = re.compile(rf"\(\s*({_REAL})\s*,\s*({_REAL})\s*\)")
+_SCALAR = re.compile(rf"\(\s*{_REAL}\s*,\s*{_REAL}\s*\)|{_REAL}")
 _NAN = re.compile(r"(-?)nan(?:\((0x[0-9a-fA-F]{1,16})\))?\Z")
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|(?<=-)\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _NUMBERS = re.compile(r"[\d.eE\-\s]*(?:(?<=[eE])\+[\d.eE\-\s]*)*\Z", re.ASCII)
@@ -45,6 +46,21 @@ _MANTISSA = {"f8e3m4": 4, "f8e4m3": 3, "f8e5m2": 2, "bf16": 7, "f16": 10, "f32":
 _PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 
 
+LEFT_OUT = "{...}"
+"""What XLA prints for a constant of more than ten elements, unless it is to print large constants."""
+_LEFT_OUT = re.compile(r"\{\s*\.\.\.\s*\}")
+
+
+def parse_constant(cursor: Cursor, shape: Shape) -> Literal | None:
+    """The value of a constant at the cursor; None for one whose values are left out.
+
+    Raises:
+        HloError: as `parse_literal`.
+    """
+    may_be_long = shape.is_tuple or (shape.is_array and shape.rank > 0)
+    return None if may_be_long and cursor.match(_LEFT_OUT) else parse_literal(cursor, shape)
+
+
 def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
     """The literal at the cursor, which must be of `shape`.
 
@@ -52,8 +68,6 @@ def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
         HloError: it is not a literal of that shape, or its values do not fit the element type.
     """
     start = cursor.pos
-    if cursor.at("{...}") or cursor.at("{ ... }"):
-        raise cursor.error("the constant's values were left out ('...'); print it with large constants", start)
     if shape.is_tuple:
         return _parse_tuple(cursor, shape, depth)
     if not shape.is_array:
@@ -234,6 +248,13 @@ def show_literal(value: Literal, shape: Shape) -> str:
     if shape.rank == 1:
         return "{" + ", ".join(texts) + "}"
     return _show_nested(texts, shape.dims, ())
+
+
+def show_shaped(value: Literal, shape: Shape) -> str:
+    """A literal with its shape, in a tuple with each element's, as XLA prints it: `( s32[2]{0} {1, 2}, f32[] 3 )`."""
+    if isinstance(value, tuple):
+        return "( " + ", ".join(show_shaped(v, s) for v, s in zip(value, shape.elements, strict=True)) + " )"
+    return f"{shape.text()} {show_literal(value, shape)}"
 
 
 def _show_values(value: np.ndarray, dtype: DType) -> list[str]:

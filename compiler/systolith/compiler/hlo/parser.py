@@ -18,7 +18,7 @@ from systolith.compiler.hlo.codecs import CODECS
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module, Style
 from systolith.compiler.hlo.lexer import ARRAY, MAX_NESTING, NAME, Cursor
-from systolith.compiler.hlo.literals import parse_literal
+from systolith.compiler.hlo.literals import parse_constant
 from systolith.compiler.hlo.opcodes import NEEDS_SHAPE, is_known, operand_limits, suggestion
 from systolith.compiler.hlo.shape import TOKEN, Shape
 from systolith.compiler.hlo.shapes import infer
@@ -265,7 +265,7 @@ class _Parser(Cursor):
             self._number(made)
         elif made.opcode == "constant":
             self.skip()
-            made.literal = parse_literal(self, made.shape)
+            made.literal = parse_constant(self, made.shape)
             self.expect(")", "after the value of a constant")
         elif found and self.here is not self.alone:
             if found[1]:

@@ -6,7 +6,7 @@ from systolith.compiler.hlo.async_sugar import short_form
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.codecs import codec
 from systolith.compiler.hlo.ir import Computation, Instruction, Module, Style
-from systolith.compiler.hlo.literals import show_literal
+from systolith.compiler.hlo.literals import LEFT_OUT, show_literal
 from systolith.compiler.hlo.opcode_attributes import COMMON
 from systolith.compiler.hlo.shape import with_index_comments
 
@@ -55,6 +55,10 @@ def print_instruction(instruction: Instruction, style: Style = PLAIN) -> str:
     return f"{head}({_arguments(instruction, mark, style)}){_attributes(attributes, style)}"
 
 
+_OF_CALL = frozenset({"metadata", "backend_config"})
+"""What the short form of an asynchronous call says of the call only, not of its operation."""
+
+
 def _operation(instruction: Instruction) -> Instruction | None:
     """What an asynchronous instruction does, where the short form may say it."""
     while instruction.opcode != "async-start":
@@ -73,12 +77,15 @@ def _hidden(module: Module) -> set[Computation]:
 def _short_attributes(attributes: dict[str, Attribute], operation: Instruction) -> dict[str, Attribute]:
     """Attributes of the call, of its operation, and those that every instruction has, in XLA's order."""
     own = {key: value for key, value in attributes.items() if key not in COMMON and key != "calls"}
-    return own | operation.attributes | {key: value for key, value in attributes.items() if key in COMMON}
+    inner = {key: value for key, value in operation.attributes.items() if key not in _OF_CALL}
+    return own | inner | {key: value for key, value in attributes.items() if key in COMMON}
 
 
 def _arguments(instruction: Instruction, mark: str, style: Style) -> str:
     if instruction.number is not None:
         return str(instruction.number)
+    if instruction.opcode == "constant" and instruction.literal is None:
+        return LEFT_OUT
     if instruction.literal is not None:
         return show_literal(instruction.literal, instruction.shape)
     names = [mark + o.name for o in instruction.operands]

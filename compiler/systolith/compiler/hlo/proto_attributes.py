@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.lexer import MAX_NESTING
-from systolith.compiler.hlo.literals import show_literal
+from systolith.compiler.hlo.literals import show_shaped
 from systolith.compiler.hlo.proto_groups import groups_text, numbers, sharding_text
 from systolith.compiler.hlo.proto_literals import literal_of
 from systolith.compiler.hlo.proto_metadata import quoted
@@ -202,7 +202,7 @@ def _literal(proto: Proto, _: Sequence[Shape]) -> str | None:
     if not proto.HasField("literal"):
         return None
     shape = shape_of(proto.literal.shape)
-    return f"{shape.text()} {show_literal(literal_of(proto.literal, shape), shape)}"
+    return show_shaped(literal_of(proto.literal, shape), shape)
 
 
 def _domain(proto: Proto, _: Sequence[Shape]) -> str:

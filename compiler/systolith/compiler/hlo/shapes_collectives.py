@@ -39,6 +39,19 @@ def _group_size(i: Instruction) -> int | None:
     return len(groups[0]) if groups and len(groups[0]) > 1 else None
 
 
+def stated_size(i: Instruction) -> int | None:
+    """Devices of a group as the shapes of a verified collective say; None where they do not."""
+    opcode = i.opcode.removesuffix("-start")
+    if opcode == "all-to-all" and not i.ints("dimensions", ()):
+        return len(i.operands)
+    if opcode not in ("all-gather", "reduce-scatter"):
+        return None
+    (dim,) = i.ints("dimensions")
+    results = i.shape.elements[1] if i.opcode == "all-gather-start" else i.shape
+    sizes = sorted((next(results.leaves()).dims[dim], i.operands[0].shape.dims[dim]))
+    return None if sizes[0] < 1 else _shards(sizes[1], sizes[0])
+
+
 def _parts(shape: Shape, count: int) -> list[Shape]:
     """The declared results of `count` operands: the shape itself for one, else the elements of a tuple."""
     if count == 1:

@@ -31,8 +31,7 @@ def _parameter(i: Instruction) -> Shape:
     return i.shape
 
 
-def _constant(i: Instruction) -> Shape:
-    require(i.literal is not None, "a constant has a value")
+def _declared(i: Instruction) -> Shape:
     return i.shape
 
 
@@ -165,7 +164,7 @@ def _device_number(i: Instruction) -> Shape:
 
 CONTROL_RULES: dict[str, Infer] = {
     "parameter": _parameter,
-    "constant": _constant,
+    "constant": _declared,
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,
     "call": _call,

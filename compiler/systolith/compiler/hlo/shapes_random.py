@@ -15,7 +15,9 @@ _DISTRIBUTIONS = {
 
 def _rng(i: Instruction) -> Shape:
     """Two parameters of the distribution -> the declared shape, of their element type."""
-    first, second = (require_scalar(s, "a parameter of the distribution") for s in arrays(i))
+    parameters = [require_scalar(s, "a parameter of the distribution") for s in arrays(i)]
+    require(len(parameters) == 2, f"takes the distribution's two parameters, got {len(parameters)}")
+    first, second = parameters
     require(first.dtype == second.dtype, f"both parameters have one element type, got {first} and {second}")
     kind = i.word("distribution")
     require(kind in _DISTRIBUTIONS, f"distribution is one of {', '.join(_DISTRIBUTIONS)}, got {kind}")

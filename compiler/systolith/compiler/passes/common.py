@@ -52,7 +52,9 @@ class _Merge:
         """What an instruction is, but for its operands and its name."""
         ignored = _IGNORED - {"backend_config"} if i.opcode == "custom-call" else _IGNORED
         attributes = tuple((k, self._attribute(v)) for k, v in sorted(i.attributes.items()) if k not in ignored)
-        literal = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
+        literal: Hashable = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
+        if i.opcode == "constant" and i.literal is None:
+            literal = id(i)  # of two values that the text leaves out nothing says that they are equal
         return (i.opcode, i.shape.text(), attributes, i.number, literal)
 
     def _attribute(self, value: object) -> Hashable:
