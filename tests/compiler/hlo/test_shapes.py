@@ -107,9 +107,9 @@ ENTRY e {
 }
 """
     module = parse_hlo(text)
-    verify(module, mixed_precision=True)
+    verify(module)
     with pytest.raises(HloError, match="floats have one precision, got f32 and bf16; convert one of them"):
-        verify(module)
+        verify(module, mixed_precision=False)
 
 
 def test_calls_of_a_large_computation_are_linear() -> None:

@@ -148,7 +148,7 @@ def lines(table: str) -> list[str]:
 
 @pytest.mark.parametrize("body", lines(GOOD))
 def test_accepted(body: str) -> None:
-    verify(parse_hlo(module(body)))
+    verify(parse_hlo(module(body)), mixed_precision=False)
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_xla_reads_the_good(body: str) -> None:
 @pytest.mark.parametrize(("body", "message"), BAD)
 def test_refused(body: str, message: str) -> None:
     with pytest.raises(HloError) as caught:
-        verify(parse_hlo(module(body)))
+        verify(parse_hlo(module(body)), mixed_precision=False)
     assert message in str(caught.value)
     assert caught.value.line
 
@@ -207,8 +207,8 @@ def test_refused(body: str, message: str) -> None:
 def test_modules(more: str, body: str, message: str) -> None:
     text = module(body, more)
     if not message:
-        verify(parse_hlo(text))
+        verify(parse_hlo(text), mixed_precision=False)
         return
     with pytest.raises(HloError) as caught:
-        verify(parse_hlo(text))
+        verify(parse_hlo(text), mixed_precision=False)
     assert message in str(caught.value)

@@ -240,13 +240,13 @@ def lines(table: str) -> list[str]:
 
 @pytest.mark.parametrize("line", lines(GOOD))
 def test_accepted(line: str) -> None:
-    verify(parse_hlo(module(line)))
+    verify(parse_hlo(module(line)), mixed_precision=False)
 
 
 @pytest.mark.parametrize("line", lines(BAD + MENDED.lstrip()))
 def test_refused(line: str) -> None:
     with pytest.raises(HloError) as caught:
-        verify(parse_hlo(module(line)))
+        verify(parse_hlo(module(line)), mixed_precision=False)
     assert "\n" not in str(caught.value)
     assert caught.value.line
 

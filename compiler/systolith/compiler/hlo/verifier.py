@@ -17,7 +17,7 @@ from systolith.compiler.hlo.shapes import rule_of
 from systolith.isa.dtypes import DType
 
 
-def verify(module: Module, mixed_precision: bool = False) -> None:
+def verify(module: Module, mixed_precision: bool = True) -> None:
     """Check a module.
 
     Operand counts, definition before use, unique names, numbered parameters, roots, callees that are in the module and
@@ -25,7 +25,8 @@ def verify(module: Module, mixed_precision: bool = False) -> None:
 
     Args:
         module: the module.
-        mixed_precision: floats of different precision may meet in any operation, as XLA allows between some passes.
+        mixed_precision: floats of different precision may meet in any operation, as XLA's shape inference and most of
+            its tests have it; its compiler's input may not have that.
 
     Raises:
         HloError: the first rule that is broken.
