@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from systolith.isa.access import Access, Tile, accesses
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32
-from systolith.isa.geometry import Bias, Interval, Unknown, interval
+from systolith.isa.geometry import Bias, Interval, Unknown, interval, pitched
 from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
@@ -32,6 +33,11 @@ def touched(p: Pattern, bias: tuple[int, int], index: list[int]) -> list[int]:
                 sum(s * v for s, v in zip(p.strides, i, strict=True)) + sum(v // c.div * c.stride for v, c in cs)
             )
     return out
+
+
+def rows(a: Access) -> Access:
+    """What TILE touches of an interval."""
+    return replace(a, run=32, pitch=64)
 
 
 small = st.integers(-4, 4)
@@ -109,7 +115,7 @@ def vmem(lo: int, hi: int, write: bool, dynamic: bool = False) -> Access:
 
 def test_copies() -> None:
     instr = Instruction("dma.store", {"src": Stream(Space.VMEM, 0, 256), "dst": Stream(Space.HBM, 0, 0, 1)})
-    assert accesses(instr, program(), TINY) == [vmem(256, 480, False), Access(Space.HBM, 0, 0, 224, True)]
+    assert accesses(instr, program(), TINY) == [rows(vmem(256, 480, False)), rows(Access(Space.HBM, 0, 0, 224, True))]
 
 
 def test_registers_give_the_whole_space() -> None:
@@ -117,13 +123,13 @@ def test_registers_give_the_whole_space() -> None:
     got = accesses(instr, program(), TINY)
     assert got == [Access(Space.HBM, 0, 0, 1024, False, True), vmem(0, TINY.vmem.bytes, True, True)]
     assert accesses(Instruction("dma.load", {"src": Stream(Space.VMEM, 0, Reg(0)), "dst": Stream(Space.VMEM, 0, 512)}),
-                    program(), TINY) == [vmem(0, 224, False), vmem(512, 736, True)]  # fmt: skip
+                    program(), TINY) == [rows(vmem(0, 224, False)), rows(vmem(512, 736, True))]  # fmt: skip
 
 
 def test_index_lists_are_read() -> None:
     instr = Instruction("xlu.shuffle", {"src": Stream(Space.VMEM, 2, 0, index=4096), "dst": Stream(Space.VMEM, 0, 512)})
     got = accesses(instr, program(), TINY)
-    assert got == [vmem(4096, 4112, False), vmem(0, TINY.vmem.bytes, False, True), vmem(512, 736, True)]
+    assert got == [vmem(4096, 4112, False), vmem(0, TINY.vmem.bytes, False, True), rows(vmem(512, 736, True))]
 
 
 def test_mxu() -> None:
@@ -143,7 +149,11 @@ def test_mxu() -> None:
 def test_kernels_read_and_write_what_their_micro_operations_do() -> None:
     streams = (Stream(Space.VMEM, 0, 0), Stream(Space.VMEM, 0, 1024))
     instr = Instruction("vpu.run", {"kernel": 0, "streams": streams})
-    assert accesses(instr, program(), TINY) == [vmem(0, 224, False), vmem(1024, 1248, False), vmem(1024, 1248, True)]
+    assert accesses(instr, program(), TINY) == [
+        rows(vmem(0, 224, False)),
+        rows(vmem(1024, 1248, False)),
+        rows(vmem(1024, 1248, True)),
+    ]
 
 
 def test_coordinates_of_listed_elements_read_the_list() -> None:
@@ -152,7 +162,7 @@ def test_coordinates_of_listed_elements_read_the_list() -> None:
     p.kernels.append(Kernel("asks", Section(asks, 4), 2, rotating=8))
     streams = (Stream(Space.NONE, 2, index=4096), Stream(Space.VMEM, 0, 1024))
     instr = Instruction("vpu.run", {"kernel": 1, "streams": streams})
-    assert accesses(instr, p, TINY) == [vmem(4096, 4112, False), vmem(1024, 1248, True)]
+    assert accesses(instr, p, TINY) == [vmem(4096, 4112, False), rows(vmem(1024, 1248, True))]
 
 
 def test_smem() -> None:
@@ -165,6 +175,36 @@ def test_smem() -> None:
 def test_host_queues_are_used_up_in_order() -> None:
     instr = Instruction("dma.load", {"src": Stream(Space.HOST, 0, 0, 1), "dst": Stream(Space.VMEM, 0)})
     assert accesses(instr, program(), TINY)[0] == Access(Space.HOST, 1, 0, 1, True)
+
+
+def elements_of(a: Access) -> set[int]:
+    pitch, run = (a.pitch, a.run) if a.pitch else (a.hi - a.lo, a.hi - a.lo)
+    return {start + b for start in range(a.lo, a.hi, pitch) for b in range(run)}
+
+
+@st.composite
+def spaced(draw: st.DrawFn) -> Access:
+    """An interval, or runs at a pitch, as patterns give them: the last run is whole."""
+    lo, run = draw(st.integers(0, 40)), draw(st.integers(1, 8))
+    if draw(st.booleans()):
+        return vmem(lo, lo + run, True)
+    pitch, count = run + draw(st.integers(1, 9)), draw(st.integers(1, 6))
+    return Access(Space.VMEM, 0, lo, lo + pitch * (count - 1) + run, True, False, run, pitch)
+
+
+@given(spaced(), spaced())
+def test_accesses_meet_if_they_share_a_byte(a: Access, b: Access) -> None:
+    assert a.meets(b) == b.meets(a) == bool(elements_of(a) & elements_of(b))
+
+
+@given(small_patterns())
+def test_runs_at_a_pitch_hold_every_element(p: Pattern) -> None:
+    p = replace(p, coords=(), indirect=-1)
+    run, pitch = pitched(p)
+    assert (run < pitch) == (pitch > 0)
+    addresses = touched(p, (0, 0), [])
+    if pitch:
+        assert all((a - min(addresses)) % pitch + p.dtype.size <= run for a in addresses)
 
 
 def test_meeting() -> None:

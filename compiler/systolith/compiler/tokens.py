@@ -11,7 +11,7 @@ lane knows that the latches before it have retired.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,13 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from systolith.compiler.errors import CompileError
-from systolith.isa.instruction import Instruction
+from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, OPCODES, queue_of
 from systolith.isa.program import TokenDecl
 
 OVERLAPPING = frozenset({"ld", "st"})
 """Queues whose instructions overlap: only a fence (or a token on the way) orders two of the same."""
 
+
+LINES = 1 << 17
+"""Lines that a memory is divided into at most."""
+
+HBM_LINE = 128
+"""Bytes of HBM that tokens tell apart."""
+
+FINE: dict[int, int] = dict.fromkeys(map(int, Space), 5)
+"""Lines of 32 bytes."""
 
 ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 """Queues with instructions that retire alone, without their units' numbers."""
@@ -36,12 +45,14 @@ REACH = 64
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What an instruction touches: bytes [lo, hi) of a memory (`key`), read or written."""
+    """What an instruction touches: bytes [lo, hi) of a memory (`key`), read or written; see `isa.access.Access`."""
 
     key: tuple[int, int]
     lo: int
     hi: int
     write: bool
+    run: int = 0
+    pitch: int = 0
 
 
 class Ranges(Protocol):
@@ -96,49 +107,59 @@ IntArray = npt.NDArray[np.int32]
 
 
 class Memory:
-    """Last readers and writers of each line of each memory, by lane, since the last join (-1: none)."""
+    """Last readers and writers of each line of each memory, by lane, since the last join (-1: none).
 
-    def __init__(self, queues: int, sizes: dict[tuple[int, int], int], lines: int, fine: int) -> None:
+    Tables are [lanes, lines]: the lines of a range lie side by side.
+    """
+
+    def __init__(self, queues: int, sizes: Mapping[tuple[int, int], int], lines: int, fine: Mapping[int, int]) -> None:
         self.queues, self.sizes, self.lines, self.fine = queues, sizes, lines, fine
         self.shift: dict[tuple[int, int], int] = {}
         self.read: dict[tuple[int, int], IntArray] = {}
         self.written: dict[tuple[int, int], IntArray] = {}
 
-    def span(self, r: Range) -> tuple[int, int]:
+    def lines_of(self, r: Range) -> slice | IntArray:
         """Lines of a range; what lies beyond the memory counts as its last line."""
         if r.key not in self.shift:
-            size = max(self.sizes.get(r.key, 1), r.hi, 1)
-            shift = self.fine
-            while (size >> shift) > self.lines:
-                shift += 1
-            count = (size >> shift) + 1
-            self.shift[r.key] = shift
-            self.read[r.key] = np.full((count, self.queues), -1, np.int32)
-            self.written[r.key] = np.full((count, self.queues), -1, np.int32)
+            self._open(r)
         shift = self.shift[r.key]
         if r.hi <= r.lo:
-            return 0, 0
-        last = len(self.read[r.key]) - 1
+            return slice(0, 0)
+        last: int = self.read[r.key].shape[1] - 1
         first = min(max(r.lo, 0) >> shift, last)
-        return first, max(first, min((r.hi - 1) >> shift, last)) + 1
+        if r.pitch and r.pitch % (1 << shift) == 0 and r.lo >= 0:
+            width = ((r.lo + r.run - 1) >> shift) + 1 - first
+            step = r.pitch >> shift
+            if width < step:
+                starts = np.arange(first, last + 1, step, dtype=np.int32)[: -(-(r.hi - r.lo) // r.pitch)]
+                return np.minimum(starts[:, None] + np.arange(width, dtype=np.int32), last).ravel()
+        return slice(first, max(first, min((r.hi - 1) >> shift, last)) + 1)
+
+    def _open(self, r: Range) -> None:
+        """Tables of a memory."""
+        size = max(self.sizes.get(r.key, 1), r.hi, 1)
+        shift = self.fine.get(r.key[0], 0)
+        while (size >> shift) > self.lines:
+            shift += 1
+        count = (size >> shift) + 1
+        self.shift[r.key] = shift
+        self.read[r.key] = np.full((self.queues, count), -1, np.int32)
+        self.written[r.key] = np.full((self.queues, count), -1, np.int32)
 
     def conflicts(self, ranges: Sequence[Range]) -> IntArray:
         """For each lane, the number of its last instruction that conflicts with the ranges; -1: none."""
         latest = np.full(self.queues, -1, np.int32)
         for r in ranges:
-            lo, hi = self.span(r)
-            if hi <= lo:
-                continue
-            np.maximum(latest, self.written[r.key][lo:hi].max(axis=0), out=latest)
+            lines = self.lines_of(r)
+            np.maximum(latest, self.written[r.key][:, lines].max(axis=1, initial=-1), out=latest)
             if r.write:
-                np.maximum(latest, self.read[r.key][lo:hi].max(axis=0), out=latest)
+                np.maximum(latest, self.read[r.key][:, lines].max(axis=1, initial=-1), out=latest)
         return latest
 
     def touch(self, ranges: Sequence[Range], queue: int, number: int) -> None:
         """Record an instruction."""
         for r in ranges:
-            lo, hi = self.span(r)
-            (self.written if r.write else self.read)[r.key][lo:hi, queue] = number
+            (self.written if r.write else self.read)[r.key][queue, self.lines_of(r)] = number
 
     def clear(self) -> None:
         for table in (*self.read.values(), *self.written.values()):
@@ -154,6 +175,7 @@ class Orderer:
         sizes: bytes of each memory, by key of its ranges.
         token_max: largest count of a token.
         fifo_depth: of each queue.
+        fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
     """
 
     def __init__(
@@ -163,7 +185,7 @@ class Orderer:
         sizes: dict[tuple[int, int], int],
         token_max: int,
         fifo_depth: int,
-        fine: int = 5,
+        fine: Mapping[int, int] = FINE,
     ) -> None:
         # Lanes: those of the queues, then those of what retires alone there.
         alone = [q for q in queues if q.rstrip("0123456789") in ALONE]
@@ -171,7 +193,7 @@ class Orderer:
         self.number = {q: n for n, q in enumerate(queues)}
         self.alone = {self.number[q]: len(queues) + n for n, q in enumerate(alone)}
         self.ranges = ranges
-        self.memory = Memory(len(self.names), sizes, 1 << 15, fine)
+        self.memory = Memory(len(self.names), sizes, LINES, fine)
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
         self.room = max(1, token_max - fifo_depth - 1)
         self.reach = min(REACH, self.room - 1)

@@ -1,4 +1,4 @@
-"""Which bytes an instruction reads and writes: bounding intervals, for tokens and for the hazard checker.
+"""Which bytes an instruction reads and writes, for tokens and for the hazard checker: intervals, or runs at a pitch.
 
 Both use this function, so that what the compiler orders and what the checker demands are the same.
 """
@@ -11,7 +11,10 @@ from enum import IntEnum
 from math import prod
 from typing import TYPE_CHECKING, cast
 
-from systolith.isa.geometry import Bias, Interval, interval
+import numpy as np
+import numpy.typing as npt
+
+from systolith.isa.geometry import Bias, Interval, interval, pitched
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream
 from systolith.isa.pattern import Pattern
 
@@ -29,7 +32,7 @@ class Tile(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Bytes lo to hi - 1 of a space.
+    """Bytes lo to hi - 1 of a space, or of every `pitch` bytes from lo on the first `run`.
 
     Attributes:
         space: memory, or an MXU's tile.
@@ -37,6 +40,7 @@ class Access:
             LINK: link.
         write: written (it may be read, too).
         dynamic: an operand is a register or an index list: the interval is all that it may be.
+        run, pitch: bytes; a pitch of 0 is an interval without gaps.
     """
 
     space: Space | Tile
@@ -45,11 +49,26 @@ class Access:
     hi: int
     write: bool
     dynamic: bool = False
+    run: int = 0
+    pitch: int = 0
 
     def meets(self, other: Access) -> bool:
         """Whether the two share a byte."""
         same = self.space == other.space and self.buffer == other.buffer
-        return same and self.lo < other.hi and other.lo < self.hi
+        if not same or self.lo >= other.hi or other.lo >= self.hi:
+            return False
+        pitch = self.pitch or other.pitch
+        if not pitch:
+            return True
+        if self.pitch and other.pitch and self.pitch != other.pitch:
+            return bool(np.intersect1d(self._bytes(), other._bytes()).size)
+        ours, theirs = (a.run if a.pitch else a.hi - a.lo for a in (self, other))
+        ahead = (other.lo - self.lo) % pitch
+        return ahead < ours or ahead + theirs > pitch
+
+    def _bytes(self) -> npt.NDArray[np.int64]:
+        starts = np.arange(self.lo, self.hi, self.pitch, dtype=np.int64)
+        return np.add.outer(starts, np.arange(self.run, dtype=np.int64)).ravel()
 
 
 def memory_of(buffer: int, program: Program) -> int:
@@ -101,7 +120,7 @@ def stream_accesses(stream: Stream, write: bool, program: Program, chip: Chip) -
         yield Access(space, buffer, 0, size_of(space, stream.buffer, program, chip), write, True)
         return
     # Bounds depend on no index: an indirect interval that is known is one that its coordinates bound.
-    yield Access(space, buffer, base + span.lo, base + span.hi, write, pattern.indirect >= 0)
+    yield Access(space, buffer, base + span.lo, base + span.hi, write, pattern.indirect >= 0, *pitched(pattern))
 
 
 def _bias(stream: Stream, pattern: Pattern) -> Bias:

@@ -76,6 +76,23 @@ class Unknown(NamedTuple):
     """The addresses depend on values that only a run knows."""
 
 
+@lru_cache(maxsize=65536)
+def pitched(pattern: Pattern) -> tuple[int, int]:
+    """(run, pitch) in bytes: all elements are in the first `run` bytes of every `pitch`, counted from the lowest one.
+
+    (0, 0) where that says no more than an interval, or where coordinates or an index list choose the elements.
+    """
+    if pattern.indirect >= 0 or pattern.coords:
+        return 0, 0
+    steps = sorted((abs(s), n) for s, n in zip(pattern.strides, pattern.counts, strict=True) if n > 1 and s)
+    run = pattern.dtype.size
+    for i, (stride, count) in enumerate(steps):
+        if stride > run and all(outer % stride == 0 for outer, _ in steps[i:]):
+            return run, stride
+        run += stride * (count - 1)
+    return 0, 0
+
+
 Bias = tuple[int | None, int | None]
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from systolith.isa.errors import ProgramError
 
 UNORDERED = ("ld", "st")
 FIRST_CAPACITY = 256
+PLACE = ("lo", "hi", "run", "pitch")
+COLUMNS = len(PLACE) + 3
 Clock = NDArray[np.int64]
 
 
@@ -61,36 +63,39 @@ class Live:
 
     def __init__(self) -> None:
         self.size = 0
-        self.rows = np.zeros((FIRST_CAPACITY, 5), np.int64)  # lo, hi, queue, position in the queue, index
-        self._slots: dict[tuple[int, int, int], int] = {}
+        # lo, hi, run, pitch, queue, position in the queue, index
+        self.rows = np.zeros((FIRST_CAPACITY, COLUMNS), np.int64)
+        self._slots: dict[tuple[int, ...], int] = {}
 
-    def conflicts(self, lo: int, hi: int, clock: Clock) -> list[list[int]]:
-        """Rows of accesses that share bytes with lo to hi - 1 and that `clock` does not know."""
+    def conflicts(self, access: Access, clock: Clock) -> list[list[int]]:
+        """Rows of accesses that share bytes with one and that `clock` does not know."""
         rows = self.rows[: self.size]
-        found = rows[(rows[:, 0] < hi) & (rows[:, 1] > lo) & (rows[:, 3] > clock[rows[:, 2]])]
-        return [[int(x) for x in row] for row in found]
+        found = rows[(rows[:, 0] < access.hi) & (rows[:, 1] > access.lo) & (rows[:, 5] > clock[rows[:, 4]])]
+        return [row for row in found.tolist() if access.meets(replace(access, **dict(zip(PLACE, row, strict=False))))]
 
-    def add(self, row: tuple[int, int, int, int, int], known: Callable[[], Clock]) -> None:
+    def add(self, access: Access, place: tuple[int, int, int], known: Callable[[], Clock]) -> None:
         """Keep an access.  It replaces an earlier one of the same queue to the same bytes: who knows it knows that one.
 
         Args:
-            row: lo, hi, queue, position in the queue, instruction index.
+            access: what is touched.
+            place: queue, position in the queue, instruction index.
             known: what every clock knows, for dropping.
         """
-        slot = self._slots.get(row[:3])
+        row = (access.lo, access.hi, access.run, access.pitch, *place)
+        slot = self._slots.get(row[:5])
         if slot is None:
             if self.size == len(self.rows):
                 self._drop(known())
-            slot = self._slots[row[:3]] = self.size
+            slot = self._slots[row[:5]] = self.size
             self.size += 1
         self.rows[slot] = row
 
     def _drop(self, known: Clock) -> None:
-        kept = self.rows[self.rows[:, 3] > known[self.rows[:, 2]]]
+        kept = self.rows[self.rows[:, 5] > known[self.rows[:, 4]]]
         self.size = len(kept)
-        self.rows = np.zeros((max(FIRST_CAPACITY, 2 * self.size), 5), np.int64)
+        self.rows = np.zeros((max(FIRST_CAPACITY, 2 * self.size), COLUMNS), np.int64)
         self.rows[: self.size] = kept
-        self._slots = {(lo, hi, queue): i for i, (lo, hi, queue, _, _) in enumerate(kept.tolist())}
+        self._slots = {tuple(row[:5]): i for i, row in enumerate(kept.tolist())}
 
 
 class RaceDetector:
@@ -150,7 +155,7 @@ class RaceDetector:
             self._check(a, before, index)
         for a in accesses:
             live = self._live.setdefault((a.space, a.buffer, a.write), Live())
-            live.add((a.lo, a.hi, number, int(self._count[number]), index), self._known)
+            live.add(a, (number, int(self._count[number]), index), self._known)
         if signals:
             retired = clock.copy()
             own = slice(number, number + 1) if alone else self._own(q)
@@ -182,7 +187,7 @@ class RaceDetector:
             live = self._live.get((access.space, access.buffer, wrote))
             if live is None:
                 continue
-            for lo, hi, _, _, other in live.conflicts(access.lo, access.hi, clock):
+            for lo, hi, _, _, _, _, other in live.conflicts(access, clock):
                 if len(self.hazards) < self._limit and (other, index) not in self._pairs:
                     self._pairs.add((other, index))
                     common = (max(lo, access.lo), min(hi, access.hi))

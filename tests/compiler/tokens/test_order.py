@@ -60,7 +60,7 @@ def _order(work: list[Plan], boundaries: frozenset[int], token_max: int = 255) -
         SIZES,
         token_max,
         4,
-        fine=2,
+        fine=dict.fromkeys(range(16), 2),
     )
     return orderer.run(code, boundaries)
 
