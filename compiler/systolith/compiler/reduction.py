@@ -1,7 +1,7 @@
-"""What a `reduce` or `reduce-window` group computes: inputs over an iteration space of kept and reduced dimensions.
+"""What a kInput group computes: inputs over an iteration space of kept and reduced dimensions.
 
 For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
-window's.
+window's; for a convolution on the vector unit also the channels of a group.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from systolith.compiler.elementwise import check_dtype
 from systolith.compiler.errors import compile_error
 from systolith.compiler.expression import Const, Graph, Inside, Load, Node, topological
 from systolith.compiler.group import expressions, group_roots, inline_scalar
+from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
@@ -131,7 +132,9 @@ def reduction_of(computation: Computation) -> Reduction:
     Raises:
         CompileError: element types or operations that the vector unit does not have.
     """
-    heavy = next(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window"))
+    heavy = next(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution"))
+    if heavy.opcode == "convolution":
+        return _convolution(heavy, tuple(group_roots(computation)))
     half = len(heavy.operands) // 2
     operands, inits = heavy.operands[:half], heavy.operands[half:]
     for shape in heavy.shape.leaves():
@@ -154,6 +157,35 @@ def reduction_of(computation: Computation) -> Reduction:
     roots = (heavy,) if heavy.shape.is_tuple else tuple(group_roots(computation))
     name = plain[0] if plain else None
     return Reduction(heavy, roots, dims, kept, reduced, graph, tuple(inputs), tuple(first), name, identities)
+
+
+def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reduction:
+    """A convolution whose groups make one feature each, as a sum over its window and the channels of a group."""
+    labels, result = heavy.conv_dims, heavy.dims
+    image, weights = heavy.operands
+    n, spatial = len(result), len(labels.input_spatial)
+    dims = (*result, *(w.size for w in heavy.window.dims), weights.dims[labels.kernel_input])
+    unit = [Expr(tuple(int(k == d) for k in range(len(dims)))) for d in range(len(dims))]
+    left = {labels.input_batch: unit[labels.output_batch]}
+    left[labels.input_feature] = unit[labels.output_feature].scaled(dims[-1]).plus(unit[-1])
+    right = {labels.kernel_output: unit[labels.output_feature], labels.kernel_input: unit[-1]}
+    bounds: list[Bound] = []
+    for s, w in enumerate(heavy.window.dims):
+        x = labels.input_spatial[s]
+        left[x], bound = _window_index(w, len(dims), (labels.output_spatial[s], n + s), image.dims[x], result)
+        bounds += bound
+        right[labels.kernel_spatial[s]] = unit[n + s]
+    graph = Graph()
+    zero = graph.const(0)
+    index = IndexMap(len(dims), tuple(left[d] for d in range(n)), tuple(bounds), dims)
+    (value,) = expressions(graph, [image], index)
+    (weight,) = expressions(
+        graph, [weights], IndexMap(len(dims), tuple(right[d] for d in range(spatial + 2)), (), dims)
+    )
+    product = graph.micro("mul.f32", _padded(graph, value, index, zero), weight)
+    name, identity = PLAIN["add", Kind.FLOAT]
+    kept, reduced = tuple(range(n)), tuple(range(n, len(dims)))
+    return Reduction(heavy, roots, dims, kept, reduced, graph, (product,), (zero,), name, (identity,))
 
 
 def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:
@@ -183,18 +215,26 @@ def _space(heavy: Instruction) -> Space:
     exprs: list[Expr] = []
     bounds: list[Bound] = []
     for d, (w, size) in enumerate(zip(window, operand.dims, strict=True)):
-        step = -w.window_dilation if w.reversal else w.window_dilation
-        start = (w.size - 1) * w.window_dilation if w.reversal else 0
-        coefs = [0] * (2 * n)
-        coefs[d], coefs[n + d] = w.stride, step
-        index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
-        assert index is not None
-        reach = (result[d] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
-        if w.low > 0 or w.base_dilation > 1 or reach >= size:
-            bounds.append(Bound(index, 0, size))
+        index, bound = _window_index(w, 2 * n, (d, n + d), size, result)
+        bounds += bound
         exprs.append(index)
     index_map = IndexMap(2 * n, tuple(exprs), tuple(bounds), dims)
     return dims, tuple(range(n)), tuple(range(n, 2 * n)), index_map
+
+
+def _window_index(
+    w: WindowDim, rank: int, places: tuple[int, int], size: int, result: Sequence[int]
+) -> tuple[Expr, list[Bound]]:
+    """Index along a dimension of `size` elements, and its bounds, of the position and the tap at `places`."""
+    step = -w.window_dilation if w.reversal else w.window_dilation
+    start = (w.size - 1) * w.window_dilation if w.reversal else 0
+    coefs = [0] * rank
+    coefs[places[0]], coefs[places[1]] = w.stride, step
+    index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
+    assert index is not None
+    reach = (result[places[0]] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
+    outside = w.low > 0 or w.base_dilation > 1 or reach >= size
+    return index, [Bound(index, 0, size)] if outside else []
 
 
 def scratch_leaf(name: str, dtype: DType, dims: Sequence[int]) -> Instruction:

@@ -1,0 +1,168 @@
+"""Normalisations in blocks: which regions are taken, and that blocks compute what the whole would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from systolith.compiler.block_dims import NotBlockableError, blocked_dims, operand_dim, resized, result_dim
+from systolith.compiler.blocking import BlockNormalisations
+from systolith.compiler.hlo.evaluator import evaluate_computation
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.isa.chip import load_chip
+from tests.compiler.driver.test_random_modules import compare
+from tests.compiler.machine import compiled
+
+TINY = load_chip("tiny")
+BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}"
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+
+FOLDS = """
+add {
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b)
+}
+max {
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] maximum(a, b)
+}
+"""
+
+
+def softmax(rows: int, width: int) -> str:
+    return f"""HloModule softmax
+{FOLDS}
+ENTRY e {{
+ x = f32[{rows},{width}] parameter(0)
+ low = f32[] constant(-inf)
+ m = f32[{rows}] reduce(x, low), dimensions={{1}}, to_apply=max
+ mb = f32[{rows},{width}] broadcast(m), dimensions={{0}}
+ d = f32[{rows},{width}] subtract(x, mb)
+ e = f32[{rows},{width}] exponential(d)
+ zero = f32[] constant(0)
+ s = f32[{rows}] reduce(e, zero), dimensions={{1}}, to_apply=add
+ sb = f32[{rows},{width}] broadcast(s), dimensions={{0}}
+ ROOT r = f32[{rows},{width}] divide(e, sb)
+}}
+"""
+
+
+def attention(heads: int, length: int, depth: int) -> str:
+    scores, row, wide = f"f32[{heads},{length},{length}]", f"f32[{heads},{length}]", f"f32[{heads},{length},{depth}]"
+    return f"""HloModule attention
+{FOLDS}
+ENTRY e {{
+ q = {wide} parameter(0)
+ k = {wide} parameter(1)
+ v = {wide} parameter(2)
+ bias = f32[{length},{length}] parameter(3)
+ qk = {scores} dot(q, k), {BATCH}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+ bb = {scores} broadcast(bias), dimensions={{1,2}}
+ x = {scores} add(qk, bb)
+ low = f32[] constant(-inf)
+ m = {row} reduce(x, low), dimensions={{2}}, to_apply=max
+ mb = {scores} broadcast(m), dimensions={{0,1}}
+ d = {scores} subtract(x, mb)
+ e = {scores} exponential(d)
+ zero = f32[] constant(0)
+ s = {row} reduce(e, zero), dimensions={{2}}, to_apply=add
+ sb = {scores} broadcast(s), dimensions={{0,1}}
+ p = {scores} divide(e, sb)
+ o = {wide} dot(p, v), {BATCH}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+ ROOT r = f32[{length},{heads},{depth}] transpose(o), dimensions={{1,0,2}}
+}}
+"""
+
+
+def blocked(text: str, vmem: int) -> tuple[Module, list[Instruction]]:
+    """A module after blocking, and its blocked groups."""
+    module = canonicalise(parse_hlo(text))
+    BlockNormalisations(vmem).run(module)
+    verify(module)
+    return module, [i for i in module.entry.instructions if i.opcode == "fusion"]
+
+
+@pytest.mark.parametrize(("rows", "width"), [(96, 100), (97, 128), (7, 1000), (256, 33)])
+def test_softmax_in_blocks(rows: int, width: int) -> None:
+    text = softmax(rows, width)
+    assert any(d.kind == "blocks" for d in compiled(text, SMALL, "highest").explain)
+    compare(text, [np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)], SMALL)
+
+
+@pytest.mark.parametrize(("heads", "length", "depth"), [(6, 40, 8), (5, 33, 16)])
+def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
+    rng = np.random.default_rng(1)
+    wide = [rng.normal(size=(heads, length, depth)).astype(np.float32) for _ in range(3)]
+    text = attention(heads, length, depth)
+    (group,) = blocked(text, SMALL.vmem.bytes)[1]
+    assert sum(i.opcode == "dot" for i in group.computation("calls").instructions) == 2
+    assert any(d.kind == "blocks" for d in compiled(text, SMALL, "highest").explain)
+    compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    assert not blocked(softmax(8, 100), 1 << 20)[1]
+
+
+def test_a_value_used_elsewhere_is_a_second_result() -> None:
+    text = (
+        softmax(96, 100)
+        .replace("ROOT r =", "r =")
+        .replace("divide(e, sb)", "divide(e, sb)\n ROOT t = (f32[96,100], f32[96]) tuple(r, s)")
+    )
+    module, (group,) = blocked(text, SMALL.vmem.bytes)
+    assert group.shape.is_tuple
+    assert len(group.ints("dimensions")) == 2
+    compare(text, [np.random.default_rng(2).normal(size=(96, 100)).astype(np.float32)], SMALL)
+    assert module.entry.result.opcode == "tuple"
+
+
+def test_blocks_put_together_are_the_whole() -> None:
+    _, (group,) = blocked(attention(6, 40, 8), SMALL.vmem.bytes)
+    computation, (d,) = group.computation("calls"), group.ints("dimensions")
+    dims = blocked_dims(computation, [(computation.result, d)])
+    rng = np.random.default_rng(3)
+    arrays = [rng.normal(size=p.dims).astype(np.float32) for p in computation.parameters]
+    whole = evaluate_computation(computation, arrays)
+    small = resized(computation, dims, 2)
+    parts = []
+    for start in range(0, 6, 2):
+        cut = [
+            a if (b := dims[p]) is None else a.take(range(start, start + 2), axis=b)
+            for p, a in zip(computation.parameters, arrays, strict=True)
+        ]
+        parts.append(np.asarray(evaluate_computation(small, cut)))
+    np.testing.assert_array_equal(np.concatenate(parts, axis=d), np.asarray(whole))
+
+
+CASES = [
+    ("broadcast(x), dimensions={2,0}", "f32[4,5,3]", "f32[3,4]", [1, None, 0]),
+    ("transpose(x), dimensions={2,0,1}", "f32[5,3,4]", "f32[3,4,5]", [2, 0, 1]),
+    ("reshape(x)", "f32[3,20]", "f32[3,4,5]", [0, NotBlockableError]),
+    ("reshape(x)", "f32[1,3,20]", "f32[3,20]", [NotBlockableError, 0, 1]),
+    ("slice(x), slice={[0:3], [1:4]}", "f32[3,3]", "f32[3,4]", [0, NotBlockableError]),
+    ("reverse(x), dimensions={1}", "f32[3,4]", "f32[3,4]", [0, NotBlockableError]),
+    ("negate(x)", "f32[3,4]", "f32[3,4]", [0, 1]),
+]
+
+
+@pytest.mark.parametrize(("call", "result", "operand", "want"), CASES)
+def test_dimension_of_an_operand(call: str, result: str, operand: str, want: list[object]) -> None:
+    text = f"HloModule m\nENTRY e {{\n x = {operand} parameter(0)\n ROOT r = {result} {call}\n}}\n"
+    root = parse_hlo(text).entry.result
+    for d, expected in enumerate(want):
+        if expected is NotBlockableError:
+            with pytest.raises(NotBlockableError):
+                operand_dim(root, 0, d)
+            continue
+        found = operand_dim(root, 0, d)
+        assert found == expected
+        if found is not None and root.dims[d] not in (*root.dims[:d], *root.dims[d + 1 :]):
+            assert result_dim(root, root.operands[0], found) == d

@@ -1,0 +1,87 @@
+"""Depthwise convolutions on the vector unit: chosen where they are cheaper, and equal to the evaluator's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.units import ChooseUnits, on_vpu
+from systolith.isa.chip import load_chip
+from tests.compiler.driver.test_random_modules import compare
+
+TINY = load_chip("tiny")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A grouped convolution; `per_group` channels of the input and `multiplier` features a group."""
+
+    channels: int
+    size: int
+    window: str
+    out: int
+    per_group: int = 1
+    multiplier: int = 1
+    t: str = "f32"
+    epilogue: bool = False
+
+    @property
+    def text(self) -> str:
+        groups = self.channels // self.per_group
+        features = groups * self.multiplier
+        result = f"{self.t}[2,{self.out},{features}]"
+        (kernel,) = (int(f.split("=")[1]) for f in self.window.split() if f.startswith("size="))
+        how = f"window={{{self.window}}}, dim_labels=b0f_0io->b0f, feature_group_count={groups}"
+        conv = f"{result} convolution(x, w), {how}"
+        body = f" c = {conv}\n ROOT r = {result} negate(c)" if self.epilogue else f" ROOT c = {conv}"
+        return (
+            f"HloModule m\nENTRY e {{\n x = {self.t}[2,{self.size},{self.channels}] parameter(0)\n"
+            f" w = {self.t}[{kernel},{self.per_group},{features}] parameter(1)\n{body}\n}}\n"
+        )
+
+    def arguments(self) -> list[np.ndarray]:
+        rng = np.random.default_rng(self.size)
+        shapes = [p.shape for p in parse_hlo(self.text).entry.parameters]
+        return [rng.integers(-4, 5, s.dims).astype(s.dtype.stored) for s in shapes]
+
+
+def chosen(case: Case) -> bool:
+    module = parse_hlo(case.text)
+    ChooseUnits(TINY).run(module)
+    return any(on_vpu(i) for i in module.instructions())
+
+
+def test_the_vector_unit_takes_depthwise_ones() -> None:
+    assert chosen(Case(16, 20, "size=3 pad=1_1", 20))
+    assert not chosen(Case(16, 20, "size=3 pad=1_1", 20, per_group=16))
+    assert not chosen(Case(16, 20, "size=3 pad=1_1", 20, multiplier=2))
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16"])
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_kernels_of_depthwise_convolutions(t: str, epilogue: bool) -> None:
+    case = Case(24, 17, "size=3 stride=2 pad=1_1", 9, t=t, epilogue=epilogue)
+    assert chosen(case)
+    compare(case.text, case.arguments(), TINY)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_every_window(data: st.DataObject) -> None:
+    draw = data.draw
+    size, kernel = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    stride, low, high = draw(st.integers(1, 3)), draw(st.integers(-2, 3)), draw(st.integers(-2, 3))
+    base, dilation, reversal = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    room = (size - 1) * base + 1 + low + high - ((kernel - 1) * dilation + 1)
+    out = room // stride + 1
+    if room < 0 or (size - 1) * base + 1 + min(low, 0) + min(high, 0) <= 0:
+        return
+    window = f"size={kernel} stride={stride} pad={low}_{high} lhs_dilate={base} rhs_dilate={dilation}"
+    per_group = draw(st.sampled_from([1, 1, 2]))
+    case = Case(10, size, f"{window} rhs_reversal={reversal}", out, per_group)
+    compare(case.text, case.arguments(), TINY)
