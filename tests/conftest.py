@@ -3,10 +3,6 @@
 import os
 from collections.abc import Callable
 
-from systolith.isa.numerics.blas_env import prefer_exact_blas
-
-prefer_exact_blas()  # before anything imports numpy
-
 import hypothesis
 import pytest
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from annotated_types import Ge, Le
@@ -192,6 +193,10 @@ class Chip:
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with any value (not with the name or the provenance)."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         text = "\n".join(f"{r.field}={r.value}" for r in describe(self) if r.field != "name")
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

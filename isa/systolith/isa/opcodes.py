@@ -328,17 +328,22 @@ def queues(chip: Chip) -> tuple[str, ...]:
     return ("seq", "ld", "st", *mxus, "vpu", "xlu")
 
 
-def registers_of(instr: Instruction) -> Iterator[Reg]:
+def registers_of(instr: Instruction) -> list[Reg]:
     """Every scalar register that an instruction names, results included; streams' operands too."""
+    found: list[Reg] = []
     for value in instr.args.values():
-        yield from _registers(value)
+        if type(value) is not int:
+            _collect_registers(value, found)
+    return found
 
 
-def _registers(value: object) -> Iterator[Reg]:
-    if isinstance(value, Reg):
-        yield value
-    elif isinstance(value, tuple):
+def _collect_registers(value: object, found: list[Reg]) -> None:
+    if isinstance(value, Stream):
+        b0, b1 = value.bias
+        value = (value.base, b0, b1, value.index)
+    if isinstance(value, tuple):
         for v in value:
-            yield from _registers(v)
-    elif isinstance(value, Stream):
-        yield from _registers((value.base, *value.bias, value.index))
+            if type(v) is not int:
+                _collect_registers(v, found)
+    elif isinstance(value, Reg):
+        found.append(value)

@@ -73,7 +73,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class GroupInfo:
-    """A fusion group, for reports: its HLO instructions, floating-point operations, bytes of its inputs and outputs."""
+    """A fusion group, for reports: its HLO instructions, floating-point operations, bytes of its inputs and outputs.
+
+    Attributes:
+        executions: how often it runs.
+        planned: cycles of all executions as the compiler estimated them to choose tiles; 0: it did not.
+        predicted: cycles of all executions by closed forms of the code that it made.
+    """
 
     name: str
     kind: str
@@ -83,6 +89,8 @@ class GroupInfo:
     transcendentals: int = 0
     bytes: int = 0
     executions: int = 1
+    planned: int = 0
+    predicted: int = 0
 
 
 @dataclass(frozen=True)

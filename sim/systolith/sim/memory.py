@@ -39,7 +39,8 @@ class Tile:
     """A weight tile.
 
     Attributes:
-        values: [K, cols] f32, padded with zero columns; integers are exact in f32.
+        values: [K, cols] f32, padded with zero columns (from `weight_tile`: perhaps a few more); integers are exact in
+            f32.
         integer: it was loaded for integer products.
     """
 
@@ -103,6 +104,7 @@ class Machine:
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
         self.cache: dict[Any, Any] = {}
+        self._regions: dict[tuple[Space, int], Region] = {}
         self.at = -1
 
     def _fresh(self, size: int) -> Bytes:
@@ -146,7 +148,13 @@ class Machine:
         Raises:
             SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
         """
-        space, number = stream.space, stream.buffer
+        key = (stream.space, stream.buffer)
+        found = self._regions.get(key)
+        if found is None:
+            found = self._regions[key] = self._region(*key)
+        return found
+
+    def _region(self, space: Space, number: int) -> Region:
         if space is Space.VMEM:
             return Region(self.vmem, "vmem")
         if space is Space.SMEM:

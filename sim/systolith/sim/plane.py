@@ -76,7 +76,7 @@ class HazardPlane:
         self._detector = RaceDetector(self._names, len(program.tokens), describe)
         self._program = program
         self._chip = chip
-        self._fixed = [None if any(registers_of(i)) else accesses(i, program, chip) for i in program.code]
+        self._fixed = [None if registers_of(i) else accesses(i, program, chip) for i in program.code]
         self._queue = [queue_of(i) for i in program.code]
 
     def execute(self, index: int, instr: Instruction) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from systolith.isa.numerics.formats import raw_type
 from systolith.isa.pattern import Coord, Pattern
 
 Array = npt.NDArray[Any]
@@ -63,12 +64,17 @@ class Box:
         """Whether it is plain that no two elements of `size` bytes share one (the order of writing does not matter)."""
         if self.gather is not None and len(np.unique(self.gather)) < len(self.gather):
             return False
-        reach = 0
-        for stride, n in sorted((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
-            if stride < reach + size:
-                return False
-            reach += stride * (n - 1)
-        return True
+        return _injective(self.strides, self.shape, size)
+
+
+def _injective(strides: Sequence[int], counts: Sequence[int], size: int) -> bool:
+    """Whether it is plain that no two elements of a nest of loops share a byte."""
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, counts, strict=True) if n > 1):
+        if stride < reach + size:
+            return False
+        reach += stride * (n - 1)
+    return True
 
 
 @dataclass(frozen=True)
@@ -77,28 +83,32 @@ class Plan:
 
     Attributes:
         shape: the pattern's counts.
+        raw: numpy's unsigned integer of an element's size.
         full: one box holds every element.
         boxes: blocks of elements inside.
         positions: flat positions of elements inside, where there are no boxes; else None.
         offsets: their byte offsets.
         low, high: least and greatest byte offset of an element inside; low > high: none is.
-        size: bytes of an element.
+        apart: it is plain from the pattern as a whole that no two elements share a byte.
     """
 
     shape: tuple[int, ...]
+    raw: np.dtype[Any]
     full: bool
     boxes: tuple[Box, ...]
     positions: Array | None = None
     offsets: Array | None = None
     low: int = 0
     high: int = -1
-    size: int = 1
+    apart: bool = False
 
     @cached_property
     def scatters(self) -> bool:
         """Whether box by box may write two elements to one address, so that the order matters."""
-        size = self.size
-        return not (_separate([b.span for b in self.boxes], size) and all(b.injective(size) for b in self.boxes))
+        size = self.raw.itemsize
+        return not self.apart and not (
+            _separate([b.span for b in self.boxes], size) and all(b.injective(size) for b in self.boxes)
+        )
 
     @cached_property
     def mask(self) -> Array:
@@ -144,19 +154,31 @@ def make_plan(pattern: Pattern, bias: tuple[int, int], index: Array | None = Non
         index: the index list's values, for an indirect pattern.
         boxes: allow boxes; without, every element has its address, in loop order.
     """
-    nest = _take_apart(pattern, bias, index)
+    nest, raw = _take_apart(pattern, bias, index), raw_type(pattern.dtype)
     if nest.empty:
-        return Plan(pattern.counts, False, ())
+        return Plan(pattern.counts, raw, False, ())
     loops = _to_enumerate(nest) if boxes else None
     if loops is None:
         return _single(nest)
     found = tuple(b for b in _boxes(nest, loops) if b is not None)
     if not found:
-        return Plan(pattern.counts, False, ())
+        return Plan(pattern.counts, raw, False, ())
     full = len(found) == 1 and found[0].elements == pattern.elements
     spans = [b.span for b in found]
     low, high = min(s[0] for s in spans), max(s[1] for s in spans)
-    return Plan(pattern.counts, full, found, None, None, low, high, pattern.dtype.size)
+    return Plan(pattern.counts, raw, full, found, None, None, low, high, _apart(nest))
+
+
+def _apart(nest: _Nest) -> bool:
+    """Whether all elements, those outside included, lie apart: their addresses are affine, and plainly differ."""
+    strides = list(nest.strides)
+    for b in nest.bounds:
+        if b.stride and b.div != 1:
+            return False
+        for k, coef in b.coefs.items():
+            strides[k] += coef * b.stride
+    listed = not all(isinstance(v, range) for v in nest.values)
+    return not listed and _injective(strides, nest.pattern.counts, nest.pattern.dtype.size)
 
 
 def _separate(spans: Sequence[tuple[int, int]], size: int) -> bool:
@@ -335,9 +357,10 @@ def _single(nest: _Nest) -> Plan:
         address = address + quotient * b.stride
     positions = np.flatnonzero(np.broadcast_to(inside, counts))
     offsets = np.broadcast_to(address, counts).reshape(-1)[positions]
+    raw = raw_type(nest.pattern.dtype)
     if not len(positions):
-        return Plan(counts, False, ())
-    return Plan(counts, False, (), positions, offsets, int(offsets.min()), int(offsets.max()))
+        return Plan(counts, raw, False, ())
+    return Plan(counts, raw, False, (), positions, offsets, int(offsets.min()), int(offsets.max()))
 
 
 def plan_of(pattern: Pattern, bias: tuple[int, int], index: Array | None = None, boxes: bool = True) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from systolith.isa.instruction import Instruction, Operand, Reg, Stream, Value
+from systolith.isa.opcodes import registers_of
 from systolith.sim.scalar import signed
 
 _IMAGES = "scalars"  # the field whose operands are 32-bit images; all others are signed
@@ -15,15 +16,12 @@ class Resolver:
     """Resolves one instruction of a program again and again.
 
     Attributes:
-        registers: numbers of those it reads; empty: it is always the same.
+        registers: numbers of those it reads.
     """
 
     def __init__(self, instr: Instruction) -> None:
         self.instr = instr
-        found: set[int] = set()
-        for value in instr.args.values():
-            _collect(value, found)
-        self.registers = tuple(sorted(found))
+        self.registers = tuple(sorted({r.n for r in registers_of(instr)}))
         self._seen: dict[tuple[int, ...], Instruction] = {}
 
     def __call__(self, registers: list[int | None]) -> Instruction:
@@ -37,16 +35,6 @@ class Resolver:
             if len(self._seen) < 4096:
                 self._seen[values] = found
         return found
-
-
-def _collect(value: Value, found: set[int]) -> None:
-    if isinstance(value, Reg):
-        found.add(value.n)
-    elif isinstance(value, tuple):
-        for v in value:
-            _collect(v, found)
-    elif isinstance(value, Stream):
-        _collect((value.base, *value.bias, value.index), found)
 
 
 def _resolve(value: Value, known: dict[int, int], images: bool) -> Value:

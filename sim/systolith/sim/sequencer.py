@@ -15,7 +15,7 @@ import numpy as np
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
-from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS, queue_of
+from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS, queue_of, registers_of
 from systolith.isa.program import Program
 from systolith.sim.memory import Bytes, Machine, describe, error_at
 from systolith.sim.resolve import Resolver
@@ -140,8 +140,9 @@ class Sequencer:
         self._known: dict[int, int | None] = {}
         self._limit = max_steps
         self._loops: list[list[int]] = []
-        self._resolvers = [Resolver(i) for i in program.code]
         self._queues = [queue_of(i) for i in program.code]
+        pairs = zip(program.code, self._queues, strict=True)
+        self._resolvers = {n: Resolver(i) for n, (i, q) in enumerate(pairs) if q != "seq" and registers_of(i)}
         self._plain = [Issue(n, i, q) for n, (i, q) in enumerate(zip(program.code, self._queues, strict=True))]
         self._branched = False
 
@@ -174,9 +175,9 @@ class Sequencer:
             pc = self._loop_end(target) if self._loops else target
 
     def _unit(self, pc: int) -> Issue:
-        resolver = self._resolvers[pc]
         issue = self._plain[pc]
-        if resolver.registers:
+        resolver = self._resolvers.get(pc)
+        if resolver is not None:
             issue = Issue(pc, resolver(self.registers), issue.queue)
         if self.machine is not None:
             EXECUTE[issue.instr.op](self.machine, issue.instr)

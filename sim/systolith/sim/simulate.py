@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systolith.isa.chip import Chip
+from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.opcodes import queue_of
@@ -46,6 +47,7 @@ class Observer(Protocol):
         """Instruction `index` has been executed."""
 
 
+@collection_paused()
 def simulate(
     program: Program,
     chip: Chip,

@@ -237,7 +237,9 @@ class RunResult:
         return out
 
     def groups(self) -> list[dict[str, Any]]:
-        """`by("group")`, with what the compiler says of each group: kind, hlo, opcodes, flops, bytes, executions."""
+        """`by("group")`, with what the compiler says of each group: kind, hlo, opcodes, flops, bytes, executions, and
+        cycles as planned and as predicted.
+        """
         info = {g.name: g for g in self.program.groups}
         entries = self.by("group")
         for e in entries:
@@ -245,7 +247,7 @@ class RunResult:
             if g is not None:
                 e |= {"kind": g.kind, "hlo": list(g.hlo), "opcodes": list(g.opcodes)}
                 e |= {"flops": g.flops, "transcendentals": g.transcendentals, "bytes": g.bytes}
-                e |= {"executions": g.executions}
+                e |= {"executions": g.executions, "planned": g.planned, "predicted": g.predicted}
         return entries
 
     def timeline(self, buckets: int = BUCKETS) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from systolith.isa.instruction import Space, Stream
-from systolith.isa.numerics.formats import fill_of, narrow, raw_type, widen
-from systolith.isa.numerics.images import Bits
+from systolith.isa.numerics.formats import fill_of, narrow, widen
+from systolith.isa.numerics.images import U32, Bits
 from systolith.isa.pattern import Pattern
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plans import Array, Box, Plan, plan_of
@@ -22,7 +22,7 @@ _WRAP = 1 << 32
 _MAX_CACHED = 1 << 26  # elements of per-element plans kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """A stream ready for use: resolved operands, a pattern (the whole one or a part of it) and its bytes.
 
@@ -44,14 +44,10 @@ class Access:
 def access(machine: Machine, stream: Stream) -> Access:
     """A stream of an instruction whose registers are resolved."""
     pattern = machine.program.patterns[stream.pattern]
-    b0, b1 = stream.bias
-    return Access(pattern, _int(stream.base), (_int(b0), _int(b1)), _int(stream.index), stream)
-
-
-def _int(operand: object) -> int:
-    if not isinstance(operand, int):
-        raise TypeError(f"operand {operand} is not resolved")
-    return operand
+    base, index, (b0, b1) = stream.base, stream.index, stream.bias
+    if not (isinstance(base, int) and isinstance(index, int) and isinstance(b0, int) and isinstance(b1, int)):
+        raise TypeError(f"operands of {stream} are not resolved")
+    return Access(pattern, base, (b0, b1), index, stream)
 
 
 def part(machine: Machine, whole: Access, starts: tuple[int, ...], counts: tuple[int, ...]) -> Access:
@@ -120,12 +116,12 @@ def index_list(machine: Machine, a: Access) -> Array:
 def _locate(machine: Machine, a: Access, p: Plan) -> tuple[Bytes, int]:
     """Memory and base, with every element that exists inside it."""
     data, name = machine.region(a.stream)
-    base, size = a.base, a.pattern.dtype.size
+    base = a.base
     if p.low > p.high:
         return data, base
     if base + p.low < 0 and len(data) > _WRAP // 2:
         base += _WRAP  # operands are 32 bits: of large buffers they address the upper half as negative numbers
-    low, high = base + p.low, base + p.high + size
+    low, high = base + p.low, base + p.high + p.raw.itemsize
     if low < 0 or high > len(data):
         raise machine.error(f"{name}: bytes {low} to {high - 1} are out of bounds, it has {len(data)}")
     return data, base
@@ -149,9 +145,10 @@ def read_raw(machine: Machine, a: Access, fill: int | None = None) -> Array:
     """
     p = plan(machine, a)
     data, base = _locate(machine, a, p)
-    dtype = raw_type(a.pattern.dtype)
+    dtype = p.raw
     if p.full:
-        return _taken(_view(data, dtype, base, p.boxes[0]), p.boxes[0])
+        box = p.boxes[0]
+        return _taken(_view(data, dtype, base, box), box)
     if fill is None:
         fill = a.pattern.fill & ((1 << 8 * min(dtype.itemsize, 4)) - 1)
     out = np.full(p.shape, fill, dtype)
@@ -176,7 +173,8 @@ def read_bits(machine: Machine, a: Access) -> Bits:
     """The same, widened to register images; elements outside read as the pattern's fill."""
     dtype, fill = a.pattern.dtype, a.pattern.fill
     if not a.pattern.coords:
-        return widen(read_raw(machine, a), dtype)
+        raw = read_raw(machine, a)
+        return raw if raw.dtype is U32 else widen(raw, dtype)
     stored, exact = fill_of(fill, dtype)
     bits = widen(read_raw(machine, a, stored), dtype)
     if not exact:
@@ -193,12 +191,12 @@ def write_raw(machine: Machine, a: Access, values: Array) -> None:
     """
     p = plan(machine, a)
     data, base = _locate(machine, a, p)
-    dtype = raw_type(a.pattern.dtype)
+    dtype = p.raw
     if p.boxes and p.scatters:
         p = plan(machine, a, boxes=False)
     if values.shape != p.shape:
         values = np.broadcast_to(values, p.shape)
-    if p.boxes and np.may_share_memory(values, data[base + p.low : base + p.high + p.size]):
+    if p.boxes and np.may_share_memory(values, data[base + p.low : base + p.high + dtype.itemsize]):
         # A view of what is being written (numpy itself does not look where both have one dimension).
         values = values.copy()
     for box in p.boxes:

@@ -13,9 +13,9 @@ import numpy as np
 from systolith.isa.dtypes import Kind
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.alu import RULES
-from systolith.isa.numerics.formats import bf16_part, fill_of, raw_type, to_f32
-from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
-from systolith.isa.numerics.matmul import integer_product, tile_product
+from systolith.isa.numerics.formats import fill_of, raw_type, to_f32
+from systolith.isa.numerics.images import Bits, canonical, floats, image
+from systolith.isa.numerics.matmul import add_product, integer_product, weight_tile
 from systolith.sim import kernels
 from systolith.sim import streams as io
 from systolith.sim.independence import check_apart, check_independent
@@ -73,41 +73,36 @@ def _receive(machine: Machine, a: Access) -> Array:
     return data.view(raw_type(a.pattern.dtype))
 
 
-def _matrix(machine: Machine, instr: Instruction) -> Floats:
-    """The stream's elements as [rows, rest] f32, reduced to the part that the instruction asks for."""
+def _matrix(machine: Machine, instr: Instruction, integer: bool) -> Array:
+    """The stream's elements as [rows, rest]: f32 images, or integers as f32 values."""
     a = io.access(machine, _stream(instr, "src"))
-    rows, integer = _number(instr, "row_loops"), _number(instr, "integer")
-    shape = (prod(a.pattern.counts[:rows]), prod(a.pattern.counts[rows:]))
-    dtype = a.pattern.dtype
+    rows, counts, dtype = _number(instr, "row_loops"), a.pattern.counts, a.pattern.dtype
+    shape = (prod(counts[:rows]), prod(counts[rows:]))
     if integer:
         if dtype.is_float or dtype.kind is Kind.COMPLEX or dtype.bits > 8:
             raise machine.error(f"integer products of {dtype}: at most 8 bits")
         return to_f32(io.read_raw(machine, a, fill_of(a.pattern.fill, dtype)[0]), dtype).reshape(shape)
     if not dtype.is_float:
         raise machine.error(f"floating-point products of {dtype}")
-    bits = io.read_bits(machine, a).reshape(shape)
-    part = _number(instr, "part")
-    if part == 0 and (dtype.bits <= 8 or dtype.name == "bf16") and _fits_bf16(a.pattern.fill):
-        return floats(bits)
-    return bf16_part(floats(bits), part)
-
-
-def _fits_bf16(fill: int) -> bool:
-    return fill & 0xFFFF == 0
+    return io.read_bits(machine, a).reshape(shape)
 
 
 def mxu_load(machine: Machine, instr: Instruction) -> None:
     """mxu.load: the weight tile, [K, N] and zero elsewhere, into the shadow registers."""
     chip = machine.chip.mxu
-    weights = _matrix(machine, instr)
+    integer = bool(_number(instr, "integer"))
+    weights = _matrix(machine, instr, integer)
     if _number(instr, "transpose"):
         weights = weights.T
     depth, width = weights.shape
     if depth > chip.rows or width > chip.cols:
         raise machine.error(f"weight tile of {depth} x {width}, the array is {chip.rows} x {chip.cols}")
-    values = np.zeros((depth, chip.cols), np.float32)
-    values[:, :width] = weights
-    machine.shadow[_unit(machine, instr)] = Tile(values, bool(_number(instr, "integer")))
+    if integer:
+        values = np.zeros((depth, chip.cols), np.float32)
+        values[:, :width] = weights
+    else:
+        values = weight_tile(weights, _number(instr, "part"), chip.cols)
+    machine.shadow[_unit(machine, instr)] = Tile(values, integer)
 
 
 def _unit(machine: Machine, instr: Instruction) -> int:
@@ -126,37 +121,25 @@ def mxu_latch(machine: Machine, instr: Instruction) -> None:
 
 def mxu_matmul(machine: Machine, instr: Instruction) -> None:
     """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
-    unit = _unit(machine, instr)
+    unit, integer = _unit(machine, instr), bool(_number(instr, "integer"))
     tile, first = machine.active[unit], _number(instr, "acc")
-    rows = _matrix(machine, instr)
+    rows = _matrix(machine, instr, integer)
     chip = machine.chip.mxu
     if tile is None:
         raise machine.error("multiplies, but no weights were latched")
-    if tile.integer != bool(_number(instr, "integer")):
+    if tile.integer != integer:
         raise machine.error("integer rows meet floating-point weights, or the other way round")
     if rows.shape[1] > chip.rows:
         raise machine.error(f"rows of {rows.shape[1]} elements, the array has {chip.rows}")
     if first < 0 or first + len(rows) > chip.acc_rows:
         raise machine.error(f"accumulator rows {first} to {first + len(rows) - 1}, there are {chip.acc_rows}")
-    left, right = _match(rows, tile.values)
-    target = machine.acc[unit][first : first + len(rows)]
-    if tile.integer:
-        total = image(integer_product(left, right))
-        target[...] = target + total if _number(instr, "accumulate") else total
+    target, accumulate = machine.acc[unit][first : first + len(rows)], bool(_number(instr, "accumulate"))
+    if not integer:
+        add_product(rows, _number(instr, "part"), tile.values, floats(target), accumulate)
         return
-    product = tile_product(left, right)
-    start = floats(target) if _number(instr, "accumulate") else np.float32(0)
-    target[...] = canonical(image(product + start))
-
-
-def _match(rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Rows and weights with K made equal: the shorter one meets zeros, which matters to infinities and NaNs."""
-    depth = max(rows.shape[1], weights.shape[0])
-    if rows.shape[1] < depth:
-        rows = np.pad(rows, ((0, 0), (0, depth - rows.shape[1])))
-    if weights.shape[0] < depth:
-        weights = np.pad(weights, ((0, depth - weights.shape[0]), (0, 0)))
-    return rows, weights
+    depth = min(rows.shape[1], len(tile.values))  # the rest meets zeros
+    total = image(integer_product(rows[:, :depth], tile.values[:depth]))
+    target[...] = target + total if accumulate else total
 
 
 def vpu_run(machine: Machine, instr: Instruction) -> None:

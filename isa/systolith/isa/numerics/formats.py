@@ -1,4 +1,4 @@
-"""Element formats: memory to register image (`widen`), register image to memory (`narrow`), and bf16 parts.
+"""Element formats: memory to register image (`widen`), register image to memory (`narrow`).
 
 Memory is handled as unsigned integers of the element's size (`raw_type`), because numpy's own conversions quiet NaNs on
 some machines and not on others.
@@ -26,7 +26,6 @@ from systolith.isa.numerics.images import (
     Array,
     Bits,
     Floats,
-    canonical,
     floats,
     has_nan,
     image,
@@ -190,19 +189,6 @@ def _narrow_f8(bits: Bits, dtype: DType) -> Array:
             nan = np.full_like(out, 0x80) if dtype.name.endswith("fnuz") else sign | np.uint8(0x7F)
         out = np.where(np.isnan(floats(bits)), nan, out)
     return out
-
-
-def bf16_part(values: Floats, part: int) -> Floats:
-    """Part 0, 1 or 2 of the bf16 split of f32 values, as f32.
-
-    part 0 = bf16(x), part 1 = bf16(x - part 0), part 2 = bf16(x - part 0 - part 1), each subtraction in f32.
-    NaNs come out canonical.
-    """
-    with np.errstate(invalid="ignore"):
-        rest = floats(canonical(image(values)))
-        for _ in range(part):
-            rest = floats(canonical(image(rest - floats(_round_bf16(image(rest))))))
-        return floats(_round_bf16(image(rest)))
 
 
 def to_f32(array: Array, dtype: DType) -> Floats:
