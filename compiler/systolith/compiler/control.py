@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from systolith.compiler.aliasing import Uses
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.lowering import Lowering
 from systolith.compiler.passes.while_trip_count import trip_count
-from systolith.compiler.placement import Aliases, Leaf, last_uses, leaf_shapes
-from systolith.compiler.tile.ir import Array, If, Ref, TileOp, VReg, While
+from systolith.compiler.placement import Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.tile.ir import Array, Block, If, Ref, TileOp, VReg, While
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import Role
@@ -44,40 +46,59 @@ def lower_while(walk: Walk, i: Instruction, init: Value) -> Value:
     from systolith.compiler.walk import flatten, shaped
 
     ctx = walk.ctx
-    condition, body = i.computation("condition"), i.computation("body")
+    body = i.computation("body")
     before, budget = flatten(init), ctx.budget
-    aliases = Aliases(body)
-    (parameter,) = body.parameters
-    after = aliases.leaves[body.result]
+    kept = kept_by(i)
     state: list[Array] = []
     for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
-        if after[k] == (parameter, k):
+        if kept[k]:
             state.append(array)
             continue
         place = walk.result((i, k), shape)
-        ctx.move(array, place, "initial value")
+        if array.buf.memory is not place.buf.memory:
+            ctx.move(array, place, "initial value")
         state.append(place)
     outer_cache = dict(walk.cache)
     _bring_invariants(walk, body, state, budget)
-    for leaf, array in _in_place(body, aliases, state).items():
+    for leaf, array in _in_place(body, state).items():
         walk.homes[leaf] = array
+    count = trip_count(i)
+    test, register = _counter(ctx, i, count) if count is not None else _test(walk, i, state)
+
+    def run() -> Value:
+        value = walk.computation(body, [shaped(iter(state), i.shape)])
+        ctx.group, ctx.budget = i, budget
+        carry(ctx, flatten(value), state)
+        if count is not None:
+            ctx.append(TileOp("add", {"rd": register, "ra": register, "b": -1}, ctx.origin("count")))
+        return value
+
+    block, _ = walk.region(run)
+    ctx.append_region(While(test, register, block, i.name, count))
+    walk.cache = outer_cache
+    return shaped(iter(state), i.shape)
+
+
+def _counter(ctx: Lowering, i: Instruction, count: int) -> tuple[Block, VReg]:
+    """A loop whose trip count is known counts down in a register: nothing to compute, nothing that depends on data."""
+    register = ctx.vreg()
+    ctx.group = i
+    ctx.append(TileOp("li", {"rd": register, "imm": count}, ctx.origin("trip count")))
+    return Block(), register
+
+
+def _test(walk: Walk, i: Instruction, state: list[Array]) -> tuple[Block, VReg]:
+    """The condition's operations, and the register with its result."""
+    from systolith.compiler.walk import shaped
+
+    ctx, condition = walk.ctx, i.computation("condition")
     test, predicate = walk.region(lambda: walk.computation(condition, [shaped(iter(state), i.shape)]))
     assert isinstance(predicate, Array)
     outer, ctx.block = ctx.block, test
     ctx.group = i
     register = load_scalar(ctx, predicate, "condition")
     ctx.block = outer
-
-    def run() -> Value:
-        value = walk.computation(body, [shaped(iter(state), i.shape)])
-        ctx.group, ctx.budget = i, budget
-        _carry(ctx, flatten(value), state)
-        return value
-
-    block, _ = walk.region(run)
-    ctx.append_region(While(test, register, block, i.name, trip_count(i)))
-    walk.cache = outer_cache
-    return shaped(iter(state), i.shape)
+    return test, register
 
 
 def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget: int) -> None:
@@ -101,51 +122,34 @@ def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget:
             room -= array.buf.bytes
 
 
-def _in_place(body: Computation, aliases: Aliases, state: list[Array]) -> dict[Leaf, Array]:
+def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
     """Results of groups of the body that can be made in the place of the next iteration's value.
 
-    The old value must not be needed any more: its last use is before the group, or the group updates it in place.
+    The old value must not be needed any more, or the groups that need it last update it where it is.
     """
     (parameter,) = body.parameters
-    last = last_uses(body, aliases)
-    position = {j: n for n, j in enumerate(body.instructions)}
-    after = aliases.leaves[body.result]
+    uses = Uses(body)
+    after = uses.aliases.leaves[body.result]
     found: dict[Leaf, Array] = {}
     for k, leaf in enumerate(after):
-        maker = leaf[0]
-        if maker.opcode != "fusion" or after.count(leaf) > 1 or (parameter, k) in after:
+        if leaf[0].opcode != "fusion" or after.count(leaf) > 1 or (parameter, k) in after:
             continue
-        end = last.get((parameter, k), -1)
-        if end < position[maker] or (end == position[maker] and updates(maker, aliases) == (parameter, k)):
+        *made, first = uses.updated(leaf)
+        if first == (parameter, k):
+            found |= dict.fromkeys(made, state[k])
+        elif uses.may_replace(leaf, (parameter, k)):
             found[leaf] = state[k]
     return found
 
 
-def updates(group: Instruction, aliases: Aliases) -> Leaf | None:
-    """The leaf that a group updates in place (it is a dynamic-update-slice of its operand, used for nothing else)."""
-    root = group.computation("calls").result
-    if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
-        return None
-    number = root.operands[0].number
-    assert number is not None
-    leaves = aliases.leaves[group.operands[number]]
-    users = group.computation("calls").users()[root.operands[0]]
-    others = [leaf for n, o in enumerate(group.operands) if n != number for leaf in aliases.leaves[o]]
-    return (
-        leaves[0]
-        if users == [root] and root.operands.count(root.operands[0]) == 1 and leaves[0] not in others
-        else None
-    )
-
-
-def _carry(ctx: Lowering, values: list[Array], state: list[Array]) -> None:
-    """Copy the body's results to the places of the next iteration's values."""
-    moves = [(v, s) for v, s in zip(values, state, strict=True) if v.buf is not s.buf]
-    targets = {s.buf for _, s in moves}
+def carry(ctx: Lowering, values: Sequence[Array], places: Sequence[Array]) -> None:
+    """Copy values to places all at once: a value may lie in another one's place."""
+    moves = [(v, s) for v, s in zip(values, places, strict=True) if v.buf.memory is not s.buf.memory]
+    targets = {s.buf.memory for _, s in moves}
     staged: list[tuple[Array, Array]] = []
     for value, place in moves:
-        if value.buf in targets:
-            # Another value's place: it is overwritten by one of these copies.
+        if value.buf.memory in targets:
+            # One of these copies overwrites it.
             space = value.buf.space
             make = ctx.array if space == Space.VMEM else lambda n, t, d: ctx.table(n, Role.TEMP, t, d)
             copy = make(f"{value.buf.name}.old", value.dtype, value.dims)
@@ -184,7 +188,7 @@ def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Valu
             value = walk.computation(branch, [argument])
             ctx.group, ctx.budget = i, budget
             for array, place in zip(flatten(value), places, strict=True):
-                if array.buf is not place.buf:
+                if array.buf.memory is not place.buf.memory:
                     ctx.move(array, place, "branch result")
             return value
 

@@ -7,10 +7,10 @@ at the next free place after the one before it, so that consecutive tiles differ
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 
-from systolith.compiler.tile.ir import Arg, Block, Buf, If, Ref, TileOp
+from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp
 from systolith.isa.instruction import Space
 
 MARGINS = (256, 32, 0)
@@ -21,6 +21,9 @@ would wait for that use.
 
 LONG = 1024
 """A buffer that lives through so many operations is placed like a whole value: among tiles it would be in the way."""
+
+
+ON_CHIP = (Space.VMEM, Space.SMEM)
 
 
 @dataclass
@@ -49,39 +52,31 @@ class MemoryPlan:
     lives: list[Live] = field(default_factory=list)
 
 
-def refs(op: TileOp) -> Iterator[Ref]:
-    """Every stream of an operation."""
-    for value in op.args.values():
-        yield from _refs(value)
-
-
-def _refs(value: Arg) -> Iterator[Ref]:
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, tuple):
-        for v in value:
-            if isinstance(v, Ref):
-                yield v
-
-
-def buffers_of(op: TileOp) -> Iterator[Buf]:
+def buffers_of(op: TileOp) -> list[Buf]:
     """Every buffer that an operation names, index lists included."""
-    for ref in refs(op):
-        if ref.buf is not None:
-            yield ref.buf
-        if ref.index is not None:
-            yield ref.index
+    found: list[Buf] = []
+    for value in op.args.values():
+        for ref in value if type(value) is tuple else (value,):
+            if type(ref) is Ref:
+                if ref.buf is not None:
+                    found.append(ref.buf)
+                if ref.index is not None:
+                    found.append(ref.index)
+    return found
 
 
-def lives(block: Block) -> list[Live]:
-    """Lives of the VMEM and SMEM buffers, in order of first use.
+def lives(block: Block, spaces: Collection[Space] = ON_CHIP) -> list[Live]:
+    """Lives of the buffers of some spaces, in order of first use.
 
     What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
     before it is read, in each iteration.
     """
     found: dict[Buf, Live] = {}
     loops: list[tuple[int, int]] = []
-    _walk(block, 0, found, loops)
+    for position, op in positions(block, loops):
+        for buf in buffers_of(op):
+            if buf.space in spaces:
+                found.setdefault(buf, Live(buf, position, position)).last = position
     for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
         for live in found.values():
             if live.first < start <= live.last < end or start <= live.first < end <= live.last:
@@ -89,22 +84,28 @@ def lives(block: Block) -> list[Live]:
     return sorted(found.values(), key=lambda v: v.first)
 
 
-def _walk(block: Block, position: int, found: dict[Buf, Live], loops: list[tuple[int, int]]) -> int:
+def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Generator[tuple[int, TileOp], None, int]:
+    """Operations with their positions in program order, where regions take one too; returns the end.
+
+    Args:
+        block: a program, or a region of it.
+        loops: first position of each loop, and the one after its last, are added here.
+        start: position of the first item.
+    """
+    at = start
     for item in block.items:
         if isinstance(item, TileOp):
-            for buf in buffers_of(item):
-                if buf.space in (Space.VMEM, Space.SMEM):
-                    live = found.setdefault(buf, Live(buf, position, position))
-                    live.last = position
-            position += 1
+            yield at, item
+            at += 1
         elif isinstance(item, If):
             for branch in item.branches:
-                position = _walk(branch, position + 1, found, loops)
+                at = yield from positions(branch, loops, at + 1)
         else:
-            start = position
-            position = _walk(item.body, _walk(item.condition, position + 1, found, loops) + 1, found, loops)
-            loops.append((start, position))
-    return position
+            first = at
+            at = yield from positions(item.condition, loops, at + 1)
+            at = yield from positions(item.body, loops, at + 1)
+            loops.append((first, at))
+    return at
 
 
 def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int) -> MemoryPlan:

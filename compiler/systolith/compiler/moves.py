@@ -92,7 +92,7 @@ def _dynamic_update_slice(ctx: Lowering, root: Instruction, operands: list[Opera
     base, update, *starts = operands
     assert isinstance(base, Array)
     assert isinstance(update, Array)
-    if result.buf is not base.buf:
+    if result.buf.memory is not base.buf.memory:
         ctx.move(base, result, "copy")
     target = window(ctx, root, result, update.dims, _indices(starts))
     ctx.move(replace(update, origin=target.origin), target, "update slice")

@@ -30,11 +30,13 @@ class Placement:
         spilled: leaves that lie in HBM.
         budget: bytes of VMEM for the tiles of each group.
         live: bytes of whole values alive at each group.
+        share: part of the free VMEM that a group's tiles may take.
     """
 
     spilled: set[Leaf] = field(default_factory=set)
     budget: dict[Instruction, int] = field(default_factory=dict)
     live: dict[Instruction, int] = field(default_factory=dict)
+    share: float = 0.4
 
 
 def leaf_shapes(shape: Shape) -> list[Shape]:
@@ -43,7 +45,7 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 
 
 class Aliases:
-    """Which leaves an instruction of a computation stands for, through tuples and views."""
+    """Which leaves an instruction of a computation stands for, through tuples, views and loops that keep a value."""
 
     def __init__(self, computation: Computation) -> None:
         self.leaves: dict[Instruction, tuple[Leaf, ...]] = {}
@@ -59,9 +61,24 @@ class Aliases:
             (operand,), index = i.operands, i.integer("index")
             start = sum(len(leaf_shapes(s)) for s in operand.shape.elements[:index])
             return self.leaves[operand][start : start + len(leaf_shapes(i.shape))]
-        if i.opcode == "bitcast":
-            return self.leaves[i.operands[0]]
+        if i.opcode == "while":
+            given = self.leaves[i.operands[0]]
+            return tuple(
+                before if kept else (i, k) for k, (before, kept) in enumerate(zip(given, kept_by(i), strict=True))
+            )
         return tuple((i, k) for k in range(len(leaf_shapes(i.shape))))
+
+
+def kept_by(loop: Instruction) -> list[bool]:
+    """For each leaf of a while's state, whether its body leaves it as it is."""
+    body = loop.computation("body")
+    (parameter,) = body.parameters
+    return [leaf == (parameter, k) for k, leaf in enumerate(Aliases(body).leaves[body.result])]
+
+
+def result_leaves(computation: Computation) -> list[Leaf]:
+    """The leaves that the root holds, in order."""
+    return list(Aliases(computation).leaves[computation.result])
 
 
 def nested(i: Instruction) -> list[Computation]:
@@ -98,12 +115,21 @@ def place(module: Module, vmem: int, share: float, spilled: Collection[Leaf], fi
         spilled: leaves that lie in HBM in any case.
         fixed: leaves of the entry that lie in result buffers.
     """
-    placement = Placement(set(spilled) | set(fixed))
-    _place(placement, module.entry, vmem, share, 0)
+    placement = Placement(set(spilled) | set(fixed), share=share)
+    place_computation(placement, module.entry, vmem, int(vmem * VALUES_SHARE), 0)
     return placement
 
 
-def _place(placement: Placement, computation: Computation, vmem: int, share: float, outer: int) -> None:
+def place_computation(placement: Placement, computation: Computation, vmem: int, limit: int, outer: int) -> None:
+    """Decide for one computation and those in it.
+
+    Args:
+        placement: added to.
+        computation: grouped.
+        vmem: bytes.
+        limit: bytes that values may take, those around it included.
+        outer: bytes of values that are alive around it.
+    """
     aliases = Aliases(computation)
     last = last_uses(computation, aliases)
     start = {i: n for n, i in enumerate(computation.instructions)}
@@ -119,11 +145,11 @@ def _place(placement: Placement, computation: Computation, vmem: int, share: flo
             continue
         values = sorted(alive(position), key=lambda v: v[0])
         total = outer + sum(size for size, _ in values)
-        while values and total > vmem * VALUES_SHARE:
+        while values and total > limit:
             size, leaf = values.pop()
             placement.spilled.add(leaf)
             total -= size
         placement.live[i] = total
-        placement.budget[i] = int((vmem - total) * share)
+        placement.budget[i] = int((vmem - total) * placement.share)
         for inner in nested(i):
-            _place(placement, inner, vmem, share, total)
+            place_computation(placement, inner, vmem, limit, total)

@@ -141,6 +141,29 @@ class Checks(Model):
     failures: list[str] = []
 
 
+class Memory(Model):
+    """What the program takes, in bytes; absent parts are 0.
+
+    Attributes:
+        parameters, results, constants, temporaries: buffers in HBM that have memory of their own.
+        aliased: results made in the memory of parameters.
+        temporaries_unshared: what the temporaries would take if none shared memory.
+        vmem: high-water mark.
+        vmem_peak: at the moment when most is alive, by the group that writes it.
+        instructions: of the program (a count).
+    """
+
+    parameters: Count = 0
+    results: Count = 0
+    aliased: Count = 0
+    constants: Count = 0
+    temporaries: Count = 0
+    temporaries_unshared: Count = 0
+    vmem: Count = 0
+    vmem_peak: dict[str, Count] = {}
+    instructions: Count = 0
+
+
 class RunData(Model):
     """A run.
 
@@ -158,6 +181,7 @@ class RunData(Model):
         instructions: executed.
         units: queue to cause (`systolith.sim.causes`) to cycles.
         hbm_allocated: bytes by role: parameter, result, constant, temp.
+        memory: what the program takes of HBM and VMEM, in detail.
         vmem_high_water: bytes.
         accumulator_rows: by MXU, the highest row used; may be absent.
         hazards: races found, one line each; only mode hostile looks for them.
@@ -187,6 +211,7 @@ class RunData(Model):
     ops: list[Cost] = []
     timeline: Timeline = Timeline()
     hbm_allocated: dict[str, Count] = {}
+    memory: Memory = Memory()
     vmem_high_water: Count = 0
     accumulator_rows: dict[str, Count] = {}
     hazards: list[str] = []

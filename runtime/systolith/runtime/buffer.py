@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,20 @@ class Buffer:
         dtype: XLA's element type.
     """
 
-    def __init__(self, device: Device, element: DType, shape: tuple[int, ...], place: Range) -> None:
+    def __init__(
+        self, device: Device, element: DType, shape: tuple[int, ...], place: Range, memory: Array | None = None
+    ) -> None:
+        """`memory`: the bytes at `place`; zeros unless given."""
         self.device = device
         self.dtype = element
         self.shape = shape
         self._place: Range | None = place
         # Freed when nothing refers to the buffer any more, or by `delete`.
         self._release = weakref.finalize(self, device.hbm.release, place)
-        self._bytes = np.zeros(int(np.prod(shape, dtype=np.int64)) * element.size, np.uint8)
+        size = int(np.prod(shape, dtype=np.int64)) * element.size
+        self._bytes = np.zeros(size, np.uint8) if memory is None else memory
         self._pending: Future[Any] | None = None
+        self._end = "was deleted"
 
     def __repr__(self) -> str:
         state = "deleted" if self._place is None else f"HBM offset {self._place.offset}"
@@ -64,7 +70,7 @@ class Buffer:
 
     def _live(self) -> Range:
         if self._place is None:
-            raise DeletedBufferError(f"buffer {self.dtype}[{','.join(map(str, self.shape))}] was deleted")
+            raise DeletedBufferError(f"buffer {self.dtype}[{','.join(map(str, self.shape))}] {self._end}")
         return self._place
 
     def raw(self) -> Array:
@@ -82,6 +88,34 @@ class Buffer:
         if self._pending is not None:
             self._pending.result()
         return self
+
+    def contents(self) -> Callable[[], Array]:
+        """What gives its bytes in HBM (uint8, not a copy) once the run that is to fill it now has ended.
+
+        It raises what that run raised.
+        """
+        self._live()
+        pending, memory = self._pending, self._bytes
+
+        def wait() -> Array:
+            if pending is not None:
+                pending.result()
+            return memory
+
+        return wait
+
+    def donate(self, to: str) -> Buffer:
+        """A new buffer with this one's memory and contents; from now on this one counts as deleted.
+
+        Args:
+            to: which program takes it, for messages.
+        """
+        heir = Buffer(self.device, self.dtype, self.shape, self._live(), self._bytes)
+        heir._pending = self._pending
+        self._release.detach()
+        self._place, self._bytes = None, np.zeros(0, np.uint8)
+        self._end = f"was donated to {to}: its memory holds a result of that program now"
+        return heir
 
     def numpy(self) -> Array:
         """A copy of its contents on the host."""

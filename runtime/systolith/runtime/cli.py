@@ -1,7 +1,7 @@
 """The command line.
 
 Exit codes: 0 good, 1 a check failed, 2 bad input or usage (one line on stderr).  Imports inside the commands keep the
-start quick and numpy unimported until `prefer_exact_blas` has chosen its kernels.
+start quick.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.explain_command import autotuning, explain
 from systolith.runtime.hlo_commands import cost, opt
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def cli() -> None:
     type=click.Choice(["default", "high", "highest"]),
     help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
 )
+@autotuning
 def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> None:
     """Compile FILE (HLO text, HloModuleProto or .slb), run it on the simulated chip and check it."""
     from systolith.isa.chip import load_chip
@@ -105,7 +107,8 @@ def _print_summary(record: dict[str, Any], written: tuple[Path, ...]) -> None:
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
 @click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
-def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, precision: str | None) -> None:
+@autotuning
+def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, **options: Any) -> None:
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.driver import compile_module
     from systolith.compiler.lowering import Options
@@ -114,6 +117,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import require_writable
     from systolith.runtime.sources import read_source
+    from systolith.runtime.tuning import with_tuner
 
     require_writable(output)
     with progress() as stage:
@@ -122,7 +126,8 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
         if source.module is None:
             raise SystolithError(f"{file}: is a binary already")
         stage("compiling")
-        compiled = compile_module(source.module, load_chip(chip), Options(precision=precision))
+        target = load_chip(chip)
+        compiled = compile_module(source.module, target, with_tuner(Options(**options), target, stage))
         if dump_dir:
             try:
                 compiled.dump(dump_dir)
@@ -132,7 +137,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     program = compiled.program
     click.echo(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
-        f"{len(program.kernels)} kernels, {program.vmem_high_water} bytes of VMEM",
+        f"{len(program.kernels)} kernels\n{compiled.memory}",
         err=True,
     )
 
@@ -260,6 +265,9 @@ def output_console() -> Console:
     return Output()
 
 
+cli.add_command(explain)
+
+
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Stage]:
     """A spinner with the current stage on stderr, on terminals only."""
@@ -276,9 +284,7 @@ def progress(quiet: bool = False) -> Iterator[Stage]:
 def main() -> None:
     """Entry point: errors become one line on stderr and exit code 2."""
     from systolith.isa.errors import SystolithError
-    from systolith.isa.numerics.blas_env import prefer_exact_blas
 
-    prefer_exact_blas()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

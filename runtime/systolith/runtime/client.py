@@ -21,6 +21,7 @@ from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import Transfers
 from systolith.runtime.hbm import HbmAllocator
 from systolith.runtime.sources import parse_module
+from systolith.runtime.tuning import with_tuner
 from systolith.sim.memory import HostQueue, Machine
 
 
@@ -81,7 +82,7 @@ class Client(Transfers):
         """Compile a module, or HLO text, for this client's chip."""
         if isinstance(module, str):
             module = parse_module(module, "<string>")
-        compiled = compile_module(module, self.chip, options or Options())
+        compiled = compile_module(module, self.chip, with_tuner(options or Options(), self.chip))
         return Executable(self, compiled.program, compiled)
 
     def load(self, program: Program | str | Path) -> Executable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from math import prod
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from systolith.compiler.driver import Compiled
+from systolith.compiler.memory_report import MemoryUse
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -29,39 +30,6 @@ if TYPE_CHECKING:
 ASSEMBLY = "program.s"
 
 
-@dataclass(frozen=True)
-class MemoryUse:
-    """What a program needs of a device, in bytes."""
-
-    parameters: int
-    results: int
-    constants: int
-    temporaries: int
-    vmem: int
-    code: int
-
-    @property
-    def hbm(self) -> int:
-        """HBM while it runs."""
-        return self.parameters + self.results + self.constants + self.temporaries
-
-
-def memory_use(program: Program) -> MemoryUse:
-    """Sums over the buffer table; aliases are counted once."""
-    total = dict.fromkeys(Role, 0)
-    for b in program.buffers:
-        if b.alias < 0:
-            total[b.role] += b.bytes
-    return MemoryUse(
-        total[Role.PARAMETER],
-        total[Role.RESULT],
-        total[Role.CONSTANT],
-        total[Role.TEMP],
-        program.vmem_high_water,
-        len(program.code),
-    )
-
-
 @dataclass
 class Run:
     """One run of an executable.
@@ -69,12 +37,14 @@ class Run:
     Attributes:
         result: what the simulator measured.
         wall_seconds: host seconds of the simulation.
+        memory: what the program takes of the device.
     """
 
     chip: Chip
     program: Program
     result: RunResult
     wall_seconds: float
+    memory: MemoryUse
 
     @property
     def cycles(self) -> int | None:
@@ -96,7 +66,7 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """The JSON object of the run, as `systolith run --json` prints it."""
-        return run_record(self.result, Circumstances(simulate_seconds=self.wall_seconds))
+        return run_record(self.result, self.memory, Circumstances(simulate_seconds=self.wall_seconds))
 
 
 def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
@@ -105,12 +75,26 @@ def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
     return sorted(found, key=lambda item: item[1].number)
 
 
+def in_place(program: Program) -> dict[int, int]:
+    """The parameter whose memory a result has, by the result's number."""
+    return {b.number: program.buffers[b.alias].number for _, b in numbered(program, Role.RESULT) if b.alias >= 0}
+
+
+def result_memories(program: Program, parameters: Sequence[Array]) -> list[Array]:
+    """The memory of every result, as uint8: a parameter's where it is made in place, else zeros."""
+    shared = in_place(program)
+    return [
+        parameters[shared[b.number]] if b.number in shared else np.zeros(b.bytes, np.uint8)
+        for _, b in numbered(program, Role.RESULT)
+    ]
+
+
 def bind(program: Program, parameters: list[Array], results: list[Array]) -> dict[int, Array]:
     """The memory of every buffer-table entry, as uint8: what a run reads and writes.
 
     Args:
         program: the program.
-        parameters, results: uint8 arrays in number order, used in place.
+        parameters, results: uint8 arrays in number order, used in place (`result_memories`).
     """
     bound: dict[int, Array] = {}
     for (entry, _), memory in zip(numbered(program, Role.PARAMETER), parameters, strict=True):
@@ -136,7 +120,7 @@ class Executable:
 
     Attributes:
         program: the binary's contents.
-        memory: what it needs of a device.
+        memory: what it needs of a device; prints as a table.
         last_run: the latest finished run; None before the first.
     """
 
@@ -144,7 +128,7 @@ class Executable:
         self.client = client
         self.program = program
         self.compiled = compiled
-        self.memory = memory_use(program)
+        self.memory = compiled.memory if compiled else MemoryUse(program)
         self._latest: Future[Run] | None = None
 
     @property
@@ -179,7 +163,8 @@ class Executable:
         """Run on a device.
 
         Args:
-            arguments: a buffer of that device, or a numpy array (put there for the run), for each parameter.
+            arguments: a buffer of that device, or a numpy array (put there for the run), for each parameter.  A buffer
+                in whose memory a result is made (`donate_argnums`) is deleted by the call.
             device: which device.
             mode: "full" (values and cycles) or "values" (no cycles).
             hostile: memory starts as poison, races are reported.
@@ -189,13 +174,29 @@ class Executable:
         """
         target = self.client.devices[device]
         taken = self._arguments(target, arguments)
-        results = [target.empty(dtype(d.dtype), d.dims) for _, d in numbered(self.program, Role.RESULT)]
+        shared = in_place(self.program)
+        self._refuse_shared(taken, set(shared.values()))
+        declared = [d for _, d in numbered(self.program, Role.RESULT)]
+        fresh = {d.number: target.empty(dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
         scratch = target.hbm.allocate(self.memory.constants + self.memory.temporaries)
-        future = target.queue.submit(self._run, target, taken, results, scratch, mode, hostile)
+        contents = [a.contents() for a in taken]
+        made = {result: taken[parameter].donate(self.program.name) for result, parameter in shared.items()} | fresh
+        results = [made[d.number] for d in declared]
+        memories = [r.raw() for r in results]
+        future = target.queue.submit(self._run, target, taken, contents, memories, scratch, mode, hostile)
         for result in results:
             result.fill_by(future)
         self._latest = future
         return results
+
+    def _refuse_shared(self, arguments: list[Buffer], donated: Collection[int]) -> None:
+        for number in donated:
+            for other, argument in enumerate(arguments):
+                if argument is arguments[number] and other != number:
+                    raise SystolithError(
+                        f"{self.program.name}: arguments {number} and {other} are one buffer, and argument {number} is"
+                        " donated: a result overwrites it; put the array twice"
+                    )
 
     def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:
         declared = [d for _, d in numbered(self.program, Role.PARAMETER)]
@@ -217,16 +218,23 @@ class Executable:
         return taken
 
     def _run(
-        self, device: Device, arguments: list[Buffer], results: list[Buffer], scratch: Range, mode: str, hostile: bool
+        self,
+        device: Device,
+        arguments: list[Buffer],
+        contents: list[Callable[[], Array]],
+        results: list[Array],
+        scratch: Range,
+        mode: str,
+        hostile: bool,
     ) -> Run:
+        """`arguments`: held so that their memory is not freed before the run ends."""
         try:
-            parameters = [a.block().raw() for a in arguments]
-            bound = bind(self.program, parameters, [r.raw() for r in results])
+            bound = bind(self.program, [wait() for wait in contents], results)
             started = perf_counter()
             result = simulate(
                 self.program, self.client.chip, bound, mode=mode, hostile=hostile, setup=device.attach_queues
             )
-            return Run(self.client.chip, self.program, result, perf_counter() - started)
+            return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
         finally:
             device.hbm.release(scratch)
 

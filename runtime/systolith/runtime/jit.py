@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +14,10 @@ from systolith.runtime.executable import Executable
 
 
 def jit(
-    function: Callable[..., Any], client: Client | None = None, options: Options | None = None
+    function: Callable[..., Any],
+    client: Client | None = None,
+    options: Options | None = None,
+    donate_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:
     """Compile a JAX function for the simulated chip; one compilation a set of argument shapes.
 
@@ -24,6 +27,8 @@ def jit(
         function: as `jax.jit` takes it.
         client: where to run; one `tpu_v3` device if none is given.
         options: of the compiler.
+        donate_argnums: arguments whose memory on the device the results may take, as for `jax.jit`: they are updated in
+            place.  The arrays of the host stay as they are.
 
     Raises:
         SystolithError: JAX is not installed, or the function uses something the chip does not do.
@@ -40,7 +45,7 @@ def jit(
         arrays = [jax.numpy.asarray(leaf) for leaf in leaves]
         key = (structure, tuple((a.shape, str(a.dtype)) for a in arrays))
         if key not in lowered:
-            stage = jax.jit(function, keep_unused=True).lower(*arguments)
+            stage = jax.jit(function, keep_unused=True, donate_argnums=donate_argnums).lower(*arguments)
             text = cast("Any", stage.compiler_ir("hlo")).as_hlo_text(print_large_constants=True)
             shapes = tuple(leaf.shape for leaf in jax.tree.leaves(stage.out_info))
             lowered[key] = (target.compile(text, options), jax.tree.structure(stage.out_info), shapes)

@@ -14,6 +14,7 @@ from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.hlo.contraction import PRECISIONS, requested_precision
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lowering import Options
+from systolith.compiler.memory_report import MemoryUse
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -24,9 +25,10 @@ from systolith.runtime.checks import Checker, CheckReport
 from systolith.runtime.client import require_runnable
 from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
-from systolith.runtime.executable import bind, numbered
+from systolith.runtime.executable import bind, numbered, result_memories
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.sources import Source, read_source
+from systolith.runtime.tuning import with_tuner
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
 
@@ -45,6 +47,8 @@ class Request:
     mode: str = "full"
     hostile: bool = False
     precision: str | None = None
+    autotune: int = 0
+    autotune_cache: Path | None = None
     decisions: Path | None = None
     record_decisions: Path | None = None
     trace: Path | None = None
@@ -69,6 +73,7 @@ class Outcome:
     results: list[Array] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     check: CheckReport | None = None
+    memory: MemoryUse | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -97,7 +102,7 @@ class Outcome:
             max_abs_error=max((a for a, _ in errors), default=None),
             max_rel_error=max((r for _, r in errors), default=None),
         )
-        return run_record(self.result, about)
+        return run_record(self.result, self.memory or MemoryUse(self.program), about)
 
 
 Stage = Callable[[str], None]
@@ -121,11 +126,11 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("compiling")
     precision = effective_precision(source.module, request.precision)
     started = perf_counter()
-    compiled, program = to_program(request, source)
+    compiled, program = to_program(request, source, stage)
     compile_seconds = perf_counter() - started
     arguments = arguments_of(request, program)
     expected = load_numbered(request.expect, "out") if request.expect else []
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    results = result_memories(program, arguments) if request.mode != "time" else []
     checker = Checker(program, compiled, request.precision) if request.check and compiled else None
     stage("simulating")
     started = perf_counter()
@@ -135,6 +140,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("comparing")
     if request.mode != "time":
         outcome.results = _shaped(program, results)
+    outcome.memory = compiled.memory if compiled else None
     if checker:
         outcome.check = checker.report()
     if request.expect:
@@ -172,6 +178,8 @@ def refuse_impossible(request: Request, source: Source) -> None:
         raise SystolithError("--check needs the HLO module; a binary does not carry it: run the module instead")
     if request.precision and source.program is not None:
         raise SystolithError("--precision is decided when compiling; this is a binary")
+    if request.autotune and source.program is not None:
+        raise SystolithError("--autotune is for compiling; this is a binary")
     if request.args and request.random is not None:
         raise SystolithError("--args and --random exclude each other")
 
@@ -194,14 +202,15 @@ def _simulate(
         raise SystolithError(f"{error} (--record-decisions FILE, then --decisions FILE)") from None
 
 
-def to_program(request: Request, source: Source) -> tuple[Compiled | None, Program]:
+def to_program(request: Request, source: Source, stage: Stage = lambda _: None) -> tuple[Compiled | None, Program]:
     """Compile the module, or check that the binary can run on the chip.
 
     Raises:
         SystolithError: it cannot be compiled, or not run there.
     """
     if source.module is not None:
-        compiled = compile_module(source.module, request.chip, Options(precision=request.precision))
+        options = Options(request.precision, autotune=request.autotune, autotune_cache=request.autotune_cache)
+        compiled = compile_module(source.module, request.chip, with_tuner(options, request.chip, stage))
         return compiled, compiled.program
     if source.program is None:
         raise SystolithError(f"{request.path}: holds neither a module nor a program")

@@ -10,13 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import require_writable
-from systolith.isa.program import Role
 from systolith.isa.verify import verify_program
-from systolith.runtime.executable import bind, numbered
+from systolith.runtime.executable import bind, result_memories
 from systolith.runtime.job import Request, Stage, arguments_of, refuse_impossible, to_program
 from systolith.runtime.sources import Source, read_assembly, read_source
 
@@ -49,7 +46,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     stage("compiling")
     _, program = to_program(request, source)
     arguments = arguments_of(request, program)
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
     case = Case(program, bind(program, arguments, results))
     with Lockstep(request.chip) as both:

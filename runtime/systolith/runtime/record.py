@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from systolith.compiler.memory_report import MemoryUse
 from systolith.isa.chip import describe
-from systolith.isa.program import Program, Role
 from systolith.sim.simulate import RunResult
 
 
@@ -42,9 +42,9 @@ class Circumstances:
     max_rel_error: float | None = None
 
 
-def run_record(result: RunResult, about: Circumstances) -> dict[str, Any]:
+def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> dict[str, Any]:
     """The run as JSON values."""
-    program, chip = result.program, result.chip
+    chip = result.chip
     return result.to_json() | {
         "ok": result.ok and not about.failures,
         "source": about.source,
@@ -54,7 +54,13 @@ def run_record(result: RunResult, about: Circumstances) -> dict[str, Any]:
         "chip_digest": chip.digest(),
         "chip_parameters": [row._asdict() for row in describe(chip)],
         "wall_seconds": {"compile": about.compile_seconds, "simulate": about.simulate_seconds},
-        "hbm_allocated": hbm_allocated(program),
+        "hbm_allocated": {
+            "parameter": memory.parameters,
+            "result": memory.results,
+            "constant": memory.constants,
+            "temp": memory.temporaries,
+        },
+        "memory": memory.to_json(),
         "checks": {
             "groups": about.groups,
             "executions": about.executions,
@@ -65,12 +71,3 @@ def run_record(result: RunResult, about: Circumstances) -> dict[str, Any]:
         "max_abs_error": about.max_abs_error,
         "max_rel_error": about.max_rel_error,
     }
-
-
-def hbm_allocated(program: Program) -> dict[str, int]:
-    """Bytes of HBM by role of their buffers; what shares memory is counted once."""
-    total = dict.fromkeys(map(str, Role), 0)
-    for b in program.buffers:
-        if b.alias < 0:
-            total[str(b.role)] += b.bytes
-    return total

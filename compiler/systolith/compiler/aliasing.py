@@ -1,0 +1,253 @@
+"""Aliasing: which results a module wants in the memory of parameters, and which values can be made there.
+
+`input_output_alias={ {0}: (1, {}, may-alias), ... }` says that result 0 may (or must) use parameter 1's memory; JAX
+writes it for donated arguments.  A result is made in place if every read of the parameter comes before the first write
+in program order: loads may be scheduled earlier than they are written down, never later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from systolith.compiler.elementwise import is_elementwise
+from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Decision
+from systolith.compiler.hlo.codecs import codec
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.placement import ALIASES, Aliases, Leaf, last_uses, leaf_shapes
+
+ATTRIBUTE = "input_output_alias"
+_ENTRY = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+),\s*\{([\d,\s]*)\}(?:,\s*(may|must)-alias)?\)")
+
+
+@dataclass(frozen=True)
+class ResultAlias:
+    """A result and the parameter whose memory it is to have, numbered among the leaves (tuples flattened).
+
+    Attributes:
+        must: the result has to lie there; otherwise it may.
+    """
+
+    result: int
+    parameter: int
+    must: bool
+
+
+@dataclass
+class Donation:
+    """What becomes of the aliases.
+
+    Attributes:
+        shared: the parameter whose memory a result has, by the result's number.
+        late: results that are copied there at the end, because the parameter is read until then.
+        homes: the result in whose memory a value is made, though others read it or it is updated again later.
+        fixed: values that lie in memory of results.
+        barred: values that cannot be made in their result's memory, only stored there.
+        decisions: what became of each alias, for people.
+    """
+
+    shared: dict[int, int] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)
+    homes: dict[Leaf, int] = field(default_factory=dict)
+    fixed: set[Leaf] = field(default_factory=set)
+    barred: set[Leaf] = field(default_factory=set)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def read_aliases(module: Module) -> list[ResultAlias]:
+    """The module's aliases; of those that may be, the ones between arrays that are alike.
+
+    Raises:
+        CompileError: one names no array, two name one parameter or result, or arrays that must share memory differ.
+    """
+    if ATTRIBUTE not in module.attributes:
+        return []
+    text = codec(ATTRIBUTE).show(module.attributes[ATTRIBUTE], module.style)
+    found: list[ResultAlias] = []
+    for output, number, index, kind in _ENTRY.findall(text):
+        parameters = module.entry.parameters
+        if int(number) >= len(parameters):
+            raise CompileError(f"{ATTRIBUTE}: parameter {number}: the module has {len(parameters)}")
+        result, shape = _leaf(module.entry.result.shape, output, "result")
+        parameter, given = _leaf(parameters[int(number)].shape, index, f"parameter {number}")
+        if (shape.dtype, shape.dims) != (given.dtype, given.dims):
+            if kind != "must":
+                continue
+            raise CompileError(
+                f"{ATTRIBUTE}: result {{{output}}} is {shape.dtype}{list(shape.dims)}, parameter {number} {{{index}}}"
+                f" {given.dtype}{list(given.dims)}; they share memory only if they are alike"
+            )
+        before = sum(len(leaf_shapes(p.shape)) for p in parameters[: int(number)])
+        found.append(ResultAlias(result, before + parameter, kind == "must"))
+    for what, numbers in (("result", [a.result for a in found]), ("parameter", [a.parameter for a in found])):
+        if len(set(numbers)) < len(numbers):
+            raise CompileError(f"{ATTRIBUTE}: a {what} has two aliases: {text}")
+    return found
+
+
+def _leaf(shape: Shape, path: str, what: str) -> tuple[int, Shape]:
+    """Number of the array at a path such as `1, 0` among the leaves of a shape, and its shape."""
+    number = 0
+    for step in [int(s) for s in path.split(",") if s.strip()]:
+        if step >= len(shape.elements):
+            raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: there is no such element")
+        number += sum(len(leaf_shapes(s)) for s in shape.elements[:step])
+        shape = shape.elements[step]
+    if not shape.is_array:
+        raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: is no array")
+    return number, shape
+
+
+def plan_donation(module: Module, small: int) -> Donation:
+    """Decide which results are made in parameters' memory, and what else lies in memory of results.
+
+    Args:
+        module: grouped HLO.
+        small: a value of up to so many bytes that others read is made in VMEM and stored.
+
+    Raises:
+        CompileError: see `read_aliases`.
+    """
+    uses = Uses(module.entry)
+    results = uses.aliases.leaves[module.entry.result]
+    parameters = [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
+    plan = Donation(fixed=stored_directly(module.entry, uses.aliases))
+    for alias in read_aliases(module):
+        leaf, parameter = results[alias.result], parameters[alias.parameter]
+        needed = leaf[0].opcode in ("parameter", "constant") or uses.last[parameter] > uses.position[leaf[0]]
+        if leaf == parameter:
+            what, why = "is left in", "it is the parameter"
+        elif not needed:
+            what, why = _in_place(plan, uses, alias, leaf, parameter, small)
+        elif alias.must:
+            what, why = "is copied at the end to", "the parameter is needed after the result is made"
+            plan.late.add(alias.result)
+            plan.barred.add(leaf)
+        else:
+            what, why = "is not made in", "the parameter is needed after the result is made"
+        if alias.must or leaf == parameter or not needed:
+            plan.shared[alias.result] = alias.parameter
+        text = f"result {alias.result} {what} the memory of parameter {alias.parameter}"
+        numbers = {"bytes": leaf_shapes(leaf[0].shape)[leaf[1]].bytes}
+        plan.decisions.append(Decision("memory", leaf[0].name, text, why, numbers))
+    plan.fixed = (plan.fixed - plan.barred) | set(plan.homes)
+    return plan
+
+
+def _in_place(
+    plan: Donation, uses: Uses, alias: ResultAlias, leaf: Leaf, parameter: Leaf, small: int
+) -> tuple[str, str]:
+    """Where the values that lead to a result lie, none of which is written before the parameter's last use, and why."""
+    *made, first = uses.updated(leaf)
+    size = leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+    if first == parameter and (leaf in plan.fixed or size > small):
+        plan.homes |= dict.fromkeys(made, alias.result)
+        return "is updated in", "only what changes is written"
+    if uses.may_replace(leaf, parameter):
+        return "is made or stored in", "nothing reads the parameter any more, or only at the element that is made"
+    plan.barred.add(leaf)
+    return "is stored, once made, in", "what makes it reads other elements of the parameter"
+
+
+def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
+    """Leaves that only the root holds: groups make them in the result buffers."""
+    used = {
+        leaf
+        for i in computation.instructions
+        if i.opcode not in ALIASES
+        for o in i.operands
+        for leaf in aliases.leaves[o]
+    }
+    return {leaf for leaf in aliases.leaves[computation.result] if leaf[0].opcode == "fusion" and leaf not in used}
+
+
+class Uses:
+    """Where the values of a computation are made and used for the last time.
+
+    Attributes:
+        aliases: what instructions stand for.
+        last: position of each leaf's last use; beyond the end for what the root holds.
+        position: of each instruction.
+    """
+
+    def __init__(self, computation: Computation) -> None:
+        self.aliases = Aliases(computation)
+        self.last: Mapping[Leaf, int] = last_uses(computation, self.aliases)
+        self.position = {i: n for n, i in enumerate(computation.instructions)}
+
+    def updated(self, leaf: Leaf) -> list[Leaf]:
+        """The leaf, what it is an update of (by dynamic-update-slice) that nothing needs afterwards, and so on."""
+        chain = [leaf]
+        while (base := self._base(chain[-1][0])) is not None and self.last[base] == self.position[chain[-1][0]]:
+            chain.append(base)
+        return chain
+
+    def may_replace(self, leaf: Leaf, old: Leaf) -> bool:
+        """Whether `leaf` may be made in the memory of `old`: what reads `old` last reads each element before it is
+        written.
+        """
+        maker = leaf[0]
+        end, made = self.last.get(old, -1), self.position[maker]
+        if end != made:
+            return end < made
+        if maker.opcode == "while":
+            initial = self.aliases.leaves[maker.operands[0]]
+            return initial.count(old) == 1 and initial[leaf[1]] == old
+        return maker.opcode == "fusion" and (self._base(maker) == old or _pointwise(maker, self._numbers(maker, old)))
+
+    def _numbers(self, group: Instruction, leaf: Leaf) -> list[int]:
+        return [n for n, o in enumerate(group.operands) if leaf in self.aliases.leaves[o]]
+
+    def _base(self, group: Instruction) -> Leaf | None:
+        """The leaf that a group updates (it is a dynamic-update-slice of its operand, used for nothing else)."""
+        number = _updated_operand(group)
+        if number is None:
+            return None
+        (leaf,) = self.aliases.leaves[group.operands[number]]
+        return leaf if self._numbers(group, leaf) == [number] else None
+
+    def updates(self) -> dict[Leaf, int]:
+        """Values that groups may make where those lie that they update: made by a group here, not needed afterwards.
+
+        For each the number of the operand that is updated.
+        """
+        found: dict[Leaf, int] = {}
+        for group in self.position:
+            number = _updated_operand(group)
+            if number is not None and len(chain := self.updated((group, 0))) > 1 and chain[1][0].opcode == "fusion":
+                found[group, 0] = number
+        return found
+
+
+def _updated_operand(group: Instruction) -> int | None:
+    """The number of the operand of which a group is a dynamic-update-slice, and which it uses for nothing else."""
+    if group.opcode != "fusion":
+        return None
+    computation = group.computation("calls")
+    root = computation.result
+    if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+        return None
+    once = computation.users()[root.operands[0]] == [root] and root.operands.count(root.operands[0]) == 1
+    return root.operands[0].number if once else None
+
+
+def _pointwise(group: Instruction, numbers: Collection[int]) -> bool:
+    """Whether a group reads these operands only at the element that it makes: elementwise from them to its result."""
+    if group.word("kind") not in ("kLoop", "kOutput") or "dimensions" in group.attributes:
+        return False
+    computation = group.computation("calls")
+    users, root = computation.users(), computation.result
+    reached: Sequence[Instruction] = [p for p in computation.parameters if p.number in numbers]
+    seen = set(reached)
+    while reached:
+        if any(i.dims != root.dims or not i.shape.is_array for i in reached):
+            return False
+        further = {user for i in reached for user in users[i]}
+        if not all(is_elementwise(user) for user in further):
+            return False
+        reached = [user for user in further if user not in seen]
+        seen.update(reached)
+    return True

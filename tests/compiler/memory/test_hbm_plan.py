@@ -1,0 +1,121 @@
+"""Temporaries in HBM: those whose lives do not overlap share memory, the others never do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.hbm_plan import buffer_table, share_temporaries
+from systolith.compiler.memory_plan import lives
+from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.dtypes import S32
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import BufferDecl, Origin, Role
+from tests.compiler.driver.test_random_modules import TINY, compare
+from tests.compiler.machine import Array, check, compiled
+from tests.compiler.memory.random_donations import random_donation
+
+WORD = Pattern(S32, (1,), (0,))
+
+
+def temp(name: str, size: int, role: Role = Role.TEMP) -> Buf:
+    return Buf(name, Space.HBM, size, 4, BufferDecl(name, role, "s32", (size // 4,), size))
+
+
+def use(*bufs: Buf) -> TileOp:
+    return TileOp("vpu.run", {"streams": tuple(Ref(b, WORD) for b in bufs)}, Origin())
+
+
+def test_a_chain_takes_what_two_neighbours_take() -> None:
+    a, b, c, d = (temp(n, s) for n, s in (("a", 400), ("b", 800), ("c", 200), ("d", 600)))
+    share_temporaries(Block([use(a), use(a, b), use(b, c), use(c, d), use(d)]))
+    table = buffer_table([a, b, c, d])
+    assert [t.name for t in table[:2]] == ["a", "b"]
+    assert {t.name: t.decl.alias for t in table if t.decl} == {"a": -1, "b": -1, "c": 0, "d": 1}
+
+
+def test_the_tightest_piece_is_taken() -> None:
+    large, small, last = temp("large", 800), temp("small", 400), temp("last", 300)
+    share_temporaries(Block([use(large, small), use(last)]))
+    assert last.memory is small
+
+
+def test_what_is_carried_by_a_loop_is_not_shared_within_it() -> None:
+    state, inside, after = temp("state", 800), temp("inside", 400), temp("after", 400)
+    body = Block([use(state), use(inside)])
+    share_temporaries(Block([use(state), While(Block(), VReg(1), body), use(after)]))
+    assert inside.memory is inside
+    assert after.memory is inside or after.memory is state
+
+
+def test_only_temporaries_share() -> None:
+    a, b = temp("a", 400, Role.PARAMETER), temp("b", 400, Role.CONSTANT)
+    c, d = temp("c", 400), temp("d", 400, Role.RESULT)
+    share_temporaries(Block([use(a), use(b), use(c), use(d)]))
+    assert all(x.shares is None for x in (a, b, c, d))
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Block:
+    bufs = [temp(f"t{n}", 4 * draw(st.integers(1, 50))) for n in range(draw(st.integers(1, 12)))]
+
+    def block(depth: int) -> Block:
+        items: list[TileOp | While | If] = []
+        for _ in range(draw(st.integers(0, 6))):
+            kind = draw(st.integers(0, 5 if depth else 3))
+            if kind == 4:
+                items.append(While(block(0), VReg(1), block(depth - 1)))
+            elif kind == 5:
+                items.append(If(VReg(1), [block(depth - 1), block(0)]))
+            else:
+                items.append(use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3))))
+        return Block(items)
+
+    return block(2)
+
+
+@given(blocks())
+def test_what_lives_together_has_memory_of_its_own(block: Block) -> None:
+    share_temporaries(block)
+    alive = lives(block, (Space.HBM,))
+    for n, a in enumerate(alive):
+        assert a.buf.bytes <= a.buf.memory.bytes
+        for b in alive[:n]:
+            together = a.first <= b.last and b.first <= a.last
+            assert not (together and a.buf.memory is b.buf.memory)
+
+
+LENGTH = 6
+SPILLED = (
+    "HloModule t\nENTRY e {\n  v0 = f32[128,100] parameter(0)\n  w = f32[100,100] parameter(1)\n"
+    + "".join(
+        f"  {'ROOT ' * (n == LENGTH)}v{n} = f32[128,100] dot(v{n - 1}, w),"
+        " lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        for n in range(1, LENGTH + 1)
+    )
+    + "}\n"
+)
+
+
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+
+
+def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
+    rng = np.random.default_rng(0)
+    args: list[Array] = [rng.standard_normal(s).astype(np.float32) / 10 for s in ((128, 100), (100, 100))]
+    memory = check(SPILLED, args, SMALL, "default", 3e-2).memory
+    assert memory.temporaries_unshared == (LENGTH - 1) * 128 * 100 * 4
+    assert memory.temporaries == 2 * 128 * 100 * 4
+
+
+@pytest.mark.parametrize("seed", [0, 10, 13, 18, 20, 28, 43])
+def test_random_modules_that_spill(seed: int) -> None:
+    text, args = random_donation(seed)
+    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))
+    compare(text, args, chip)
+    assert any(b.alias >= 0 for b in compiled(text, chip).program.buffers if b.role is Role.TEMP)

@@ -1,0 +1,132 @@
+"""Donated arguments: results take over their memory on the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from systolith import api as sl
+from systolith.isa.binary import save
+
+UPDATE = """HloModule push, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY main {
+  c = f32[64,32] parameter(0)
+  u = f32[1,32] parameter(1)
+  i = s32[] parameter(2)
+  z = s32[] constant(0)
+  d = f32[64,32] dynamic-update-slice(c, u, i, z)
+  n = f32[1,32] negate(u)
+  ROOT t = (f32[64,32], f32[1,32]) tuple(d, n)
+}
+"""
+PLUS = """HloModule plus, input_output_alias={ {}: (0, {}, may-alias) }
+ENTRY main {
+  a = f32[8] parameter(0)
+  b = f32[8] parameter(1)
+  ROOT s = f32[8] add(a, b)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> sl.Client:
+    return sl.Client(chip="tiny")
+
+
+def row(number: int) -> np.ndarray:
+    return np.full((1, 32), number, np.float32)
+
+
+def test_a_result_has_the_memory_of_the_donated_buffer(client: sl.Client) -> None:
+    push = client.compile(UPDATE)
+    cache = client.put(np.zeros((64, 32), np.float32))
+    place, used = cache.offset, client.devices[0].hbm.in_use
+    for step in range(4):
+        cache, _ = push(cache, row(step + 1), np.array(step, np.int32))
+        assert cache.offset == place
+    want = np.zeros((64, 32), np.float32)
+    want[:4] = np.arange(1, 5)[:, None]
+    assert (cache.numpy() == want).all()
+    del _
+    assert client.devices[0].hbm.in_use == used
+    cache.delete()
+    assert client.devices[0].hbm.in_use < used
+
+
+def test_a_donated_buffer_is_gone(client: sl.Client) -> None:
+    push = client.compile(UPDATE)
+    cache = client.put(np.zeros((64, 32), np.float32))
+    push(cache, row(1), np.array(0, np.int32))
+    assert "deleted" in repr(cache)
+    for use in (cache.numpy, cache.block, lambda: push(cache, row(1), np.array(0, np.int32))):
+        with pytest.raises(sl.SystolithError, match=r"f32\[64,32\] was donated to push") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_call_that_is_refused_takes_nothing(client: sl.Client) -> None:
+    push = client.compile(UPDATE)
+    cache = client.put(np.ones((64, 32), np.float32))
+    with pytest.raises(sl.SystolithError, match="argument 1"):
+        push(cache, np.zeros((2, 32), np.float32), np.array(0, np.int32))
+    assert (cache.numpy() == 1).all()
+
+
+def test_a_donated_buffer_is_not_another_argument(client: sl.Client) -> None:
+    plus = client.compile(PLUS)
+    x = client.put(np.ones(8, np.float32))
+    with pytest.raises(sl.SystolithError, match="plus: arguments 0 and 1 are one buffer"):
+        plus(x, x)
+    y = client.put(np.ones(8, np.float32))
+    (z,) = plus(x, y)
+    (again,) = plus(z, y)
+    assert (again.numpy() == 3).all()
+    assert (y.numpy() == 1).all()
+
+
+def test_runs_that_wait_keep_what_they_were_given(client: sl.Client) -> None:
+    """A buffer that is deleted or dropped after a call was still read by it."""
+    plus = client.compile(PLUS)
+    x, y = client.put(np.ones(8, np.float32)), client.put(np.full(8, 2, np.float32))
+    (z,) = plus(x, y)
+    y.delete()
+    assert (z.numpy() == 3).all()
+
+
+def test_arrays_of_the_host_are_not_changed(client: sl.Client) -> None:
+    plus = client.compile(PLUS)
+    a = np.ones(8, np.float32)
+    assert (plus(a, a)[0].numpy() == 2).all()
+    assert (a == 1).all()
+
+
+def test_a_binary_knows_its_aliases(client: sl.Client, tmp_path: Path) -> None:
+    save(client.compile(UPDATE).program, tmp_path / "push.slb")
+    push = client.load(tmp_path / "push.slb")
+    assert push.memory.aliased == 64 * 32 * 4
+    cache = client.put(np.zeros((64, 32), np.float32))
+    after, _ = push(cache, row(7), np.array(63, np.int32))
+    assert (after.numpy()[63] == 7).all()
+    with pytest.raises(sl.SystolithError, match="donated to push"):
+        cache.numpy()
+
+
+def test_jit_donates() -> None:
+    def push(cache: jax.Array, x: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
+        cache = lax.dynamic_update_slice(cache, x, (at, 0))
+        return cache, cache.sum(axis=0)
+
+    cache = np.arange(128 * 32, dtype=np.float32).reshape(128, 32)
+    args = (cache, row(3), np.int32(90))
+    on_chip = sl.jit(push, sl.Client("tiny"), donate_argnums=0)
+    got = on_chip(*args)
+    for a, b in zip(got, push(*map(jnp.asarray, args)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    memory = on_chip.last_executable.memory  # type: ignore[attr-defined]
+    assert memory.aliased == cache.nbytes
+    assert (cache == np.arange(128 * 32, dtype=np.float32).reshape(128, 32)).all()
