@@ -1,0 +1,65 @@
+"""What is measured: a table of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bench import models
+from bench.models import Model
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module to measure.
+
+    Attributes:
+        family: the table of the results that it stands in.
+        make: gives the JAX function and its argument shapes.
+        native: XLA's CPU backend is timed too.
+        donated: numbers of the arguments whose memory the results may take.
+    """
+
+    family: str
+    make: Callable[[], Model]
+    native: bool = True
+    donated: tuple[int, ...] = ()
+
+
+VALUES = frozenset(
+    """gemm_256 gemm_1024 gemm_8x4096x4096 attention_8x128 softmax_4096x1024 layer_norm_4096x768 resnet50_1 lstm_64x256
+    bert_base_1x128""".split()
+)
+"""Cases of which runs with values are timed."""
+
+GEMM_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
+SKINNY = (1, 8, 32, 64, 128, 256)
+CONV_BATCH = 8
+EXTRA_CONVS = {
+    "depthwise_14x14_512_k3": models.Conv(CONV_BATCH, 14, 512, 512, 3, groups=512),
+    "grouped_28x28_256_k3_g32": models.Conv(CONV_BATCH, 28, 256, 256, 3, groups=32),
+}
+
+CASES: dict[str, Case] = {
+    **{f"gemm_{n}": Case("GEMM", partial(models.gemm, n, n, n), n <= 4096) for n in GEMM_SIZES},
+    **{f"gemm_{m}x4096x4096": Case("GEMM", partial(models.gemm, m, 4096, 4096)) for m in SKINNY},
+    **{
+        f"conv_{name}": Case("convolution", partial(models.conv, layer), native=False)
+        for name, layer in (models.resnet50_layers(CONV_BATCH) | EXTRA_CONVS).items()
+    },
+    "attention_512": Case("attention, softmax, layer norm", partial(models.heads, 1, 512)),
+    "attention_8x128": Case("attention, softmax, layer norm", partial(models.heads, 8, 128)),
+    "softmax_4096x1024": Case("attention, softmax, layer norm", partial(models.softmax, 4096, 1024)),
+    "layer_norm_4096x768": Case("attention, softmax, layer norm", partial(models.norm, 4096, 768)),
+    **{f"resnet50_{n}": Case("model", partial(models.resnet50, n), n <= 8) for n in (1, 8, 32)},
+    **{
+        f"bert_base_{batch}x{length}": Case("model", partial(models.bert, batch, length), batch == 1)
+        for batch in (1, 8)
+        for length in (128, 512)
+    },
+    "gpt2_prefill_512": Case("model", partial(models.gpt2_prefill, 512)),
+    "gpt2_decode_512": Case("model", partial(models.gpt2_decode, 512)),
+    "gpt2_decode_512_donated": Case("model", partial(models.gpt2_decode, 512), donated=(1,)),
+    "lstm_64x256": Case("model", partial(models.lstm, 8, 64, 256)),
+}

@@ -1,0 +1,259 @@
+"""Models that the benchmarks compile: plain JAX, weights as arguments, functions with the shapes of their arguments.
+
+Sources of the architectures: ResNet-50 (He et al., 2016, v1.5: the stride in the 3 x 3), BERT-base (Devlin et al.,
+2019), GPT-2 small (Radford et al., 2019), an LSTM (Hochreiter and Schmidhuber, 1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import ShapeDtypeStruct, lax
+
+Tree = Any
+Model = tuple[Callable[..., Any], tuple[Tree, ...]]
+"""A function, and the shapes of its arguments."""
+
+
+def _shape(dtype: Any, *dims: int) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(dims, dtype)  # type: ignore[no-untyped-call]  # JAX has no types here
+
+
+def _f32(*dims: int) -> ShapeDtypeStruct:
+    return _shape(jnp.float32, *dims)
+
+
+def _bf16(*dims: int) -> ShapeDtypeStruct:
+    return _shape(jnp.bfloat16, *dims)
+
+
+def gemm(m: int, k: int, n: int) -> Model:
+    """A bf16 matrix product with a bf16 result."""
+    return lambda a, b: a @ b, (_bf16(m, k), _bf16(k, n))
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution layer, NHWC and HWIO.
+
+    Attributes:
+        size: height and width of the input.
+        kernel, stride: of the window; the padding is (kernel - 1) / 2.
+        groups: feature groups.
+    """
+
+    batch: int
+    size: int
+    channels: int
+    features: int
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+
+
+def conv(layer: Conv) -> Model:
+    """An f32 convolution at default precision."""
+
+    def apply(x: Tree, w: Tree) -> Tree:
+        return _conv(x, w, layer.stride, layer.groups)
+
+    inputs = _f32(layer.batch, layer.size, layer.size, layer.channels)
+    return apply, (inputs, _f32(layer.kernel, layer.kernel, layer.channels // layer.groups, layer.features))
+
+
+def _conv(x: Tree, w: Tree, stride: int = 1, groups: int = 1) -> Tree:
+    pad = (w.shape[0] - 1) // 2
+    return lax.conv_general_dilated(
+        x,
+        w,
+        (stride, stride),
+        ((pad, pad), (pad, pad)),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+def resnet50_layers(batch: int) -> dict[str, Conv]:
+    """Every different convolution of ResNet-50, by a name such as `56x56_64_256_k1`."""
+    layers = [Conv(batch, 224, 3, 64, 7, 2)]
+    size, channels = 56, 64
+    for stage in range(4):
+        width, stride = 64 << stage, 1 if stage == 0 else 2
+        layers += [Conv(batch, size, channels, width, 1), Conv(batch, size, width, width, 3, stride)]
+        layers += [Conv(batch, size, channels, 4 * width, 1, stride)]
+        size //= stride
+        layers += [Conv(batch, size, width, 4 * width, 1), Conv(batch, size, 4 * width, width, 1)]
+        layers += [Conv(batch, size, width, width, 3)]
+        channels = 4 * width
+    return {f"{c.size}x{c.size}_{c.channels}_{c.features}_k{c.kernel}s{c.stride}": c for c in layers}
+
+
+def _norm_shapes(channels: int) -> Tree:
+    return {name: _f32(channels) for name in ("mean", "var", "scale", "bias")}
+
+
+def _batch_norm(x: Tree, p: Tree) -> Tree:
+    return (x - p["mean"]) * (p["scale"] * lax.rsqrt(p["var"] + 1e-5)) + p["bias"]
+
+
+def resnet50(batch: int) -> Model:
+    """Logits of f32 images; batch norm with given statistics."""
+    params: dict[str, Any] = {"stem": _f32(7, 7, 3, 64), "stem_norm": _norm_shapes(64)}
+    blocks: list[tuple[str, int]] = []
+    channels = 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        width = 64 << stage
+        for index in range(count):
+            name = f"block{stage}_{index}"
+            blocks.append((name, 2 if index == 0 and stage else 1))
+            kernels = {"w1": (1, channels, width), "w2": (3, width, width), "w3": (1, width, 4 * width)}
+            if index == 0:
+                kernels["wd"] = (1, channels, 4 * width)
+            params[name] = {key: _f32(k, k, i, o) for key, (k, i, o) in kernels.items()}
+            params[name] |= {f"n{key[1]}": _norm_shapes(o) for key, (_, _, o) in kernels.items()}
+            channels = 4 * width
+    params |= {"head": _f32(channels, 1000), "head_bias": _f32(1000)}
+
+    def block(x: Tree, p: Tree, stride: int) -> Tree:
+        y = jax.nn.relu(_batch_norm(_conv(x, p["w1"]), p["n1"]))
+        y = jax.nn.relu(_batch_norm(_conv(y, p["w2"], stride), p["n2"]))
+        y = _batch_norm(_conv(y, p["w3"]), p["n3"])
+        shortcut = _batch_norm(_conv(x, p["wd"], stride), p["nd"]) if "wd" in p else x
+        return jax.nn.relu(y + shortcut)
+
+    def apply(p: Tree, x: Tree) -> Tree:
+        x = jax.nn.relu(_batch_norm(_conv(x, p["stem"], 2), p["stem_norm"]))
+        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        for name, stride in blocks:
+            x = block(x, p[name], stride)
+        return jnp.mean(x, axis=(1, 2)) @ p["head"] + p["head_bias"]
+
+    return apply, (params, _f32(batch, 224, 224, 3))
+
+
+def layer_norm(x: Tree, scale: Tree, bias: Tree) -> Tree:
+    """Over the last dimension."""
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * scale + bias
+
+
+def attention(q: Tree, k: Tree, v: Tree, mask: Tree | None = None) -> Tree:
+    """Of [batch, heads, length, depth]; where `mask` is false nothing is attended to."""
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / (q.shape[-1] ** 0.5)
+    if mask is not None:
+        scores = jnp.where(mask, scores, -1e9)
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, axis=-1), v)
+
+
+HEADS, WIDTH, LAYERS = 12, 768, 12
+
+
+def _block_shapes() -> Tree:
+    return {
+        "qkv": _f32(WIDTH, 3 * WIDTH), "qkv_bias": _f32(3 * WIDTH),
+        "out": _f32(WIDTH, WIDTH), "out_bias": _f32(WIDTH),
+        "up": _f32(WIDTH, 4 * WIDTH), "up_bias": _f32(4 * WIDTH),
+        "down": _f32(4 * WIDTH, WIDTH), "down_bias": _f32(WIDTH),
+        "scale1": _f32(WIDTH), "bias1": _f32(WIDTH), "scale2": _f32(WIDTH), "bias2": _f32(WIDTH),
+    }  # fmt: skip
+
+
+def _heads(x: Tree) -> Tree:
+    return x.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+
+
+def _merged(x: Tree) -> Tree:
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], WIDTH)
+
+
+def _qkv(x: Tree, p: Tree) -> list[Tree]:
+    return [_heads(part) for part in jnp.split(x @ p["qkv"] + p["qkv_bias"], 3, axis=-1)]
+
+
+def _mlp(x: Tree, p: Tree) -> Tree:
+    return jax.nn.gelu(x @ p["up"] + p["up_bias"], approximate=True) @ p["down"] + p["down_bias"]
+
+
+def bert(batch: int, length: int, layers: int = LAYERS) -> Model:
+    """The encoder of BERT-base on embeddings, f32."""
+
+    def apply(params: Tree, x: Tree) -> Tree:
+        for p in params:
+            y = _merged(attention(*_qkv(x, p))) @ p["out"] + p["out_bias"]
+            x = layer_norm(x + y, p["scale1"], p["bias1"])
+            x = layer_norm(x + _mlp(x, p), p["scale2"], p["bias2"])
+        return x
+
+    return apply, ([_block_shapes()] * layers, _f32(batch, length, WIDTH))
+
+
+def gpt2_prefill(length: int, layers: int = LAYERS) -> Model:
+    """The blocks of GPT-2 small on the embeddings of a prompt, f32; batch 1."""
+
+    def apply(params: Tree, x: Tree) -> Tree:
+        mask = jnp.tril(jnp.ones((length, length), bool))
+        for p in params:
+            q, k, v = _qkv(layer_norm(x, p["scale1"], p["bias1"]), p)
+            x = x + _merged(attention(q, k, v, mask)) @ p["out"] + p["out_bias"]
+            x = x + _mlp(layer_norm(x, p["scale2"], p["bias2"]), p)
+        return x
+
+    return apply, ([_block_shapes()] * layers, _f32(1, length, WIDTH))
+
+
+def gpt2_decode(context: int, layers: int = LAYERS) -> Model:
+    """One token of GPT-2 small with a cache of `context` positions, all but the last of them filled; f32, batch 1."""
+
+    def apply(params: Tree, caches: Tree, x: Tree, position: Tree) -> Tree:
+        mask = jnp.arange(context) <= position
+        updated = []
+        for p, (keys, values) in zip(params, caches, strict=True):
+            q, k, v = _qkv(layer_norm(x, p["scale1"], p["bias1"]), p)
+            keys = lax.dynamic_update_slice(keys, k, (0, 0, position, 0))
+            values = lax.dynamic_update_slice(values, v, (0, 0, position, 0))
+            updated.append((keys, values))
+            x = x + _merged(attention(q, keys, values, mask)) @ p["out"] + p["out_bias"]
+            x = x + _mlp(layer_norm(x, p["scale2"], p["bias2"]), p)
+        return x, updated
+
+    cache = _f32(1, HEADS, context, WIDTH // HEADS)
+    shapes = ([_block_shapes()] * layers, [(cache, cache)] * layers, _f32(1, 1, WIDTH))
+    return apply, (*shapes, _shape(jnp.int32))
+
+
+def lstm(batch: int, steps: int, width: int) -> Model:
+    """An LSTM layer over a sequence, f32."""
+
+    def apply(w: Tree, u: Tree, bias: Tree, xs: Tree) -> Tree:
+        def step(state: Tree, x: Tree) -> Tree:
+            h, c = state
+            i, f, g, o = jnp.split(x @ w + h @ u + bias, 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zeros = jnp.zeros((batch, width), jnp.float32)
+        return lax.scan(step, (zeros, zeros), xs)[1]
+
+    return apply, (_f32(width, 4 * width), _f32(width, 4 * width), _f32(4 * width), _f32(steps, batch, width))
+
+
+def softmax(rows: int, width: int) -> Model:
+    """Over the last dimension, f32."""
+    return lambda x: jax.nn.softmax(x, axis=-1), (_f32(rows, width),)
+
+
+def norm(rows: int, width: int) -> Model:
+    """Layer norm over the last dimension, f32."""
+    return layer_norm, (_f32(rows, width), _f32(width), _f32(width))
+
+
+def heads(batch: int, length: int) -> Model:
+    """Attention with 12 heads of 64, f32."""
+    x = _f32(batch, HEADS, length, WIDTH // HEADS)
+    return attention, (x, x, x)
