@@ -17,7 +17,8 @@ TINY = (
     "gpt2_decode_kvcache",
 )  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
-TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in TINY)
+# On tiny gpt2_block_bf16 just fits, with 700,000 instructions: nothing that a test should wait for.
+TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, "gpt2_block_bf16"))
 
 
 def cases() -> list[ParameterSet]:

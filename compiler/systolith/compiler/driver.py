@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from systolith.compiler.aliasing import plan_donation, read_aliases
 from systolith.compiler.assemble import assemble, line_bytes, probes
+from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
 from systolith.compiler.fusion import Fuse
 from systolith.compiler.group_info import group_infos
+from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.printer import print_hlo
 from systolith.compiler.legality import check_legality
 from systolith.compiler.lowering import Lowering, Options
 from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at
-from systolith.compiler.passes.base import run_passes
+from systolith.compiler.memory_report import Layout, MemoryUse
+from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.placement import Leaf, leaf_shapes, place
+from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.predict import predict
 from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
+from systolith.compiler.units import ChooseUnits
 from systolith.compiler.views import recast
-from systolith.compiler.walk import Walk, result_leaves, stored_directly
+from systolith.compiler.walk import CACHED_SHARE, Walk
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
+from systolith.isa.collection import collection_paused
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
 
@@ -66,15 +74,17 @@ class Compiled:
         program: what runs.
         grouped: the grouped module.
         stages: text of each stage by name, in order, made when asked for: `canonical.hlo`, `grouped.hlo`, `tile.txt`,
-            `plan.txt`, `program.s`, and `explain.txt`.
-        explain: choices that the cost models made, a line each.
+            `plan.txt`, `memory.txt`, `program.s`, and `explain.txt`.
+        memory: what it takes of HBM and VMEM.
+        explain: what was chosen, in order.
         module: the grouped module itself.
     """
 
     program: Program
     module: Module
     stages: Stages
-    explain: list[str] = field(default_factory=list)
+    memory: MemoryUse
+    explain: list[Decision] = field(default_factory=list)
 
     def dump(self, folder: Path) -> None:
         """Write every stage to a folder."""
@@ -83,51 +93,100 @@ class Compiled:
             (folder / name).write_text(text, encoding="utf-8")
 
 
+@collection_paused()
 def compile_module(module: Module, chip: Chip, options: Options | None = None) -> Compiled:
-    """Compile a module (which is changed in place).
+    """Compile a module (which is brought into canonical form in place).
 
     Raises:
         CompileError: the module cannot be compiled for this chip; says why and what to do.
     """
     _check_interface(module, chip)
-    canonicalise(module)
-    check_legality(module, chip)
-    canonical = clone(module)
-    run_passes(module, [Fuse()])
-    compiled = compile_grouped(module, chip, options or Options())
-    compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(canonical)}) | compiled.stages
-    return compiled
+    return Front(module).compile(chip, options)
 
 
-def compile_grouped(module: Module, chip: Chip, options: Options) -> Compiled:
-    """Compile grouped HLO: every group is a `fusion` instruction."""
+class Front:
+    """A module in canonical form, to be compiled for any number of chips: what does not depend on the chip, done once.
+
+    Attributes:
+        canonical: the module, which is changed in place here and left alone from then on.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.canonical = canonicalise(module)
+
+    @collection_paused()
+    def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
+        """Compile it; errors as for `compile_module`."""
+        _check_interface(self.canonical, chip)
+        check_legality(self.canonical, chip)
+        options = options or Options()
+        if options.autotune and options.tuner is None:
+            raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
+        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
+        fuse = Fuse()
+        module = clone(self.canonical)
+        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse])
+        lower = compile_grouped if options.tuner is None else _tuned
+        compiled = lower(module, chip, options, fuse.decisions)
+        compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
+        return compiled
+
+
+def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:
+    """With what autotuning found, unless the whole module is slower so: a group alone has nothing to overlap with."""
+    assert options.tuner is not None
+    plain = compile_grouped(clone(module), chip, replace(options, autotune=0, tuner=None), decided)
+    tuned = compile_grouped(module, chip, options, decided)
+    before, after = (options.tuner.measure(c.program) for c in (plain, tuned))
+    if before is None or after is None:
+        return tuned
+    fastest, estimated = "the plans that are fastest alone", "the plans of the estimate"
+    if before < after:
+        lost = Alternative(fastest, "slower together", {"cycles": after})
+        plain.explain.append(Decision("autotune", "", estimated, "", {"cycles": before}, (lost,)))
+        return plain
+    tuned.explain.append(
+        Decision("autotune", "", fastest, "", {"cycles": after}, (Alternative(estimated, "", {"cycles": before}),))
+    )
+    return tuned
+
+
+@collection_paused()
+def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
+    """Compile grouped HLO: every group is a `fusion` instruction; `decided`: what was on the way there."""
     walk, fitted = _fit(module, chip, options)
     ctx, plan = walk.ctx, fitted.plan
-    _check_hbm(module, ctx.buffers, chip)
-    program, ops = assemble(module.name, fitted.block, ctx.buffers, plan, chip)
-    program.groups = group_infos(module)
+    share_temporaries(fitted.block)
+    buffers = buffer_table(ctx.buffers)
+    _check_hbm(module, buffers, chip)
+    program, ops = assemble(module.name, fitted.block, buffers, plan, chip)
+    explain = each_once([*decided, *ctx.explain])
+    program.groups = group_infos(module, planned_cycles(ctx.explain), predict(program, chip))
     if options.probes:
-        program.probes = probes(walk.records, ops, fitted.moved, plan, ctx.buffers)
+        program.probes = probes(walk.records, ops, fitted.moved, plan, buffers)
     verify_program(program, chip)
+    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole))
     stages = Stages(
         {
             "grouped.hlo": lambda: print_hlo(module),
             "tile.txt": lambda: print_tile_ir(fitted.block),
             "plan.txt": lambda: _plan_text(plan),
+            "memory.txt": memory.table,
             "program.s": lambda: disassemble(program),
-            "explain.txt": lambda: "\n".join(ctx.explain) + "\n",
+            "explain.txt": lambda: as_text(explain),
         }
     )
-    return Compiled(program, module, stages, ctx.explain)
+    return Compiled(program, module, stages, memory, explain)
 
 
 @dataclass
 class Fitted:
-    """A lowering that fits: its scheduled operations, the loads that were moved, the addresses."""
+    """A lowering that fits: its scheduled operations, the loads that moved, the addresses, room for loads ahead."""
 
     block: Block
     moved: set[TileOp]
     plan: MemoryPlan
+    ahead: float
 
 
 def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
@@ -138,14 +197,18 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     """
     spilled: set[Leaf] = set()
     share = 0
+    before = ""
     for _ in range(MOST_ATTEMPTS):
         walk, owners = _lower(module, chip, options, spilled, SHARES[share])
         verify_tile_ir(walk.ctx.block)
-        fitted = _schedule(walk, chip)
+        fitted = schedule(walk.ctx, walk.free)
         plan = fitted.plan
         if plan.failed is None:
+            walk.ctx.explain += _decided(walk, fitted, SHARES[share], spilled)
             return walk, fitted
-        if share + 1 < len(SHARES):
+        # Where smaller tiles do not help, still smaller ones will not.
+        helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
+        if share + 1 < len(SHARES) and not helpless:
             share += 1
             continue
         around = [v.buf for v in value_at(plan.lives, plan.failed.first) if v.buf in owners]
@@ -159,26 +222,45 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     )
 
 
-def _schedule(walk: Walk, chip: Chip) -> Fitted:
-    """Move loads ahead as far as memory allows."""
-    free = chip.vmem.bytes - max(walk.placement.live.values(), default=0)
+def schedule(ctx: Lowering, free: int) -> Fitted:
+    """Move loads ahead as far as memory allows; `free`: bytes of VMEM that no whole value takes."""
+    chip = ctx.chip
     loads = max(1, chip.fifo.depth - 2)
     for part in AHEAD_SHARES:
         moved: set[TileOp] = set()
-        block = prefetch(walk.ctx.block, Lookahead(int(free * part), loads if part else 0), moved)
-        plan = plan_memory(block, walk.ctx.whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))
-        fitted = Fitted(block, moved, plan)
+        block = prefetch(ctx.block, Lookahead(int(free * part), loads if part else 0), moved)
+        plan = plan_memory(block, ctx.whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))
+        fitted = Fitted(block, moved, plan, part)
         if plan.failed is None:
             break
     return fitted
+
+
+def _decided(walk: Walk, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
+    """What was decided about memory and the order of loads."""
+    for leaf in sorted(walk.spilled, key=lambda leaf: leaf[0].name):
+        maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+        why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
+        yield Decision("memory", maker, f"result {leaf[1]} of {maker} is spilled to HBM", why, {"bytes": size})
+    tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]
+    yield Decision(
+        "memory", "", f"tiles of a group take up to {share:.0%} of the free VMEM",
+        "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
+    )  # fmt: skip
+    ahead = [Alternative(f"{s:.0%}", "did not fit") for s in AHEAD_SHARES[: AHEAD_SHARES.index(fitted.ahead)]]
+    numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
+    yield Decision(
+        "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
+        "the largest share that fits", numbers, tuple(ahead),
+    )  # fmt: skip
 
 
 def _lower(
     module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float
 ) -> tuple[Walk, dict[Buf, Leaf]]:
     entry = module.entry
-    direct = stored_directly(entry)
-    placement = place(module, chip.vmem.bytes, share, spilled, direct)
+    donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
+    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
     ctx = Lowering(chip, module, options)
     walk = Walk(ctx, placement)
     results = []
@@ -186,14 +268,16 @@ def _lower(
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
         array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number)
         results.append((leaf, recast(array, leaf_shapes(leaf[0].shape)[leaf[1]].dims)))
-    walk.entry(entry, results)
+    ctx.explain += donation.decisions
+    walk.entry(entry, results, donation)
     return walk, walk.owners
 
 
 def _check_interface(module: Module, chip: Chip) -> None:
     """Refuse what cannot fit before any work is done on it."""
     parameters = sum(p.shape.bytes for p in module.entry.parameters)
-    results = module.entry.result.shape.bytes
+    leaves = leaf_shapes(module.entry.result.shape)
+    results = sum(s.bytes for s in leaves) - sum(leaves[a.result].bytes for a in read_aliases(module))
     if parameters + results > chip.hbm.bytes:
         raise CompileError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"
@@ -202,10 +286,11 @@ def _check_interface(module: Module, chip: Chip) -> None:
 
 
 def _check_hbm(module: Module, buffers: list[Buf], chip: Chip) -> None:
-    total = sum(b.bytes for b in buffers)
+    own = [b for b in buffers if b.shares is None]
+    total = sum(b.bytes for b in own)
     if total > chip.hbm.bytes:
         parts = ", ".join(
-            f"{role} {sum(b.bytes for b in buffers if b.decl is not None and b.decl.role is role)}" for role in Role
+            f"{role} {sum(b.bytes for b in own if b.decl is not None and b.decl.role is role)}" for role in Role
         )
         raise CompileError(
             f"module {module.name!r} needs {total} bytes of HBM ({parts}), chip {chip.name!r} has {chip.hbm.bytes}"

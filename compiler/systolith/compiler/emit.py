@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from systolith.compiler.affine import Bound, Box, IndexMap, Quotient
 from systolith.compiler.errors import CompileError
-from systolith.compiler.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces, topological
+from systolith.compiler.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
 from systolith.compiler.group import GroupPlan
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hoist import hoisting
@@ -20,6 +20,9 @@ from systolith.isa.dtypes import S32
 from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.pattern import UNBOUNDED
 from systolith.isa.program import Origin
+
+What = Load | tuple[Coordinate, ...] | Inside | int
+"""What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
 
 
 class Context(Protocol):
@@ -63,7 +66,7 @@ def emit(
 
 def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
     """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
-    for node in topological(plan.nodes):
+    for node in plan.all_nodes:
         if not isinstance(node, Pieces) or len(live := live_pieces(node, box)) < 2:
             continue
         used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
@@ -88,20 +91,67 @@ def _emit_part(
     outs: Sequence[Array],
     origin: Origin,
 ) -> None:
-    roots = plan.graph.specialise(plan.nodes, box)
     targets = [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
-    builder = _builder(roots, ())
-    work, streams = _work(ctx.chip, builder, box, leaves, targets)
-    nest = choose(ctx.chip, work)
-    if nest is None:
+    code = _code(ctx.chip, plan, box, leaves, targets)
+    if code is None:
         for half in halves(box):
             _emit_part(ctx, plan, half, leaves, outs, origin)
         return
-    better = hoisting(ctx.chip, roots, nest, work, builder.streams)
+    streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
+    run(ctx, code.kernel, code.nest, code.work, streams, origin)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What computes a box.
+
+    Attributes:
+        kernel, nest, work: kernel, loops, and merged accesses of its streams.
+        streams: what each stream is.
+        origin: of the box.
+    """
+
+    kernel: Kernel
+    nest: Nest
+    work: Work
+    streams: tuple[What, ...]
+    origin: tuple[int, ...]
+
+    def streams_at(self, origin: tuple[int, ...]) -> Iterator[What]:
+        """What the streams are for a box that is computed alike."""
+        by = tuple(a - b for a, b in zip(origin, self.origin, strict=True))
+        for what in self.streams:
+            yield replace(what, map=what.map.shifted(by)) if isinstance(what, Load) and any(by) else what
+
+
+def _code(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> Code | None:
+    """The code of a box, made once for all that are computed alike; None: it has too many bounds for one kernel."""
+    if not plan.uniform:
+        return _vectorised(chip, plan, box, leaves, targets)
+    arrays = (*(leaves[leaf] for leaf in plan.leaves), *(t.array for t in targets))
+    key = (box.dims, *((a.dtype.name, a.strides) for a in arrays))
+    known = plan.code.get(key)
+    if known is None:
+        known = plan.code[key] = _vectorised(chip, plan, box, leaves, targets)
+    return known if isinstance(known, Code) else None
+
+
+def _vectorised(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> Code | None:
+    roots = plan.graph.specialise(plan.nodes, box)
+    builder = _builder(roots, ())
+    work = _work(chip, builder, box, leaves, targets)
+    nest = choose(chip, work)
+    if nest is None:
+        return None
+    better = hoisting(chip, roots, nest, work, builder.streams)
     if better is not None:
         builder, nest = _builder(roots, better.nodes), better.nest
-        work, streams = _work(ctx.chip, builder, box, leaves, targets)
-    run(ctx, build(ctx.chip, builder.source()), nest, work, streams, origin)
+        work = _work(chip, builder, box, leaves, targets)
+    return Code(build(chip, builder.source()), nest, work, tuple(builder.streams), box.origin)
 
 
 def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
@@ -115,12 +165,11 @@ def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
 
 def _work(
     chip: Chip, builder: KernelBuilder, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
-) -> tuple[Work, list[StreamSpec]]:
-    """What is to be vectorised, merged, and the kernel's streams."""
+) -> Work:
+    """What is to be vectorised, merged."""
     ops = [o.op for o in builder.source().body]
-    streams = [describe(what, box, leaves, targets) for what in builder.streams]
-    accesses = tuple(s.access for s in streams)
-    return merge(Work(box.dims, accesses, interval=interval(chip, ops), latency=latency(chip, ops))), streams
+    accesses = tuple(describe(what, box, leaves, targets).access for what in builder.streams)
+    return merge(Work(box.dims, accesses, interval=interval(chip, ops), latency=latency(chip, ops)))
 
 
 def halves(box: Box) -> tuple[Box, Box]:
@@ -153,7 +202,7 @@ class StreamSpec:
 
 
 def describe(
-    what: Load | tuple[Coordinate, ...] | Inside | int,
+    what: What,
     box: Box,
     leaves: Mapping[Instruction, Array],
     targets: Sequence[Target],

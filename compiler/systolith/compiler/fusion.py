@@ -5,9 +5,11 @@ In the grouped module each instruction of the entry and of the bodies of `while`
     parameter, constant, tuple, get-tuple-element, while, conditional       structure
     bitcast                                                                 a view: the same dense bytes, another shape
     fusion, kind=kOutput    one dot or convolution and its elementwise epilogue
-            kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue
+            kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
+                            convolution on the vector unit (`units.py`)
             kind=kLoop      elementwise operations and data movement
-            kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...
+            kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...;
+                            with `dimensions`: a group of any operations that runs in blocks (`blocking.py`)
     infeed, outfeed, custom-call, collectives and the like, as they are
 
 Operands of a dot or convolution may be chains of views (`views.py`) of the group's parameters.  An epilogue has the
@@ -26,12 +28,14 @@ from dataclasses import dataclass, field, replace
 from systolith.compiler.affine import IndexMap
 from systolith.compiler.elementwise import FLOAT_OPS, is_elementwise
 from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Decision
 from systolith.compiler.expression import Micro, topological
 from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat, streams_of
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.units import on_vpu
 from systolith.compiler.views import VIEWS, reshaped_strides, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.microops import MICROOPS, Slot
@@ -42,8 +46,10 @@ STRUCTURE = frozenset(
 )
 DOTS = frozenset({"dot", "convolution"})
 REDUCTIONS = frozenset({"reduce", "reduce-window"})
-KINDS = {"dot": "kOutput", "convolution": "kOutput", "reduce": "kInput", "reduce-window": "kInput"}
+HEAVY = DOTS | REDUCTIONS
 _ROUNDS = 5
+FUSED_SHOWN = 12
+"""Operations of a group that are named when it is explained."""
 EXPENSIVE = frozenset(op for op, micro in FLOAT_OPS.items() if MICROOPS[micro].slot is Slot.TRANS) | {"map"}
 
 
@@ -67,6 +73,8 @@ class Fuse:
     """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals."""
 
     limits: Limits = Limits()
+    decisions: list[Decision] = field(default_factory=list, compare=False)
+    """Filled by `run`: what each group is made of, and why its value is stored."""
 
     def run(self, module: Module) -> bool:
         done: set[Computation] = set()
@@ -78,10 +86,29 @@ class Fuse:
                 continue
             done.add(computation)
             todo.extend(c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called)
-            made = _Grouping(computation, self.limits).regroup(taken)
+            grouping = _Grouping(computation, self.limits)
+            made = grouping.regroup(taken)
+            self.decisions.extend(grouping.decisions)
             at = module.computations.index(computation)
             module.computations[at:at] = made
         return True
+
+
+def group_computation(computation: Computation) -> None:
+    """Group one computation, in place, as `Fuse` does."""
+    _Grouping(computation, Limits()).regroup(Names([computation.name]))
+
+
+def on_mxu(i: Instruction) -> bool:
+    """Whether the matrix units compute an instruction."""
+    return i.opcode in DOTS and not on_vpu(i)
+
+
+def kind_of(heavy: Instruction) -> str:
+    """The kind of the group that an instruction is the heaviest of."""
+    if heavy.opcode in HEAVY:
+        return "kOutput" if on_mxu(heavy) else "kInput"
+    return "kLoop" if is_cheap(heavy) else "kCustom"
 
 
 def is_cheap(i: Instruction) -> bool:
@@ -100,6 +127,8 @@ class _Grouping:
         in_memory: these, and those whose users, as decided, read them from memory (dots, views).
         stored: values that are (forced, or chosen to be).
         absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
+        why: each stored value is.
+        decisions: what the groups are made of.
     """
 
     computation: Computation
@@ -109,6 +138,8 @@ class _Grouping:
     stored: set[Instruction] = field(default_factory=set)
     absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
     checked: set[tuple[Instruction, ...]] = field(default_factory=set)
+    why: dict[Instruction, str] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
 
     def regroup(self, taken: Names) -> list[Computation]:
         """Rewrite the computation; gives the groups' computations."""
@@ -140,14 +171,15 @@ class _Grouping:
             self.need[i] = self._needed_by(i, forced)
             if not is_cheap(i):
                 self.stored.add(i)
-                if i.opcode in DOTS:
+                if on_mxu(i):
                     forced.update(map(_dot_operand, i.operands))
-            elif i in forced or i is self.computation.result or self._worth_storing(i):
+            elif why := self._reason(i, forced):
                 self.stored.add(i)
+                self.why[i] = why
                 if i.opcode == "reshape":
                     forced.add(i.operands[0])
         for i in self.computation.instructions:
-            if i.opcode in KINDS:
+            if i.opcode in HEAVY:
                 self._absorb(i)
 
     def _needed_by(self, i: Instruction, forced: set[Instruction]) -> set[Instruction]:
@@ -158,28 +190,39 @@ class _Grouping:
                 need |= {user} if user in self.stored else self.need[user]
             elif user.opcode == "reduce":
                 need.add(user)
-            elif user.opcode not in DOTS:
+            elif not on_mxu(user):
                 forced.add(i)
         return need
 
-    def _worth_storing(self, i: Instruction) -> bool:
+    def _reason(self, i: Instruction, forced: set[Instruction]) -> str:
+        """Why a cheap operation's value is stored; empty: it is not."""
+        if i in self.forced:
+            return "what uses it would be too large, or does not fold"
+        if i in forced:
+            return "its users read it from memory"
+        return "result" if i is self.computation.result else self._worth_storing(i)
+
+    def _worth_storing(self, i: Instruction) -> str:
+        """Why storing costs less than computing it again; empty: it does not."""
         if i.opcode == "constant" or i.opcode in DATA_MOVEMENT:
-            return False
+            return ""
         cone = self._cone(i)
         expensive = any(c.opcode in EXPENSIVE for c in cone)
-        epilogue = any(o.opcode in KINDS and o.dims == i.dims for c in cone for o in c.operands)
-        if (expensive or epilogue) and self._expanded(i):
-            return True
-        if len(self.need[i]) < 2:
-            return False
+        epilogue = any(o.opcode in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
         operations = sum(c.opcode not in DATA_MOVEMENT for c in cone)
+        work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
+        if (expensive or epilogue) and self._expanded(i):
+            return f"repeated along a dimension, {work}"
+        if len(self.need[i]) < 2:
+            return ""
         if expensive or epilogue or operations > self.limits.duplicated:
-            return True
+            return f"{len(self.need[i])} users, {work}"
         leaves = {
             o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
         }
         read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
-        return uses * read > read + (1 + uses) * i.shape.bytes
+        again, once = uses * read, read + (1 + uses) * i.shape.bytes
+        return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
 
     def _cone(self, i: Instruction) -> list[Instruction]:
         """The cheap operations that `i` is computed from, with itself, down to what was stored in the last round."""
@@ -213,12 +256,12 @@ class _Grouping:
             return
         (group,) = self.need[heavy]
         core = group
-        while heavy.opcode in DOTS and core.opcode == "transpose" and core is not heavy:
+        while on_mxu(heavy) and core.opcode == "transpose" and core is not heavy:
             core = core.operands[0]
         if core is heavy and group is not heavy:
             self.absorbed[heavy] = group
             return
-        if core.opcode in KINDS or core.dims != heavy.dims or group in self.absorbed.values():
+        if core.opcode in HEAVY or core.dims != heavy.dims or group in self.absorbed.values():
             return
         if core is not group and self._is_leaf(core):
             return
@@ -329,22 +372,33 @@ class _Grouping:
                 out.append(value[i])
             elif i not in self.stored or i in self.absorbed:
                 continue
-            elif i.opcode in STRUCTURE or has_effects(i):
+            elif i.opcode in STRUCTURE or i.opcode == "fusion" or has_effects(i):
                 i.operands = [value[o] for o in i.operands]
                 value[i] = i
                 out.append(i)
             else:
                 heavy = absorbing.get(i, i)
                 computation, leaves = self._group_computation(i, heavy, taken)
-                kind = KINDS.get(heavy.opcode, "kLoop" if is_cheap(i) else "kCustom")
-                attributes: dict[str, Attribute] = {"kind": kind, "calls": computation, **_metadata(i)}
+                attributes: dict[str, Attribute] = {"kind": kind_of(heavy), "calls": computation, **_metadata(i)}
                 value[i] = Instruction(i.name, "fusion", i.shape, [value[o] for o in leaves], attributes, line=i.line)
                 out.append(value[i])
                 made.append(computation)
+                self._record(i, heavy, computation)
         self.computation.root = value[self.computation.result]
         self.computation.instructions = out
         _drop_unused(self.computation)
         return made
+
+    def _record(self, i: Instruction, heavy: Instruction, computation: Computation) -> None:
+        """Say what a group is made of."""
+        inside = [j for j in computation.instructions if j.opcode != "parameter"]
+        fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
+        more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
+        unit = "mxu" if on_mxu(heavy) else "vpu" if heavy.opcode in HEAVY or is_cheap(heavy) else "copies"
+        why = f"stored: {self.why[i]}" if i in self.why else f"stored: {i.opcode} is"
+        self.decisions.append(
+            Decision("fusion", i.name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
+        )
 
     def _group_computation(
         self, root: Instruction, heavy: Instruction, taken: Names
@@ -357,11 +411,11 @@ class _Grouping:
         def is_leaf(i: Instruction, of: Instruction) -> bool:
             if i is root or i is heavy:
                 return False
-            if (of.opcode in VIEWS and of in chain) or (of is heavy and heavy.opcode in DOTS):
+            if (of.opcode in VIEWS and of in chain) or (of is heavy and on_mxu(heavy)):
                 return i not in chain
             return self._is_leaf(i)
 
-        chain = set(_dot_chains(heavy)) if heavy.opcode in DOTS else set()
+        chain = set(_dot_chains(heavy)) if on_mxu(heavy) else set()
 
         def visit(i: Instruction, of: Instruction) -> Instruction:
             if is_leaf(i, of):

@@ -7,14 +7,16 @@ The accumulators are used as a ring, so that the epilogue of one block overlaps 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
+from typing import Any, Protocol, TypeVar
 
 from systolith.compiler.contraction import Contraction, Index, Ranges
-from systolith.compiler.gemm_plan import GemmPlan, Problem, choose
-from systolith.compiler.gemm_tiles import Tile, packed_tiles, union
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.gemm_plan import GemmPlan, Problem, ranked
+from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
 from systolith.compiler.lowering import Box, Lowering, dense
 from systolith.compiler.streams import operand_ref, row_cost
 from systolith.compiler.tile.ir import Array, Ref, TileOp
@@ -32,8 +34,25 @@ PASSES: dict[str, tuple[tuple[int, int], ...]] = {
 EXACT_IN_BF16 = frozenset({"bf16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"})
 INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
 
-Finish = Callable[[Array, Box], None]
-"""Called with the accumulators of a finished job and the box of the output that they hold."""
+R = TypeVar("R")
+
+REJECTED = 3
+"""Plans that lost, the best ones with different cycles, that are told."""
+
+
+class Finish(Protocol):
+    """Makes results of sums.
+
+    Attributes:
+        stored: bytes of results that go to HBM.
+        vector_cycles: that the vector unit takes for each vector of sums.
+    """
+
+    stored: int
+    vector_cycles: int
+
+    def __call__(self, acc: Array, box: Box) -> None:
+        """The accumulators of a finished job, and the box of the output that they hold."""
 
 
 def passes_of(precision: str, lhs: DType, rhs: DType) -> tuple[tuple[int, int], ...]:
@@ -110,7 +129,6 @@ class Gemm:
         passes: of `passes_of`; integer contractions have one.
         integer: s32 sums of 8-bit products.
         finish: makes the output of accumulators.
-        out_bytes: bytes of output that go to HBM.
         hlo: name of the instruction, for origins.
     """
 
@@ -122,7 +140,6 @@ class Gemm:
         passes: tuple[tuple[int, int], ...],
         integer: bool,
         finish: Finish,
-        out_bytes: int,
         hlo: str,
     ) -> None:
         self.ctx, self.c, self.passes, self.integer, self.finish, self.hlo = (
@@ -134,9 +151,8 @@ class Gemm:
             hlo,
         )
         self.lhs, self.rhs = operands
-        self.out_bytes = out_bytes
-        self.next_row = [0] * ctx.chip.mxu.count
         self.jobs = 0
+        self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
 
     def emit(self) -> None:
         """Append everything.
@@ -146,18 +162,31 @@ class Gemm:
         """
         k_order = self._k_order()
         minor = self._minor(k_order)
-        plan = choose(self._problem(k_order, minor), self.ctx.chip, self.ctx.budget)
-        if plan is None:
+        plans = ranked(self._problem(k_order, minor), self.ctx.chip, self.ctx.budget)
+        if not plans:
             raise self.ctx.error(
                 f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
             )
-        self.ctx.explain.append(plan.describe(self.hlo))
+        self.ctx.plans = plans
+        plan = next((p for p in plans if p.signature == self.ctx.picked), plans[0])
+        self.ctx.explain.append(self._decision(plan, plans))
         self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", minor)
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs")
         for values in product(*(range(self.c.sizes[a]) for a in self.c.batch)):
             batch: Tile = {a: (v, 1) for a, v in zip(self.c.batch, values, strict=True)}
             for m, n in _blocks(plan):
                 self._block(plan, batch, m, n)
+
+    def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan]) -> Decision:
+        mxu = self.ctx.chip.mxu
+        rows = self.c.count(self.c.m) * self.c.count(self.c.batch)
+        useful = self.c.useful({a: (0, n) for a, n in self.c.sizes.items()})
+        issued = rows * len(best.n) * len(best.k) * mxu.rows * mxu.cols
+        others = {p.cycles: p for p in reversed(plans) if p.cycles != best.cycles}
+        rejected = tuple(Alternative(str(p), p.loses_to(best), p.numbers) for _, p in sorted(others.items())[:REJECTED])
+        numbers = {**best.numbers, "useful MACs": useful / issued, "candidates": len(plans)}
+        why = "the fastest in the simulator" if self.ctx.picked else "the least cycles"
+        return Decision("tiles", self.ctx.origin("").group or self.hlo, str(best), why, numbers, rejected)
 
     # Order of the sum.
 
@@ -179,51 +208,65 @@ class Gemm:
         return () if nearest in pure or self.c.lhs[nearest].coefs.keys() & set(k_order) else pure
 
     def _problem(self, k_order: tuple[str, ...], minor: tuple[int, ...]) -> Problem:
-        first: Tile = {a: (0, s) for a, s in self.c.sizes.items()}
-        first.update(dict.fromkeys(self.c.batch, (0, 1)))
-        first.update(packed_tiles(k_order, self.c.sizes, self.ctx.chip.mxu.rows)[0])
-        lhs, rows = operand_ref(self.c.lhs, self.lhs, first, (self.c.m, k_order))
+        mxu = self.ctx.chip.mxu
+        one: Tile = {a: (0, s) for a, s in self.c.sizes.items()} | dict.fromkeys(self.c.batch, (0, 1))
+        first = one | packed_tiles(k_order, self.c.sizes, mxu.rows)[0] | box_tiles(self.c.n, self.c.sizes, mxu.cols)[0]
+        lhs, rows = operand_ref(self.c.lhs, self._staged(self.lhs, self.c.lhs, one), first, (self.c.m, k_order))
         cost = 1 if minor else row_cost(lhs, rows, self.ctx.chip)
-        ref, rows, _ = self._weights(self.rhs, k_order, first)
-        load = row_cost(ref, rows, self.ctx.chip)
+        ref, rows, _ = self._weights(self._staged(self.rhs, self.c.rhs, one), k_order, first)
+        load = row_cost(ref, rows, self.ctx.chip) * prod(ref.pattern.counts[:rows])
+        finish = self.finish
         weight_loads = len({b for _, b in self.passes})
         passes = (len(self.passes), weight_loads)
-        return Problem(self.c, k_order, self.lhs, self.rhs, cost, load, *passes, self.out_bytes, bool(minor))
+        return Problem(
+            self.c, k_order, self.lhs, self.rhs, cost, load, *passes, finish.stored, bool(minor), finish.vector_cycles
+        )
+
+    def _staged(self, array: Array, index: tuple[Index, ...], ranges: Ranges) -> Array:
+        """How the part of an operand that ranges reach lies when it is staged."""
+        if array.buf.space == Space.VMEM:
+            return array
+        box = self.c.box(index, ranges)
+        return replace(array, dims=box.dims, strides=dense(box.dims, array.dtype.size), origin=box.origin)
 
     # Emission.
 
     def _block(self, plan: GemmPlan, batch: Tile, m: list[Tile], n: list[Tile]) -> None:
         jobs = [self._job({**batch, **mt, **nt}) for mt in m for nt in n]
-        k_order = tuple(plan.k[0])
+        self._refs.clear()
+        units = self.ctx.chip.mxu.count
+        # Weights that the first blocks wait for come in pieces.
+        size = plan.piece if n[0] == plan.n[0] else plan.chunk
+        together = len(plan.k) - plan.apart
         for start in range(0, len(plan.k), plan.chunk):
-            chunk = list(plan.k[start : start + plan.chunk])
+            chunk = plan.k[start : start + plan.chunk]
             span = union(chunk)
-            rhs = self.right.get(self.c.box(self.c.rhs, {**batch, **union(n), **span}))
-            left = [self.left.get(self.c.box(self.c.lhs, {**batch, **mt, **span})) for mt in m]
-            for i, k in enumerate(chunk):
-                for number, job in enumerate(jobs):
-                    self._step(job, k, k_order, (left[number // len(n)], rhs), accumulate=start + i > 0)
-        for job in jobs:
-            self.finish(*self._result(job))
+            spans = [union(chunk[i // size * size : (i // size + 1) * size]) for i in range(len(chunk))]
+            left = [self.c.box(self.c.lhs, {**batch, **mt, **span}) for mt in m]
+            right = [self.c.box(self.c.rhs, {**batch, **union(n), **s}) for s in spans]
+            end = min(start + plan.chunk, len(plan.k))
+            turns = [(range(len(jobs)), range(start, min(end, together)), False)]
+            if end == len(plan.k):
+                groups = (range(first, min(first + units, len(jobs))) for first in range(0, len(jobs), units))
+                turns += [(some, range(together, end), True) for some in groups]
+            for some, tiles, last in turns:
+                for k, number in product(tiles, some):
+                    operands = self.left.get(left[number // len(n)]), self.right.get(right[k - start])
+                    self._step(jobs[number], plan.k[k], operands, accumulate=k > 0)
+                for number in some if last else ():
+                    self.finish(*self._result(jobs[number]))
 
     def _job(self, ranges: Tile) -> Job:
         unit = self.jobs % self.ctx.chip.mxu.count
         self.jobs += 1
         rows = prod(ranges[a][1] for a in self.c.m)
-        if self.next_row[unit] + rows > self.ctx.chip.mxu.acc_rows:
-            self.next_row[unit] = 0
-        row = self.next_row[unit]
-        self.next_row[unit] += rows
+        row = self.ctx.acc_rows(unit, rows)
         return Job(ranges, unit, row)
 
-    def _step(
-        self, job: Job, k: Tile, k_order: tuple[str, ...], operands: tuple[Array, Array], accumulate: bool
-    ) -> None:
+    def _step(self, job: Job, k: Tile, operands: tuple[Array, Array], accumulate: bool) -> None:
         ranges = {**job.ranges, **k}
-        lhs, rows = operand_ref(self.c.lhs, operands[0], ranges, (self.c.m, k_order))
-        self._check(lhs)
-        weights, weight_rows, transpose = self._weights(operands[1], k_order, ranges)
-        self._check(weights)
+        lhs, rows = self._seen(self._rows, self.c.m, operands[0], ranges, tuple(k))
+        weights, weight_rows, transpose = self._seen(self._weights, self.c.n, operands[1], ranges, tuple(k))
         integer = int(self.integer)
         loaded = -1
         for number, (left, right) in enumerate(self.passes):
@@ -249,6 +292,23 @@ class Gemm:
             }
             self._append("mxu.matmul", args, job.unit, "matmul", self.c.useful(ranges) if last else 0)
 
+    def _seen(
+        self, make: Callable[[Array, tuple[str, ...], Ranges], R], axes: Sequence[str],
+        array: Array, ranges: Ranges, k_order: tuple[str, ...],
+    ) -> R:  # fmt: skip
+        """What `make` gives for a tile: jobs of a block share it, whose other axis it does not depend on."""
+        key = (make.__name__, array, *(ranges[a] for a in (*self.c.batch, *axes, *k_order)))
+        found: R | None = self._refs.get(key)
+        if found is None:
+            found = self._refs[key] = make(array, k_order, ranges)
+        return found
+
+    def _rows(self, lhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int]:
+        """Stream of the rows of a tile, and its row loops."""
+        ref, rows = operand_ref(self.c.lhs, lhs, ranges, (self.c.m, k_order))
+        self._check(ref)
+        return ref, rows
+
     def _weights(self, rhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int, int]:
         """Stream of a weight tile, its row loops, and whether it is read column by column (whichever costs less)."""
         straight, rows = operand_ref(self.c.rhs, rhs, ranges, (k_order, self.c.n))
@@ -257,7 +317,9 @@ class Gemm:
             row_cost(ref, loops, self.ctx.chip) * prod(ref.pattern.counts[:loops])
             for ref, loops in ((straight, rows), (turned, columns))
         ]
-        return (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
+        best = (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
+        self._check(best[0])
+        return best
 
     def _append(self, op: str, args: dict[str, Ref | int], unit: int, what: str, macs: int = 0) -> None:
         self.ctx.append(TileOp(op, dict(args), self.ctx.origin(what, macs, self.hlo), unit))

@@ -1,24 +1,37 @@
-"""Choosing the tiles of a contraction: a cost model over a few candidates, minimising max(compute, transfer)."""
+"""Choosing the tiles of a contraction: an estimate of the cycles of many candidates, the best ones closely."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import product
 from math import prod
 
 from systolith.compiler.contraction import Contraction
+from systolith.compiler.gemm_flow import Flow
 from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.tokens import HBM_LINE
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
-LOAD_OVERHEAD = 16
+LOAD_OVERHEAD = 2
 """Cycles that a transfer costs besides its bytes."""
 
+CLOSELY = 32
+"""Candidates, the best by their bound, whose blocks are followed one by one."""
 
-EPILOGUE_INTERVAL = 2
-"""Cycles that an epilogue takes for each vector, as a rule."""
+ALIKE = 0.01
+"""Candidates whose estimates differ by less than this are alike; then the one of the fewest operations is chosen."""
+
+PIECES = 4
+"""Loads of the weights of a chunk, where the first blocks wait for them; each is one less that runs ahead."""
+
+WAYS = (1, 2, 4)
+"""Tiles of rows that a block has."""
+
+Tiles = tuple[tuple[Tile, ...], tuple[Tile, ...], tuple[Tile, ...]]
 
 
 @dataclass(frozen=True)
@@ -29,10 +42,15 @@ class GemmPlan:
         m, n, k: tiles; every product (batch, m, n) is a job that sums over all k tiles in accumulators.
         block_m, block_n: jobs of so many m and n tiles are made together.
         chunk: k tiles whose operands are staged at a time.
+        apart: how many of the last k tiles a block's jobs go through one after another (as many at a time as there are
+            units), so that results go out while others are made; before them all jobs take a tile in turn.
         m_outer: whether blocks run through n before m.
         lhs_cache, rhs_cache: bytes of staged operands kept for reuse.
-        compute, transfer: estimated cycles.
-        ends: cycles until the first operands are there, and of the last epilogue.
+        operations: loads, and what each tile takes.
+        piece: k tiles of weights that one load brings for the first n tiles; for others it brings a chunk.
+        moved: bytes to and from HBM.
+        flow: work of each unit.
+        cycles: estimated.
     """
 
     m: tuple[Tile, ...]
@@ -41,27 +59,50 @@ class GemmPlan:
     block_m: int
     block_n: int
     chunk: int
+    apart: int
     m_outer: bool
     lhs_cache: int
     rhs_cache: int
-    compute: int
-    transfer: int
-    ends: int
+    operations: int
+    piece: int
+    moved: int
+    flow: Flow
+    cycles: int = 0
 
-    @property
-    def cycles(self) -> int:
-        """Estimate: matrix units, DMA and epilogues overlap, but for the first operands and the last results."""
-        return max(self.compute, self.transfer) + min(self.compute, self.transfer) // 2 + self.ends
-
-    def describe(self, name: str) -> str:
-        """One line for `explain`."""
-        rows, cols, depth = (prod(n for _, n in union([t]).values()) for t in (self.m[0], self.n[0], self.k[0]))
+    def __str__(self) -> str:
+        rows, cols, depth = (prod(n for _, n in t[0].values()) for t in (self.m, self.n, self.k))
         order = "m, n" if self.m_outer else "n, m"
         return (
-            f"{name}: {len(self.m)} x {len(self.n)} x {len(self.k)} tiles of m {rows}, n {cols}, k {depth}; blocks of"
-            f" {self.block_m} x {self.block_n} in order {order}; {self.chunk} k tiles staged at a time;"
-            f" compute {self.compute}, transfer {self.transfer} cycles"
+            f"{len(self.m)} x {len(self.n)} x {len(self.k)} tiles of m {rows}, n {cols}, k {depth}, blocks of"
+            f" {self.block_m} x {self.block_n} in order {order}, {self.chunk} k tiles staged at a time, the last"
+            f" {self.apart} job by job"
         )
+
+    @property
+    def signature(self) -> str:
+        """What tells it from the other candidates of its problem."""
+        return f"{self}; {sorted(self.k[min(1, len(self.k) - 1)].items())}"
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Estimates, for `explain`: cycles and bytes."""
+        return {
+            "cycles": self.cycles,
+            **self.flow.totals,
+            "moved bytes": self.moved,
+            "staged bytes": self.lhs_cache + self.rhs_cache,
+        }
+
+    def not_apart(self) -> GemmPlan:
+        """The same, but all jobs of a block end together."""
+        flow = replace(self.flow, apart=0, last=self.flow.vector + self.flow.store)
+        return replace(self, apart=0, flow=flow)
+
+    def loses_to(self, best: GemmPlan) -> str:
+        """Why this is not chosen: the unit that has more to do by most, or that they overlap less."""
+        more = {what: n - best.flow.totals[what] for what, n in self.flow.totals.items()}
+        worst = max(more, key=lambda what: more[what])
+        return f"{more[worst]:,} cycles more {worst}" if more[worst] > 0 else "overlaps less"
 
 
 @dataclass(frozen=True)
@@ -73,10 +114,11 @@ class Problem:
         k_order: axes of the sum, outermost first.
         lhs, rhs: where the operands lie.
         row_cost: cycles of one streamed row.
-        load_cost: cycles of one weight row (or column).
+        load_cost: cycles in which the weights of one tile enter.
         lhs_passes, rhs_passes: matmuls, and weight loads, of one tile.
         out_bytes: bytes of the output that go to HBM (0: it stays in VMEM).
-    transposed: whether the left operand is copied into another order in VMEM.
+        transposed: whether the left operand is copied into another order in VMEM.
+        vector_cost: cycles of the epilogue for each vector.
     """
 
     contraction: Contraction
@@ -89,16 +131,49 @@ class Problem:
     rhs_passes: int
     out_bytes: int
     transposed: bool
+    vector_cost: int = 1
 
 
-def choose(problem: Problem, chip: Chip, budget: int) -> GemmPlan | None:
-    """The cheapest candidate whose staged operands fit in `budget` bytes of VMEM; None if none does."""
-    best: GemmPlan | None = None
-    for plan in _candidates(problem, chip, budget):
-        key = (plan.cycles, plan.transfer, len(plan.m) * len(plan.n))
-        if best is None or key < (best.cycles, best.transfer, len(best.m) * len(best.n)):
-            best = plan
-    return best
+@dataclass(frozen=True)
+class _Asked:
+    """What is planned, compared by what the plans depend on: layers alike have the same."""
+
+    likeness: Hashable
+    budget: int
+    problem: Problem = field(compare=False)
+    chip: Chip = field(compare=False)
+
+
+def ranked(problem: Problem, chip: Chip, budget: int) -> Sequence[GemmPlan]:
+    """The candidates whose staged operands fit in `budget` bytes of VMEM, the cheapest first."""
+    c = problem.contraction
+    indices = [(tuple(i.coefs.items()), i.size, i.offset, i.div) for i in (*c.lhs, *c.rhs, *c.out)]
+    axes = (tuple(c.sizes.items()), c.batch, c.m, c.n, c.k, len(c.lhs), len(c.rhs), *indices)
+    arrays = [(a.buf.space, a.dtype.name, a.dims, a.strides) for a in (problem.lhs, problem.rhs)]
+    others = [getattr(problem, f.name) for f in fields(problem) if f.name not in ("contraction", "lhs", "rhs")]
+    return _ranked(_Asked((chip.digest(), axes, *arrays, *others), budget, problem, chip))
+
+
+@lru_cache(maxsize=256)
+def _ranked(asked: _Asked) -> tuple[GemmPlan, ...]:
+    """`ranked`, once for problems alike.
+
+    All are compared by what their slowest unit takes; the best then by the order in which their blocks come.
+    """
+    problem, chip, budget = asked.problem, asked.chip, asked.budget
+
+    def key(p: GemmPlan) -> tuple[int, int, int]:
+        return p.cycles, p.moved, len(p.m) * len(p.n)
+
+    plans = sorted(_candidates(problem, chip, budget), key=key)
+    close = [
+        replace(q, cycles=q.flow.cycles()) for p in plans[:CLOSELY] for q in ([p, p.not_apart()] if p.apart else [p])
+    ]
+    found = sorted(close, key=key) + plans[CLOSELY:]
+    # A shorter program is worth more than what the estimate does not know anyway.
+    alike = [p for p in close if p.cycles <= found[0].cycles * (1 + ALIKE)]
+    first = min(alike, key=lambda p: p.operations, default=None)
+    return tuple(sorted(found, key=lambda p: p is not first))
 
 
 def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
@@ -106,7 +181,7 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
     half = max(1, mxu.acc_rows // 2)
     rows = c.count(c.m)
     n = tuple(box_tiles(c.n, c.sizes, mxu.cols))
-    k = tuple(packed_tiles(p.k_order, c.sizes, mxu.rows))
+    orders = _orders(packed_tiles(p.k_order, c.sizes, mxu.rows), p.k_order)
     fewest = -(-rows // half)
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
     seen = set()
@@ -117,15 +192,30 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
         seen.add(len(m))
         tile_rows = prod(size for _, size in m[0].values())
         most = max(1, half // tile_rows) * mxu.count
-        wide = sorted({1, min(mxu.count, len(n)), min(most, len(n)), min(max(1, most // 2), len(n))})
-        shapes = [(1, block_n) for block_n in wide] + [(min(mxu.count, len(m)), 1)] * (mxu.count > 1)
-        for shape, chunk, m_outer in product(shapes, _chunks(len(k)), (True, False)):
-            plan = _evaluate(p, chip, budget, (m, n, k), (*shape, chunk, m_outer))
-            if plan is not None:
-                yield plan
+        wide = sorted({min(w, len(n)) for w in (1, mxu.count, max(1, most // 2), most)})
+        shapes = [s for s in product(WAYS, wide) if s[0] <= len(m) and (prod(s) <= most or s[0] == 1)]
+        for (k, chunks), shape, m_outer in product(orders, shapes, (True, False)):
+            for chunk in chunks:
+                plan = _evaluate(p, chip, budget, (m, n, k), (*shape, chunk, m_outer))
+                if plan is not None:
+                    yield plan
+
+
+def _orders(tiles: Sequence[Tile], axes: Sequence[str]) -> list[tuple[tuple[Tile, ...], list[int]]]:
+    """Orders of the tiles of the sum, and for each how many to stage at a time.
+
+    As they come, and by the innermost axis first: all taps of a window over some channels read one box of the input.
+    """
+    orders = [(tuple(tiles), _chunks(len(tiles)))]
+    sideways = sorted(tiles, key=lambda t: t[axes[-1]][0]) if axes else list(tiles)
+    if sideways != list(tiles):
+        together = sum(t[axes[-1]] == sideways[0][axes[-1]] for t in sideways)
+        orders.append((tuple(sideways), [n * together for n in _chunks(-(-len(tiles) // together))]))
+    return orders
 
 
 def _chunks(count: int) -> list[int]:
+    """A count, and halves of it down to 1."""
     sizes = {count}
     while count > 1:
         count = -(-count // 2)
@@ -133,26 +223,25 @@ def _chunks(count: int) -> list[int]:
     return sorted(sizes, reverse=True)
 
 
-def _evaluate(
-    p: Problem,
-    chip: Chip,
-    budget: int,
-    tiles: tuple[tuple[Tile, ...], tuple[Tile, ...], tuple[Tile, ...]],
-    blocks: tuple[int, int, int, bool],
-) -> GemmPlan | None:
+def _evaluate(p: Problem, chip: Chip, budget: int, tiles: Tiles, blocks: tuple[int, int, int, bool]) -> GemmPlan | None:
     c = p.contraction
     m, n, k = tiles
     block_m, block_n, chunk, m_outer = blocks
     batch = dict.fromkeys(c.batch, (0, 1))
-    first_k = union(k[:chunk])
+    first_k, first_n = union(k[:chunk]), union(n[:block_n])
     lhs_part = c.box(c.lhs, {**batch, **m[0], **first_k}).elements * p.lhs.dtype.size * block_m
-    rhs_part = c.box(c.rhs, {**batch, **union(n[:block_n]), **first_k}).elements * p.rhs.dtype.size
+    rhs_part = c.box(c.rhs, {**batch, **first_n, **first_k}).elements * p.rhs.dtype.size
     m_blocks, n_blocks, chunks = -(-len(m) // block_m), -(-len(n) // block_n), -(-len(k) // chunk)
     repeats = c.count(c.batch)
-    out_tile = prod(s for _, s in m[0].values()) * prod(s for _, s in union(n[:block_n]).values()) * 4 * block_m
+    out_tile = _points(m[0]) * _points(first_n) * 4 * block_m
     lhs_hbm, rhs_hbm = p.lhs.buf.space == Space.HBM, p.rhs.buf.space == Space.HBM
     lhs_need, lhs_times = _reuse(lhs_part * chunks, lhs_part, m_blocks, n_blocks if not m_outer else 1, n_blocks)
     rhs_need, rhs_times = _reuse(rhs_part * chunks, rhs_part, n_blocks, m_blocks if m_outer else 1, m_blocks)
+    jobs = block_m * block_n
+    apart = min(_apart(chip), len(k) - (chunks - 1) * chunk) if jobs > chip.mxu.count else 0
+    piece = -(-chunk // PIECES)
+    if n_blocks == m_blocks == 1:  # weights come in pieces, and go
+        rhs_need = min(rhs_need, rhs_part * (apart + 2 * piece) // chunk)
     room = budget - 2 * out_tile if p.out_bytes else budget
     lhs_staged = (2 if p.transposed and lhs_hbm else 1) * (lhs_hbm or p.transposed)
     lhs_cache, rhs_cache = lhs_need * lhs_staged, rhs_need * rhs_hbm
@@ -167,27 +256,76 @@ def _evaluate(
         rhs_cache, rhs_times = 2 * rhs_part * rhs_hbm, m_blocks
     if lhs_cache + rhs_cache > room:
         return None
-    moved = 0
-    if lhs_hbm:
-        moved += lhs_part * chunks * m_blocks * repeats * lhs_times
-    if rhs_hbm:
-        moved += rhs_part * chunks * n_blocks * repeats * rhs_times
-    transfer = (moved + p.out_bytes) * chip.hbm.q // chip.hbm.p
+    lhs_part, rhs_part = lhs_part * lhs_hbm, rhs_part * rhs_hbm
+    moved = p.out_bytes + repeats * chunks * (lhs_part * m_blocks * lhs_times + rhs_part * n_blocks * rhs_times)
+    together = min(jobs, chip.mxu.count)
+    all_blocks = m_blocks * n_blocks * repeats
+    vectors = -(-_points(m[0]) // chip.vpu.sublanes) * -(-_points(n[0]) // chip.vpu.lanes)
+    store = -(-_transfer(chip, p.out_bytes) // all_blocks)
+    row = p.out_bytes // (c.count(c.batch) * c.count(c.m) * c.count(c.n)) * _points(n[0])
+    apiece = (row * _points(m[0]) if len(n) == 1 else row) % HBM_LINE
     loads = repeats * chunks * (m_blocks * block_m * lhs_times * lhs_hbm + n_blocks * rhs_times * rhs_hbm)
-    transfer += loads * LOAD_OVERHEAD
-    first = (lhs_part * lhs_hbm + rhs_part * rhs_hbm) * chip.hbm.q // chip.hbm.p
-    compute = _compute(p, chip, tiles, (block_m, block_n), repeats)
-    ends = first + _epilogue(chip, tiles, (block_m, block_n))
-    return GemmPlan(m, n, k, block_m, block_n, chunk, m_outer, lhs_cache, rhs_cache, compute, transfer, ends)
+    operations = 3 * len(m) * len(n) * len(k) * repeats + loads
+    flow = Flow(
+        blocks=(m_blocks, n_blocks),
+        m_outer=m_outer,
+        repeats=repeats,
+        tiles=len(k),
+        chunk=chunk,
+        piece=piece,
+        apart=apart,
+        lhs=_transfer(chip, lhs_part) + LOAD_OVERHEAD * block_m * lhs_hbm,
+        rhs=_transfer(chip, rhs_part) + LOAD_OVERHEAD * rhs_hbm,
+        lhs_again=lhs_times > 1,
+        rhs_again=rhs_times > 1,
+        first=_transfer(chip, lhs_part // block_m + rhs_part * piece // chunk),
+        compute=-(-jobs // chip.mxu.count) * _step(p, chip, m[0]),
+        vector=jobs * vectors * p.vector_cost,
+        store=store,
+        wait=jobs * chip.hbm.latency if apiece and jobs * all_blocks > 1 else 0,
+        last=together * (vectors * p.vector_cost + store // jobs),
+        latency=chip.hbm.latency,
+        fill=chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline,
+    )
+    return GemmPlan(
+        m,
+        n,
+        k,
+        block_m,
+        block_n,
+        chunk,
+        apart,
+        m_outer,
+        lhs_cache,
+        rhs_cache,
+        operations,
+        piece,
+        moved,
+        flow,
+        flow.bound,
+    )
 
 
-def _epilogue(
-    chip: Chip, tiles: tuple[tuple[Tile, ...], tuple[Tile, ...], tuple[Tile, ...]], block: tuple[int, int]
-) -> int:
-    """Cycles that the vector unit takes for one block of jobs."""
-    rows, columns = (prod(size for _, size in side[0].values()) for side in tiles[:2])
-    vectors = -(-rows // chip.vpu.sublanes) * -(-columns // chip.vpu.lanes)
-    return block[0] * block[1] * vectors * EPILOGUE_INTERVAL
+def _apart(chip: Chip) -> int:
+    """Count of k tiles that take longer than to store their results, whatever their rows."""
+    return 1 + _transfer(chip, chip.mxu.count * chip.mxu.cols * 4)
+
+
+def _points(tile: Tile) -> int:
+    return prod(size for _, size in tile.values())
+
+
+def _transfer(chip: Chip, size: int) -> int:
+    """Cycles in which HBM moves so many bytes."""
+    return size * chip.hbm.q // chip.hbm.p
+
+
+def _step(p: Problem, chip: Chip, m: Tile) -> int:
+    """Cycles of one matrix unit for one k tile of a job: rows that stream, or the next weights, whichever is longer."""
+    stream = _points(m) * p.row_cost * p.lhs_passes + p.rhs_passes
+    # A tile's load starts after the latch of the one before, which waits for that one's load.
+    load = p.load_cost + chip.mxu.load_latency + 1
+    return max(stream, load * p.rhs_passes)
 
 
 def _reuse(all_k: int, part: int, own: int, outer: int, other: int) -> tuple[int, int]:
@@ -201,23 +339,3 @@ def _reuse(all_k: int, part: int, own: int, outer: int, other: int) -> tuple[int
     if other > 1:
         return 2 * all_k, 1
     return 2 * part, 1
-
-
-def _compute(
-    p: Problem,
-    chip: Chip,
-    tiles: tuple[tuple[Tile, ...], tuple[Tile, ...], tuple[Tile, ...]],
-    block: tuple[int, int],
-    repeats: int,
-) -> int:
-    m, n, k = tiles
-    rows = prod(size for _, size in m[0].values())
-    stream = rows * p.row_cost * p.lhs_passes
-    # A tile's load starts after the latch of the one before, which waits for that one's load.
-    one = min(chip.mxu.rows, prod(s for _, s in k[0].values())) * p.load_cost + chip.mxu.load_latency + 2
-    load = one * p.rhs_passes
-    step = max(stream, load) + 1
-    fill = chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline
-    blocks = -(-len(m) // block[0]) * -(-len(n) // block[1]) * repeats
-    rounds = blocks * -(-block[0] * block[1] // chip.mxu.count)
-    return rounds * len(k) * step + fill + blocks * 8

@@ -7,15 +7,27 @@ instructions of it for any box of the iteration space.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from systolith.compiler.affine import Bound, Box, IndexMap
 from systolith.compiler.elementwise import check_dtype, is_elementwise, lower_elementwise
 from systolith.compiler.errors import CompileError, compile_error
-from systolith.compiler.expression import Const, Coordinate, Graph, Inside, Load, Node, Pieces, image_of, topological
+from systolith.compiler.expression import (
+    Const,
+    Coordinate,
+    Graph,
+    Inside,
+    Load,
+    Micro,
+    Node,
+    Pieces,
+    image_of,
+    topological,
+)
 from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.isa.dtypes import F32
@@ -37,19 +49,31 @@ class GroupPlan:
         roots: the instructions whose values are computed, each of shape `dims`.
         nodes: for each root, what computes it.
         graph: where the nodes were made.
+        code: what `emit` made for boxes, for others like them.
     """
 
     dims: tuple[int, ...]
     roots: tuple[Instruction, ...]
     nodes: tuple[Node, ...]
     graph: Graph
+    code: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
+    def all_nodes(self) -> list[Node]:
+        """Every node, sources first, each once."""
+        return topological(self.nodes)
+
+    @cached_property
     def loads(self) -> list[Load]:
         """Every load, each once."""
-        return [n for n in topological(self.nodes) if isinstance(n, Load)]
+        return [n for n in self.all_nodes if isinstance(n, Load)]
 
-    @property
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all boxes of the same size are computed alike, wherever they lie."""
+        return all(n.map.total if isinstance(n, Load) else isinstance(n, (Const, Micro)) for n in self.all_nodes)
+
+    @cached_property
     def leaves(self) -> list[Instruction]:
         """The instructions whose values are read: parameters of the group, constants that are arrays, the frontier."""
         return list(dict.fromkeys(load.leaf for load in self.loads))
@@ -67,7 +91,7 @@ class GroupPlan:
 
 def streams_of(plan: GroupPlan) -> int:
     """Streams that a plan's kernel needs at most."""
-    nodes = topological(plan.nodes)
+    nodes = plan.all_nodes
     coordinates = sum(isinstance(n, Coordinate) for n in nodes)
     others = sum(isinstance(n, (Load, Inside)) for n in nodes)
     return others + -(-coordinates // 4) + len(plan.nodes)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.matmul import CONTRACTIONS, contraction_of
 from systolith.compiler.passes.while_trip_count import trip_count
+from systolith.compiler.predict import Prediction
 from systolith.isa.program import GroupInfo
 
 TRANSCENDENTAL = frozenset(
@@ -20,11 +23,27 @@ FREE = frozenset(
 """No arithmetic."""
 
 
-def group_infos(module: Module) -> list[GroupInfo]:
-    """A row for each group, in program order; those in loops are counted as often as they run, where that is known."""
+def group_infos(
+    module: Module, planned: Mapping[str, int] | None = None, predicted: Mapping[str, Prediction] | None = None
+) -> list[GroupInfo]:
+    """A row for each group, in program order; those in loops are counted as often as they run, where that is known.
+
+    Args:
+        module: grouped.
+        planned, predicted: cycles of one execution of each group, by name; a blocked group has a plan for each product
+            in it, and none as a whole.
+    """
     found: list[GroupInfo] = []
     _collect(module.entry, 1, found)
-    return found
+    cycles = {name: p.cycles for name, p in (predicted or {}).items()}
+    return [
+        replace(
+            g,
+            planned=(planned or {}).get(g.name, 0) * g.executions * (g.kind == "kOutput"),
+            predicted=cycles.get(g.name, 0) * g.executions,
+        )
+        for g in found
+    ]
 
 
 def _collect(computation: Computation, executions: int, found: list[GroupInfo]) -> None:
@@ -32,9 +51,10 @@ def _collect(computation: Computation, executions: int, found: list[GroupInfo]) 
         if i.opcode == "fusion":
             found.append(_info(i, executions))
         elif i.opcode == "while":
-            times = trip_count(i) or 1
-            _collect(i.computation("condition"), executions * (times + 1), found)
-            _collect(i.computation("body"), executions * times, found)
+            times = trip_count(i)
+            if times is None:
+                _collect(i.computation("condition"), executions * 2, found)
+            _collect(i.computation("body"), executions * (times or 1), found)
         elif i.opcode == "conditional":
             for branch in i.called:
                 _collect(branch, executions, found)

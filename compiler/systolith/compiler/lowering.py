@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from systolith.compiler.affine import Box as Box
 from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.chip import Chip
@@ -23,6 +26,10 @@ from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import MAX_LOOPS, Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
+
+if TYPE_CHECKING:
+    from systolith.compiler.autotune import Tuner
+    from systolith.compiler.gemm_plan import GemmPlan
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,16 @@ class Options:
     Attributes:
         precision: default, high or highest for every dot and convolution; None: what the module asks for.
         probes: record where each group's inputs and outputs lie, for checks.
+        autotune: tile plans of each product that are tried in the simulator; 0: the estimate decides.
+        autotune_cache: where results of that are remembered; None: in the user's cache folder.
+        tuner: what tries them; whoever has a simulator gives it.
     """
 
     precision: str | None = None
     probes: bool = True
+    autotune: int = 0
+    autotune_cache: Path | None = None
+    tuner: Tuner | None = None
 
 
 def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
@@ -107,9 +120,12 @@ class Lowering:
         budget: bytes of VMEM that the tiles of one group may take together (a group sizes its tiles by it).
         block: where operations are appended.
         group: the `fusion` instruction being lowered, for origins.
+        region: the blocked group that it is in, if any.
         buffers: the buffer table so far.
-        explain: choices worth telling the user.
+        explain: what was chosen, for the user.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
+        picked: the tile plan that the group being lowered is to have, as `GemmPlan.signature`; empty: the cheapest.
+        plans: the tile plans that the last product could have had, the cheapest first.
     """
 
     chip: Chip
@@ -118,12 +134,16 @@ class Lowering:
     budget: int = 0
     block: Block = field(default_factory=Block)
     group: Instruction | None = None
+    region: Instruction | None = None
     buffers: list[Buf] = field(default_factory=list)
-    explain: list[str] = field(default_factory=list)
+    explain: list[Decision] = field(default_factory=list)
     whole: set[Buf] = field(default_factory=set)
+    picked: str = ""
+    plans: Sequence[GemmPlan] = ()
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
+    _next_row: dict[int, int] = field(default_factory=dict)
 
     # Names, buffers, registers.
 
@@ -166,6 +186,14 @@ class Lowering:
             self._acc[unit] = Buf(f"acc{unit}", Space.ACC, mxu.acc_rows * mxu.cols * 4, 4, unit=unit)
         return self._acc[unit]
 
+    def acc_rows(self, unit: int, count: int) -> int:
+        """The first of `count` accumulator rows of MXU `unit`: a ring, so that what still drains is not in the way."""
+        row = self._next_row.get(unit, 0)
+        if row + count > self.chip.mxu.acc_rows:
+            row = 0
+        self._next_row[unit] = row + count
+        return row
+
     def vreg(self) -> VReg:
         """A new virtual scalar register."""
         self._vregs += 1
@@ -182,7 +210,7 @@ class Lowering:
     def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
         """Where an operation of the current group comes from; `hlo` defaults to the group's name."""
         group = self.group.name if self.group is not None else ""
-        return Origin(hlo or group, group, what, macs)
+        return Origin(hlo or group, self.region.name if self.region is not None else group, what, macs)
 
     def error(self, message: str) -> CompileError:
         """An error about the current group."""

@@ -8,14 +8,17 @@ from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.emit import emit
 from systolith.compiler.errors import compile_error
+from systolith.compiler.expression import Load, Micro, topological
 from systolith.compiler.gemm import INTEGER_OPERANDS, Gemm, passes_of
 from systolith.compiler.group import GroupPlan, analyze, group_roots
 from systolith.compiler.hlo.contraction import requested_precision
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.kernel_builder import interval
 from systolith.compiler.loops import lower_plan
 from systolith.compiler.lowering import Lowering
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.views import as_view, untransposed, view_base
+from systolith.isa.chip import Chip
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
@@ -103,6 +106,7 @@ class _Epilogue:
     ) -> None:
         self.ctx, self.plan, self.product, self.arrays, self.results = ctx, plan, product, arrays, results
         self.stored = sum(Box.whole(a.dims).elements * a.dtype.size for a in results if a.buf.space == Space.HBM)
+        self.vector_cycles = _vector_cycles(plan, product, ctx.chip)
         self._tiles: dict[tuple[Instruction, Box], Array] = {}
 
     def __call__(self, acc: Array, box: Box) -> None:
@@ -124,6 +128,14 @@ class _Epilogue:
             self._tiles = {k: v for k, v in self._tiles.items() if k[0] is not leaf}
             self._tiles[key] = self.ctx.stage_in(self.arrays[leaf], need)
         return self._tiles[key]
+
+
+def _vector_cycles(plan: GroupPlan, product: Instruction, chip: Chip) -> int:
+    """Cycles that the epilogue takes for each vector; what is loaded once for many rows does not count."""
+    nodes = topological(plan.nodes)
+    whole = [n for n in nodes if isinstance(n, Load) and (n.leaf is product or n.leaf.dims == plan.dims)]
+    micro = [n.op for n in nodes if isinstance(n, Micro)]
+    return interval(chip, [*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)])
 
 
 class _Product:
@@ -151,7 +163,5 @@ class _Product:
                 self.product, "integer products are summed in s32; ask for an s32 result", self.ctx.module
             )
         contraction = contraction_of(self.product)
-        gemm = Gemm(
-            self.ctx, contraction, self.sides, passes, integer, self.epilogue, self.epilogue.stored, self.product.name
-        )
+        gemm = Gemm(self.ctx, contraction, self.sides, passes, integer, self.epilogue, self.product.name)
         gemm.emit()

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from systolith.compiler.control import lower_conditional, lower_while
+from systolith.compiler.aliasing import Donation, Uses
+from systolith.compiler.blocks import lower_blocks
+from systolith.compiler.control import carry, lower_conditional, lower_while
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
@@ -14,10 +16,11 @@ from systolith.compiler.loops import lower_loop
 from systolith.compiler.lowering import Box, Lowering, constant_bytes
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.moves import lower_custom
-from systolith.compiler.placement import ALIASES, Aliases, Leaf, Placement, leaf_shapes
+from systolith.compiler.placement import Leaf, Placement, leaf_shapes
 from systolith.compiler.reduce import lower_reduce
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.views import recast
+from systolith.isa.instruction import Space
 from systolith.isa.program import Role
 
 Value = Array | tuple["Value", ...]
@@ -26,7 +29,7 @@ CACHED_SHARE = 64
 """Parameters and constants of up to this part of VMEM are loaded whole, once."""
 
 COPY_SHARE = 8
-"""Part of VMEM through which parameters that are results are copied."""
+"""Part of VMEM through which results are copied that were not made in their buffers."""
 
 LOWERINGS: dict[str, Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]] = {
     "kLoop": lower_loop,
@@ -74,6 +77,7 @@ class Walk:
         records: one for each group.
         homes: arrays that leaves must be made in.
         owners: which leaf a buffer of a whole value holds.
+        spilled: leaves that no result buffer holds and that lie in HBM all the same.
         cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
     """
 
@@ -83,33 +87,52 @@ class Walk:
     homes: dict[Leaf, Array] = field(default_factory=dict)
     cache: dict[Buf, Array] = field(default_factory=dict)
     owners: dict[Buf, Leaf] = field(default_factory=dict)
+    spilled: set[Leaf] = field(default_factory=set)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
+    _updates: dict[Leaf, int] = field(default_factory=dict)
+    _seen: set[Computation] = field(default_factory=set)
+
+    @property
+    def free(self) -> int:
+        """Bytes of VMEM that no whole value ever takes."""
+        return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
 
     # The entry.
 
-    def entry(self, computation: Computation, results: list[tuple[Leaf, Array]]) -> None:
+    def entry(self, computation: Computation, results: list[tuple[Leaf, Array]], donation: Donation) -> None:
         """Lower the entry: parameters from the buffer table, results to `results` (leaf, its array), in order."""
-        number = 0
+        given: list[Array] = []
         values: list[Value] = []
         for p in computation.parameters:
-            arrays = []
-            for shape in leaf_shapes(p.shape):
-                arrays.append(self.ctx.table(p.name, Role.PARAMETER, shape.dtype, shape.dims, number))
-                number += 1
+            shapes = leaf_shapes(p.shape)
+            arrays = [
+                self.ctx.table(p.name, Role.PARAMETER, s.dtype, s.dims, len(given) + k) for k, s in enumerate(shapes)
+            ]
+            given += arrays
             values.append(shaped(iter(arrays), p.shape))
-        self.homes |= {
-            leaf: array for leaf, array in results if leaf in self.placement.spilled and leaf not in self.homes
-        }
+        for result, parameter in donation.shared.items():
+            results[result][1].buf.shares = given[parameter].buf
+        early = [pair for n, pair in enumerate(results) if n not in donation.late]
+        self.homes |= {leaf: results[n][1] for leaf, n in donation.homes.items()}
+        in_hbm = self.placement.spilled - donation.barred
+        self.homes |= {leaf: array for leaf, array in early if leaf in in_hbm and leaf not in self.homes}
 
         def store(instruction: Instruction, value: Value) -> None:
             for k, array in enumerate(flatten(value)):
-                for leaf, target in results:
-                    # A loop leaves a value that it does not change where it was, whatever its home.
-                    if leaf == (instruction, k) and array.buf is not target.buf:
-                        self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
+                for leaf, target in early:
+                    if leaf == (instruction, k) and array.buf.memory is not target.buf.memory:
+                        self._for_result(instruction)
                         self.ctx.move(recast(array, target.dims), target, "store result")
 
-        self.computation(computation, values, store)
+        final = flatten(self.computation(computation, values, store))
+        if donation.late:
+            self._for_result(computation.result)
+            late = [(recast(final[n], results[n][1].dims), results[n][1]) for n in sorted(donation.late)]
+            carry(self.ctx, *zip(*late, strict=True))
+
+    def _for_result(self, instruction: Instruction) -> None:
+        """What follows copies results of an instruction."""
+        self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
 
     # Any computation.
 
@@ -120,6 +143,10 @@ class Walk:
         made: Callable[[Instruction, Value], None] | None = None,
     ) -> Value:
         """Lower a computation into the current block; `made` is called after each instruction that makes arrays."""
+        if computation not in self._seen:
+            self._seen.add(computation)
+            if any(i.opcode == "fusion" and i.word("kind") == "kCustom" for i in computation.instructions):
+                self._updates |= Uses(computation).updates()
         values: dict[Instruction, Value] = {}
         numbered = dict(zip(computation.parameters, parameters, strict=True))
         for i in computation.instructions:
@@ -170,6 +197,7 @@ class Walk:
         if leaf in self.homes:
             return recast(self.homes[leaf], shape.dims)
         if leaf in self.placement.spilled:
+            self.spilled.add(leaf)
             return self.ctx.table(leaf[0].name, Role.TEMP, shape.dtype, shape.dims)
         array = self.ctx.value(leaf[0].name, shape.dtype, shape.dims)
         self.owners[array.buf] = leaf
@@ -177,12 +205,18 @@ class Walk:
 
     def _group(self, i: Instruction, operands: list[Value]) -> Value:
         inputs = [a for o in operands for a in flatten(o)]
-        outputs = self.results(i)
+        outputs = self._updated(i, inputs) or self.results(i)
         kind = i.word("kind")
         if kind not in LOWERINGS:
             raise compile_error(i, f"a group of unknown kind {kind!r}", self.ctx.module)
         start = len(self.ctx.block.items)
-        LOWERINGS[kind](self.ctx, i, [self.near(a) for a in inputs], outputs)
+        if "dimensions" in i.attributes:
+            self._blocks(i, inputs, outputs)
+        else:
+            near = [self.near(a) for a in inputs]
+            tuner = self.ctx.options.tuner if kind == "kOutput" else None
+            self.ctx.picked = tuner.pick(self.ctx, i, near, outputs, self.free) if tuner else ""
+            LOWERINGS[kind](self.ctx, i, near, outputs)
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
@@ -190,13 +224,31 @@ class Walk:
         )
         return shaped(iter(outputs), i.shape)
 
+    def _updated(self, i: Instruction, inputs: Sequence[Array]) -> list[Array]:
+        """Where a group updates an operand in place, whose old value nothing needs; empty: it does not."""
+        number = self._updates.get((i, 0))
+        if number is None or (i, 0) in self.homes:
+            return []
+        array = inputs[number]
+        role = array.buf.decl.role if array.buf.decl is not None else Role.TEMP
+        fits = ((i, 0) in self.placement.spilled) == (array.buf.space is Space.HBM)
+        return [recast(array, i.dims)] if fits and role is Role.TEMP else []
+
+    def _blocks(self, i: Instruction, inputs: list[Array], outputs: list[Array]) -> None:
+        """Lower a blocked group; to what watches groups, those in it are one."""
+        records, self.records = self.records, []
+        self.ctx.region = i
+        lower_blocks(self, i, inputs, outputs)
+        self.ctx.region = None
+        self.records = records
+
     def near(self, array: Array) -> Array:
         """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""
         size = prod(array.dims) * array.dtype.size
         if array.buf in self.cache:
             return replace(array, buf=self.cache[array.buf].buf)
         decl = array.buf.decl
-        if decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT) or not size:
+        if decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT) or not size or size != array.buf.bytes:
             return array
         if size > min(self.ctx.chip.vmem.bytes // CACHED_SHARE, self.ctx.budget // 8):
             return array
@@ -217,18 +269,3 @@ class Walk:
             return self.ctx.block, value
         finally:
             self.ctx.block, self.cache = outer, cache
-
-
-def result_leaves(computation: Computation) -> list[Leaf]:
-    """The leaves that the root holds, in order."""
-    return list(Aliases(computation).leaves[computation.result])
-
-
-def stored_directly(computation: Computation) -> set[Leaf]:
-    """Leaves that only the root holds: groups make them in the result buffers."""
-    aliases = Aliases(computation)
-    used = set()
-    for i in computation.instructions:
-        if i.opcode not in ALIASES:
-            used |= {leaf for o in i.operands for leaf in aliases.leaves[o]}
-    return {leaf for leaf in aliases.leaves[computation.result] if leaf[0].opcode == "fusion" and leaf not in used}

@@ -28,6 +28,7 @@ class Buf:
         align: bytes.
         decl: for HBM: its buffer-table entry.
         unit: for ACC: which MXU.
+        shares: for HBM: the buffer whose memory it uses; None: it has its own.
     """
 
     name: str
@@ -36,6 +37,12 @@ class Buf:
     align: int = 4
     decl: BufferDecl | None = None
     unit: int = 0
+    shares: Buf | None = None
+
+    @property
+    def memory(self) -> Buf:
+        """The buffer that owns the memory."""
+        return self if self.shares is None else self.shares.memory
 
 
 @dataclass(frozen=True)

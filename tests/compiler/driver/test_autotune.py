@@ -1,0 +1,117 @@
+"""Trying tile plans in the simulator."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.autotune import Tuned, Tuner, default_cache, read_cache, write_cache
+from systolith.compiler.driver import Compiled, compile_module
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.lowering import Options
+from systolith.isa.chip import load_chip
+from systolith.isa.program import Program
+from systolith.sim.simulate import simulate
+from tests.compiler.gemm.test_predict import gemm
+
+SMALL = load_chip("small")
+
+
+def cycles(program: Program) -> int | None:
+    return simulate(program, SMALL, mode="time").cycles
+
+
+def tuned(text: str, tuner: Tuner | None) -> Compiled:
+    count = tuner.count if tuner else 0
+    return compile_module(parse_hlo(text), SMALL, Options(autotune=count, tuner=tuner))
+
+
+def test_without_a_simulator_it_is_refused() -> None:
+    with pytest.raises(CompileError, match="autotune needs a simulator"):
+        compile_module(parse_hlo(gemm(8, 8, 8)), SMALL, Options(autotune=2))
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 200))
+@settings(max_examples=8)
+def test_never_worse_alone(tmp_path_factory: pytest.TempPathFactory, m: int, k: int, n: int) -> None:
+    tuner = Tuner(4, cycles, tmp_path_factory.mktemp("tune") / "cache.json")
+    tuned(gemm(m, k, n), tuner)
+    assert all(t.cycles <= t.first for t in tuner.known.values())
+
+
+def test_the_fastest_is_taken_and_remembered(tmp_path: Path) -> None:
+    """A simulator that likes every new program better than those before makes the last candidate win."""
+    asked: list[Program] = []
+
+    def measure(program: Program) -> int:
+        asked.append(program)
+        return 1000 - len(asked)
+
+    path = tmp_path / "deep" / "cache.json"
+    first = tuned(gemm(300, 200, 100), Tuner(3, measure, path))
+    assert len(asked) == 3 + 2  # and the whole module, without and with
+    again = tuned(gemm(300, 200, 100), Tuner(3, measure, path))
+    assert len(asked) == 3 + 4
+    assert first.program == again.program
+    assert first.program.code != tuned(gemm(300, 200, 100), None).program.code
+    (decision,) = (d for d in first.explain if d.kind == "autotune" and d.group)
+    assert decision.numbers == {"cycles": 997, "tried": 3}
+    assert decision.rejected[0].numbers == {"cycles": 999}
+    tuned(gemm(300, 200, 100), Tuner(4, measure, path))
+    assert len(asked) == 3 + 4 + 4 + 2
+
+
+def test_the_module_is_never_slower(tmp_path: Path) -> None:
+    """Here the candidates get better and the whole modules worse."""
+    whole: list[Program] = []
+
+    def measure(program: Program) -> int:
+        if program.name == "d":
+            return 1000 - len(program.code)
+        whole.append(program)
+        return len(whole)
+
+    result = tuned(gemm(300, 200, 100), Tuner(3, measure, tmp_path / "cache.json"))
+    assert result.program == whole[0]
+    assert result.program == tuned(gemm(300, 200, 100), None).program
+
+
+def test_equal_groups_are_tried_once(tmp_path: Path) -> None:
+    text = """HloModule t
+ENTRY e {
+  a = f32[64,64] parameter(0)
+  b = f32[64,64] parameter(1)
+  ROOT d = f32[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    tuner = Tuner(2, cycles, tmp_path / "cache.json")
+    tuned(text, tuner)
+    tuned(text.replace(" d = ", " other = ").replace(" a = ", " x = ").replace("(a,", "(x,"), tuner)
+    assert len(tuner.known) == 1
+
+
+def test_the_key_has_the_chip(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    tuned(gemm(64, 64, 64), Tuner(2, cycles, path))
+    other = replace(SMALL, hbm=replace(SMALL.hbm, latency=SMALL.hbm.latency + 1))
+    compile_module(parse_hlo(gemm(64, 64, 64)), other, Options(autotune=2, tuner=Tuner(2, cycles, path)))
+    assert len(json.loads(path.read_text())) == 2
+
+
+def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cache.json"
+    assert read_cache(path) == {}
+    write_cache(path, {"a": Tuned("p", 2, 10, 12)})
+    write_cache(path, {"b": Tuned("q", 2, 5, 5)})
+    assert read_cache(path) == {"a": Tuned("p", 2, 10, 12), "b": Tuned("q", 2, 5, 5)}
+    path.write_text("[1]")
+    with pytest.raises(CompileError, match="not a file of autotuning results"):
+        read_cache(path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache() == tmp_path / "systolith" / "autotune.json"

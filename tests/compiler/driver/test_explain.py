@@ -1,0 +1,68 @@
+"""What the compiler says of its choices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from systolith.compiler.driver import Compiled
+from systolith.compiler.explain import Alternative, Decision, as_text, each_once
+from tests.compiler.gemm.test_predict import gemm
+from tests.compiler.machine import compiled
+
+SHARED = """HloModule t
+ENTRY e {
+  x = f32[256,256] parameter(0)
+  a = f32[256,256] exponential(x)
+  b = f32[256,256] negate(a)
+  c = f32[256,256] transpose(a), dimensions={1,0}
+  s = f32[256,256] sine(b)
+  t = f32[256,256] cosine(c)
+  ROOT r = (f32[256,256], f32[256,256]) tuple(s, t)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def big() -> Compiled:
+    return compiled(gemm(1024, 1024, 1024), "tpu_v3")
+
+
+def test_tiles_beat_what_was_rejected(big: Compiled) -> None:
+    (tiles,) = (d for d in big.explain if d.kind == "tiles")
+    assert tiles.rejected
+    # Candidates within a hundredth are alike.
+    assert all(tiles.numbers["cycles"] <= 1.01 * r.numbers["cycles"] for r in tiles.rejected)
+    assert all(r.why for r in tiles.rejected)
+    assert tiles.numbers["cycles"] == big.program.groups[0].planned
+
+
+def test_padding_is_counted() -> None:
+    (tiles,) = (d for d in compiled(gemm(256, 64, 128), "tpu_v3").explain if d.kind == "tiles")
+    assert tiles.numbers["useful MACs"] == 0.5
+
+
+def test_a_stored_value_says_why() -> None:
+    fusions = {d.group: d for d in compiled(SHARED, "small").explain if d.kind == "fusion"}
+    assert fusions["a"].why == "stored: 2 users, 1 operations, transcendental"
+    assert fusions["s"].why == "stored: its users read it from memory" or "result" in fusions["s"].why
+    assert "negate" in fusions["s"].chosen
+    assert "transpose" in fusions["t"].chosen
+
+
+def test_memory_and_schedule_are_told(big: Compiled) -> None:
+    kinds = [d.kind for d in big.explain]
+    assert kinds.count("memory") == 1
+    assert kinds.count("schedule") == 1
+
+
+def test_every_group_has_a_decision(big: Compiled) -> None:
+    assert {g.name for g in big.program.groups} <= {d.group for d in big.explain}
+
+
+def test_texts() -> None:
+    decision = Decision("tiles", "g", "four", "few", {"cycles": 1000, "share": 0.5}, (Alternative("five", "many"),))
+    assert as_text([decision]) == "tiles g: four (few); cycles 1,000, share 50.0%\n    not five (many)\n"
+    assert json.loads(json.dumps(decision.to_json()))["rejected"][0]["what"] == "five"
+    assert each_once([decision, decision]) == [decision]

@@ -1,0 +1,55 @@
+"""What is compiled once for many: canonical form for many chips, a tile's code and plan for many tiles and layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from systolith.compiler import gemm_plan
+from systolith.compiler.driver import Front, compile_module
+from systolith.compiler.gemm import Gemm
+from systolith.compiler.group import GroupPlan
+from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.printer import print_hlo
+from systolith.isa.asm import disassemble
+from systolith.isa.chip import load_chip
+
+TEXT = """HloModule t
+ENTRY e {
+  x = f32[8,14,14,24] parameter(0)
+  w = f32[3,3,24,16] parameter(1)
+  v = f32[3,3,16,24] parameter(2)
+  c = f32[8,14,14,16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  bias = f32[16] parameter(3)
+  all = f32[8,14,14,16] broadcast(bias), dimensions={3}
+  sum = f32[8,14,14,16] add(c, all)
+  d = f32[8,14,14,24] convolution(sum, v), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  f = f32[8,14,14,16] convolution(d, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  ROOT r = f32[8,14,14,16] add(f, all)
+}
+"""
+
+
+def test_a_front_compiles_for_many_chips_as_if_for_each() -> None:
+    tiny = load_chip("tiny")
+    slow = replace(tiny, hbm=replace(tiny.hbm, p=tiny.hbm.p // 2))
+    front = Front(parse_hlo(TEXT))
+    before = print_hlo(front.canonical)
+    for chip in (tiny, slow, tiny):
+        alone = compile_module(parse_hlo(TEXT), chip)
+        compiled = front.compile(chip)
+        assert disassemble(compiled.program) == disassemble(alone.program)
+        assert compiled.program.chip_digest == chip.digest()
+        assert compiled.stages["canonical.hlo"] == before
+    assert print_hlo(front.canonical) == before
+
+
+@pytest.mark.parametrize("chip", ["tiny", "tpu_v3"])
+def test_what_is_shared_by_tiles_alike_is_what_each_would_get(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    front = Front(parse_hlo(TEXT))
+    shared = front.compile(load_chip(chip)).program
+    monkeypatch.setattr(GroupPlan, "uniform", False)
+    monkeypatch.setattr(Gemm, "_seen", lambda self, make, axes, array, ranges, k_order: make(array, k_order, ranges))
+    monkeypatch.setattr(gemm_plan, "_ranked", gemm_plan._ranked.__wrapped__)
+    assert disassemble(front.compile(load_chip(chip)).program) == disassemble(shared)

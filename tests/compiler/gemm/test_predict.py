@@ -1,0 +1,156 @@
+"""Cycles as planned and as predicted, against the simulator's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.gemm_flow import Flow
+from systolith.compiler.predict import predict
+from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
+from tests.compiler.machine import compiled
+
+
+def gemm(m: int, k: int, n: int, dtype: str = "f32") -> str:
+    return f"""HloModule t
+ENTRY e {{
+  a = {dtype}[{m},{k}] parameter(0)
+  b = {dtype}[{k},{n}] parameter(1)
+  ROOT d = {dtype}[{m},{n}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+
+
+sizes = st.integers(1, 300)
+
+
+@given(sizes, sizes, sizes, st.sampled_from(["tiny", "small", "tpu_v3"]), st.sampled_from(["f32", "bf16"]))
+@settings(max_examples=40)
+def test_prediction_is_near(m: int, k: int, n: int, chip: str, dtype: str) -> None:
+    program = compiled(gemm(m, k, n, dtype), chip).program
+    cycles = simulate(program, load_chip(chip), mode="time").cycles
+    assert cycles is not None
+    predicted = sum(g.predicted for g in program.groups)
+    assert 0.55 <= predicted / cycles <= 1.15
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 2048, 2048), (512, 1024, 1024), (2048, 1024, 512)])
+def test_plan_is_near_where_there_is_work(m: int, k: int, n: int) -> None:
+    """Few rows wait for weights (of the tile's columns, not of all): many stream."""
+    program = compiled(gemm(m, k, n, "bf16"), "tpu_v3").program
+    cycles = simulate(program, load_chip("tpu_v3"), mode="time").cycles
+    assert cycles is not None
+    assert 0.93 <= program.groups[0].planned / cycles <= 1.07
+
+
+def test_stores_that_share_lines_wait_for_one_another() -> None:
+    """Rows of 34 bytes: in 30 tiles of 10 rows every store would wait for the latency of the one before."""
+    program = compiled(gemm(300, 1, 17, "bf16"), "tpu_v3").program
+    assert sum(i.op == "dma.store" for i in program.code) <= 2
+    cycles = simulate(program, load_chip("tpu_v3"), mode="time").cycles
+    assert cycles is not None
+    assert cycles < 2000
+
+
+def test_groups_of_loops_count_every_execution() -> None:
+    text = """HloModule t
+cond {
+  s = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  x = f32[64,64] get-tuple-element(s), index=1
+  y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[64,64]) tuple(j, y)
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[64,64] parameter(0)
+  s = (s32[], f32[64,64]) tuple(zero, x)
+  w = (s32[], f32[64,64]) while(s), condition=cond, body=body
+  ROOT r = f32[64,64] get-tuple-element(w), index=1
+}
+"""
+    program = compiled(text, "small").program
+    (dot,) = (g for g in program.groups if g.kind == "kOutput")
+    assert dot.executions == 5
+    assert dot.predicted == 5 * predict(program, load_chip("small"))[dot.name].cycles
+    assert dot.planned % 5 == 0
+
+
+def test_the_slowest_unit_decides() -> None:
+    """Many rows stream through few weights; one row waits for many."""
+    chip = load_chip("tpu_v3")
+    (many,) = predict(compiled(gemm(8192, 128, 128, "bf16"), chip, "default").program, chip).values()
+    (one,) = predict(compiled(gemm(1, 1024, 1024, "bf16"), chip, "default").program, chip).values()
+    assert many.bound in ("hbm", "s0", "s1")
+    assert one.bound.startswith("w")
+    assert one.cycles == one.before + one.work[one.bound] + one.after
+
+
+flows = st.builds(
+    Flow,
+    blocks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    m_outer=st.booleans(),
+    repeats=st.integers(1, 2),
+    tiles=st.just(6),
+    chunk=st.sampled_from([1, 2, 3, 6]),
+    piece=st.just(1),
+    apart=st.integers(0, 3),
+    lhs=st.integers(0, 60),
+    rhs=st.integers(0, 60).map(lambda n: n * 6),
+    lhs_again=st.booleans(),
+    rhs_again=st.booleans(),
+    first=st.integers(1, 20),
+    compute=st.integers(1, 50),
+    vector=st.integers(0, 40),
+    store=st.integers(0, 20).map(lambda n: n * 6),
+    wait=st.integers(0, 50),
+    last=st.integers(0, 30),
+    latency=st.just(7),
+    fill=st.just(5),
+)
+
+
+@given(flows)
+@settings(max_examples=200)
+def test_flow_step_by_step(flow: Flow) -> None:
+    """The arrays of `Flow.cycles` against one loop over blocks and tiles."""
+    m_blocks, n_blocks = flow.blocks
+    inner = [(m, n) for m in range(m_blocks) for n in range(n_blocks)]
+    order = (inner if flow.m_outer else sorted(inner, key=lambda b: (b[1], b[0]))) * flow.repeats
+    moved, free, starts, need = 0, 0, [], []
+    for m, n in order:
+        arrivals = []
+        for tile in range(flow.tiles):
+            head = tile % flow.chunk == 0
+            if head and (n == 0 or flow.lhs_again):
+                moved += flow.lhs
+            if m == 0 or flow.rhs_again:
+                moved += flow.rhs // flow.chunk if n == 0 else flow.rhs * head
+            arrivals.append(moved)
+        need += arrivals[: flow.tiles - flow.apart] + [moved] * flow.apart
+    for step, arrived in enumerate(need):
+        stored = max(0, step - flow.tiles + 1) * flow.store // flow.tiles
+        ready = flow.first if step == 0 else arrived + stored
+        starts.append(max(free, ready + flow.latency))
+        free = starts[-1] + flow.compute
+    results = starts[flow.tiles - 1] + flow.compute + flow.fill + len(order) * max(flow.vector, flow.wait)
+    end = max(free + flow.fill + flow.last, results) + flow.latency * bool(flow.store)
+    assert flow.cycles() == max(end, need[-1] + len(order) * flow.store + flow.latency)
+
+
+def test_repeats_add_up() -> None:
+    flow = Flow((2, 2), True, 1, 4, 2, 1, 0, 10, 12, False, False, 5, 30, 3, 8, 0, 4, 7, 5)
+    one, two, five = (replace(flow, repeats=r).cycles() for r in (1, 2, 5))
+    assert five == one + 4 * (two - one)
