@@ -51,7 +51,8 @@ format: $(STAMP) ## let ruff rewrite what it can
 bless: $(STAMP) ## rewrite the recorded cycle counts after a wanted change of timing, and say what changed
 	$(BIN)/python -m tests.bless programs corpus
 
-bench: $(STAMP) ## run bench/bench_*.py: measurements, printed
+bench: $(STAMP) ## measure everything and write bench/RESULTS.md (some: .venv/bin/python -m bench NAME ...)
+	$(BIN)/python -m bench
 	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 synth: $(STAMP) ## synthesize the core at tiny with Yosys: no latches, no loops; gates by unit (the first time takes long)

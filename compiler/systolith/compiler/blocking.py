@@ -2,8 +2,8 @@
 
 A reduction whose result meets the elements that it reduces again (a normalisation) would have them all written to
 memory and read back where they do not fit in VMEM.  Here such a reduction, what leads to it and what follows from it
-become one `fusion` instruction with the attribute `dimensions`: the dimension of each result along which the group
-is computed in blocks whose intermediate values stay in VMEM.  `blocks.py` chooses their size and lowers it.
+become one `fusion` instruction with the frontend attribute `blocked`: the dimension of each result along which the
+group is computed in blocks whose intermediate values stay in VMEM.  `blocks.py` chooses their size and lowers it.
 
 The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
 reductions that keep the dimension, and through dots of which it is a batch dimension (so that a block needs no more of
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from systolith.compiler.block_dims import NotBlockableError, operand_dim, result_dim
+from systolith.compiler.block_dims import BLOCKED, NotBlockableError, operand_dim, result_dim
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.fusion import is_cheap
 from systolith.compiler.hlo.attributes import Attribute
@@ -208,7 +208,7 @@ class _Blocking:
         attributes: dict[str, Attribute] = {
             "kind": "kCustom",
             "calls": group,
-            "dimensions": tuple(region[o] for o in outputs),
+            "frontend_attributes": {BLOCKED: ",".join(str(region[o]) for o in outputs)},
         }
         last = outputs[-1]
         operands = [o for o, _ in copy.parameters]

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from systolith.compiler.affine import Box
-from systolith.compiler.block_dims import blocked_dims, resized
+from systolith.compiler.block_dims import blocked_along, blocked_dims, resized
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
@@ -53,13 +53,13 @@ def block(group: Instruction, size: int) -> Computation:
 @lru_cache(maxsize=64)
 def _dims(group: Instruction) -> dict[Instruction, int | None]:
     computation = group.computation("calls")
-    return blocked_dims(computation, list(zip(group_roots(computation), group.ints("dimensions"), strict=True)))
+    return blocked_dims(computation, list(zip(group_roots(computation), blocked_along(group), strict=True)))
 
 
 def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Lower a blocked group; `operands` and `results` are its arrays."""
     computation, dims = group.computation("calls"), _dims(group)
-    whole = group_roots(computation)[0].dims[group.ints("dimensions")[0]]
+    whole = group_roots(computation)[0].dims[blocked_along(group)[0]]
     size, depth, decision = _choose(walk, group, whole)
     walk.ctx.explain.append(decision)
     inputs = [
@@ -71,7 +71,7 @@ def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], resu
         small = block(group, here)
         _plan(walk.placement, group, small, walk.ctx.chip.vmem.bytes)
         parts = [_part(a, dims.get(p), start, here) for p, a in zip(computation.parameters, inputs, strict=True)]
-        places = [_part(a, d, start, here) for a, d in zip(results, group.ints("dimensions"), strict=True)]
+        places = [_part(a, d, start, here) for a, d in zip(results, blocked_along(group), strict=True)]
         walk.homes |= dict(zip(result_leaves(small), places, strict=True))
         stages.append(joined(_lowered(walk, small, parts), depth))
     walk.ctx.block.items += [item for stage in skewed(stages) for item in stage]
@@ -141,7 +141,7 @@ def _choose(walk: Walk, group: Instruction, whole: int) -> tuple[int, int, Decis
         rejected.pop()
         depth = 1 if spilled else -(-depth * room // values)
         numbers["stages"] = depth
-    chosen = f"blocks of {size} of {whole} along dimension {group.ints('dimensions')[0]}"
+    chosen = f"blocks of {size} of {whole} along dimension {blocked_along(group)[0]}"
     return size, depth, Decision("blocks", group.name, chosen, why, numbers, tuple(rejected))
 
 

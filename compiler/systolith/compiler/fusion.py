@@ -9,7 +9,7 @@ In the grouped module each instruction of the entry and of the bodies of `while`
                             convolution on the vector unit (`units.py`)
             kind=kLoop      elementwise operations and data movement
             kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...;
-                            with `dimensions`: a group of any operations that runs in blocks (`blocking.py`)
+                            with `blocked`: a group of any operations that runs in blocks (`blocking.py`)
     infeed, outfeed, custom-call, collectives and the like, as they are
 
 Operands of a dot or convolution may be chains of views (`views.py`) of the group's parameters.  An epilogue has the

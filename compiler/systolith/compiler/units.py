@@ -1,20 +1,20 @@
 """Which unit computes a grouped convolution: the matrix units, a product for each group, or the vector unit.
 
 A group of few channels fills few rows and columns of the array.  Where every group makes one feature the vector unit
-can sum over the window instead, with the channels in its lanes; a `convolution` that is cheaper so gets the attribute
-`unit=vpu`, and the precision that the vector unit has.
+can sum over the window instead, with the channels in its lanes; a `convolution` that is cheaper so gets the frontend
+attribute `unit="vpu"`, and the precision that the vector unit has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import cast
 
-from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.isa.chip import Chip
 
-VPU = Raw("vpu")
+UNIT, VPU = "unit", "vpu"
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,18 @@ class ChooseUnits:
         changed = False
         for i in module.instructions():
             if i.opcode == "convolution" and not on_vpu(i) and _possible(i) and _vpu(i, self.chip) < _mxu(i, self.chip):
-                i.attributes |= {"unit": VPU, "operand_precision": ("highest", "highest")}
+                known = cast("dict[str, str]", i.attributes.get("frontend_attributes", {}))
+                i.attributes |= {
+                    "frontend_attributes": {**known, UNIT: VPU},
+                    "operand_precision": ("highest", "highest"),
+                }
                 changed = True
         return changed
 
 
 def on_vpu(i: Instruction) -> bool:
     """Whether the vector unit computes a convolution."""
-    return i.attributes.get("unit") == VPU
+    return cast("dict[str, str]", i.attributes.get("frontend_attributes", {})).get(UNIT) == VPU
 
 
 def _possible(i: Instruction) -> bool:

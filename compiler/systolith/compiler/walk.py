@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from systolith.compiler.aliasing import Donation, Uses
+from systolith.compiler.block_dims import blocked_along
 from systolith.compiler.blocks import lower_blocks
 from systolith.compiler.control import carry, lower_conditional, lower_while
 from systolith.compiler.errors import compile_error
@@ -210,7 +211,7 @@ class Walk:
         if kind not in LOWERINGS:
             raise compile_error(i, f"a group of unknown kind {kind!r}", self.ctx.module)
         start = len(self.ctx.block.items)
-        if "dimensions" in i.attributes:
+        if blocked_along(i):
             self._blocks(i, inputs, outputs)
         else:
             near = [self.near(a) for a in inputs]

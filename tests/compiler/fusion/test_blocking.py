@@ -7,11 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.block_dims import NotBlockableError, blocked_dims, operand_dim, resized, result_dim
+from systolith.compiler.block_dims import (
+    NotBlockableError,
+    blocked_along,
+    blocked_dims,
+    operand_dim,
+    resized,
+    result_dim,
+)
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.hlo.evaluator import evaluate_computation
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.printer import print_hlo
 from systolith.compiler.hlo.verifier import verify
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
@@ -107,6 +115,12 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
 
 
+def test_grouped_text_reads_back() -> None:
+    text = compiled(softmax(96, 100), SMALL, "highest").stages["grouped.hlo"]
+    assert print_hlo(parse_hlo(text)) == text
+    assert blocked_along(parse_hlo(text).entry.result) == (0,)
+
+
 def test_what_fits_stays_as_it_is() -> None:
     assert not blocked(softmax(8, 100), 1 << 20)[1]
 
@@ -119,14 +133,14 @@ def test_a_value_used_elsewhere_is_a_second_result() -> None:
     )
     module, (group,) = blocked(text, SMALL.vmem.bytes)
     assert group.shape.is_tuple
-    assert len(group.ints("dimensions")) == 2
+    assert len(blocked_along(group)) == 2
     compare(text, [np.random.default_rng(2).normal(size=(96, 100)).astype(np.float32)], SMALL)
     assert module.entry.result.opcode == "tuple"
 
 
 def test_blocks_put_together_are_the_whole() -> None:
     _, (group,) = blocked(attention(6, 40, 8), SMALL.vmem.bytes)
-    computation, (d,) = group.computation("calls"), group.ints("dimensions")
+    computation, (d,) = group.computation("calls"), blocked_along(group)
     dims = blocked_dims(computation, [(computation.result, d)])
     rng = np.random.default_rng(3)
     arrays = [rng.normal(size=p.dims).astype(np.float32) for p in computation.parameters]
