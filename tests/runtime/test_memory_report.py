@@ -123,4 +123,4 @@ def test_an_impossible_alias_is_one_line(capsys: pytest.CaptureFixture[str], tmp
     ran = systolith(capsys, "compile", path, "--chip", "tiny", "-o", tmp_path / "d.slb")
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
-    assert "input_output_alias: parameter 5" in ran.err
+    assert "input_output_alias {0}: (5, {}): the entry has 2 parameters" in ran.err

@@ -137,8 +137,8 @@ def _select(i: Instruction) -> Shape:
     agrees = types_agree(on_true.dtype, on_false.dtype) and dims_agree(on_true.dims, on_false.dims)
     require(agrees, f"both choices have one shape, got {on_true} and {on_false}")
     require(condition.dtype == PRED, f"the predicate is pred, got {condition}")
-    fits = not condition.dims or dims_agree(condition.dims, on_true.dims)
-    require(fits, f"predicate {condition} is a scalar or has the sizes of {on_true}")
+    fits = not condition.dims or all(dims_agree(condition.dims, c.dims) for c in (on_true, on_false))
+    require(fits, f"predicate {condition} is a scalar or has the sizes of {on_true} and {on_false}")
     chosen = _merge(on_true, on_false, shapes)
     if not condition.dynamic:
         return chosen
