@@ -53,6 +53,11 @@ class BlockNormalisations:
         return changed
 
 
+def outline(computation: Computation, vmem: int) -> None:
+    """Outline the regions of one computation, in place."""
+    _Blocking(computation, vmem).outline(Names([computation.name]))
+
+
 def _running(entry: Computation) -> list[Computation]:
     """The entry, and the bodies of loops and branches."""
     found, todo = {entry: None}, [entry]

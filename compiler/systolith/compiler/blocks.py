@@ -6,7 +6,7 @@ the largest with which a block leaves room for the next one's operands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from systolith.compiler.affine import Box
 from systolith.compiler.block_dims import blocked_along, blocked_dims, resized
+from systolith.compiler.blocking import outline
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
@@ -33,6 +34,9 @@ Stage = list[TileOp | While | If]
 BLOCK_SHARE = 0.5
 """Part of the free VMEM that the values of one block may take: the rest is for what runs ahead, and for tiles."""
 
+OPERANDS_SHARE = 0.25
+"""Part of the free VMEM that operands of a block may take which are loaded once for several groups."""
+
 PIPELINE_PART = 1.5
 """The values of all blocks in the pipeline may take so many times the part of the free VMEM that tiles may take: where
 memory is tight, smaller tiles go with smaller blocks."""
@@ -42,10 +46,14 @@ BLOCKS_WANTED = 16
 
 
 @lru_cache(maxsize=256)
-def block(group: Instruction, size: int) -> Computation:
-    """The grouped computation of a block of `size` indices."""
-    computation = group.computation("calls")
-    small = resized(computation, _dims(group), size)
+def block(group: Instruction, size: int, vmem: int) -> Computation:
+    """The grouped computation of a block of `size` indices.
+
+    One index of it may be too much, too: then it runs in blocks of another dimension.
+    """
+    small = resized(group.computation("calls"), _dims(group), size)
+    if size == 1:
+        outline(small, vmem)
     group_computation(small)
     return small
 
@@ -68,19 +76,19 @@ def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], resu
     stages: list[list[Stage]] = []
     for start in range(0, whole, size):
         here = min(size, whole - start)
-        small = block(group, here)
+        small = block(group, here, walk.ctx.chip.vmem.bytes)
         _plan(walk.placement, group, small, walk.ctx.chip.vmem.bytes)
         parts = [_part(a, dims.get(p), start, here) for p, a in zip(computation.parameters, inputs, strict=True)]
         places = [_part(a, d, start, here) for a, d in zip(results, blocked_along(group), strict=True)]
         walk.homes |= dict(zip(result_leaves(small), places, strict=True))
-        stages.append(joined(_lowered(walk, small, parts), depth))
+        several = _read_again(small, walk.ctx.chip.vmem.bytes - walk.placement.live.get(group, 0))
+        stages.append(joined(_lowered(walk, small, parts, several), depth))
     walk.ctx.block.items += [item for stage in skewed(stages) for item in stage]
 
 
-def _lowered(walk: Walk, small: Computation, parts: Sequence[Array]) -> list[Stage]:
-    """The operations of a block, a list for each of its groups."""
+def _lowered(walk: Walk, small: Computation, parts: Sequence[Array], several: Collection[Instruction]) -> list[Stage]:
+    """The operations of a block, a list for each of its groups; operands in `several` are loaded first."""
     outer, walk.ctx.block = walk.ctx.block, Block()
-    several = _read_again(small)
     parts = [_staged(walk, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     ends: list[int] = []
     walk.computation(small, parts, lambda i, value: ends.append(len(walk.ctx.block.items)))
@@ -103,10 +111,16 @@ def skewed(blocks: Sequence[Sequence[T]]) -> Iterator[T]:
                 yield blocks[b][step - b]
 
 
-def _read_again(small: Computation) -> list[Instruction]:
-    """The operands of a block that several of its groups read."""
+def _read_again(small: Computation, free: int) -> list[Instruction]:
+    """The operands of a block that several of its groups read, the smallest first, as far as there is room."""
     users = small.users()
-    return [p for p in small.parameters if len(users[p]) > 1]
+    room = free * OPERANDS_SHARE
+    found = []
+    for p in sorted(small.parameters, key=lambda p: p.shape.bytes):
+        if len(users[p]) > 1 and p.shape.bytes <= room:
+            found.append(p)
+            room -= p.shape.bytes
+    return found
 
 
 def _staged(walk: Walk, part: Array, several: bool) -> Array:
@@ -123,7 +137,7 @@ def _choose(walk: Walk, group: Instruction, whole: int) -> tuple[int, int, Decis
     chip = walk.ctx.chip
     rejected: list[Alternative] = []
     for size in _sizes(whole):
-        small = block(group, size)
+        small = block(group, size, chip.vmem.bytes)
         depth = sum(i.opcode == "fusion" for i in small.instructions)
         trial = _plan(Placement(live=walk.placement.live, share=walk.placement.share), group, small, chip.vmem.bytes)
         live = trial.live.get(group, 0)
@@ -162,7 +176,7 @@ def _plan(placement: Placement, group: Instruction, small: Computation, vmem: in
     live = placement.live.get(group, 0)
     limit = live + int((vmem - live) * BLOCK_SHARE)
     placement.spilled |= set(result_leaves(small))
-    place_computation(placement, small, vmem, limit, live + sum(p.shape.bytes for p in _read_again(small)))
+    place_computation(placement, small, vmem, limit, live + sum(p.shape.bytes for p in _read_again(small, vmem - live)))
     return placement
 
 

@@ -238,10 +238,9 @@ class Walk:
     def _blocks(self, i: Instruction, inputs: list[Array], outputs: list[Array]) -> None:
         """Lower a blocked group; to what watches groups, those in it are one."""
         records, self.records = self.records, []
-        self.ctx.region = i
+        outer, self.ctx.region = self.ctx.region, self.ctx.region or i
         lower_blocks(self, i, inputs, outputs)
-        self.ctx.region = None
-        self.records = records
+        self.records, self.ctx.region = records, outer
 
     def near(self, array: Array) -> Array:
         """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""

@@ -121,6 +121,32 @@ def test_grouped_text_reads_back() -> None:
     assert blocked_along(parse_hlo(text).entry.result) == (0,)
 
 
+def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> None:
+    batched = attention(6, 40, 8).replace("HloModule attention", "HloModule batched")
+    for short, wide in (
+        ("f32[6,40,40]", "f32[2,6,40,40]"),
+        ("f32[6,40,8]", "f32[2,6,40,8]"),
+        ("f32[6,40]", "f32[2,6,40]"),
+    ):
+        batched = batched.replace(short, wide)
+    batched = batched.replace("_batch_dims={0}", "_batch_dims={0,1}").replace("f32[40,6,8]", "f32[2,40,6,8]")
+    batched = batched.replace("contracting_dims={2}", "contracting_dims={3}").replace(
+        "rhs_contracting_dims={1}", "rhs_contracting_dims={2}"
+    )
+    for old, new in (
+        ("dimensions={1,2}", "dimensions={2,3}"),
+        ("dimensions={2}", "dimensions={3}"),
+        ("dimensions={0,1}", "dimensions={0,1,2}"),
+        ("dimensions={1,0,2}", "dimensions={0,2,1,3}"),
+    ):
+        batched = batched.replace(old, new)
+    lines = [d.chosen for d in compiled(batched, SMALL, "highest").explain if d.kind == "blocks"]
+    assert len({line.split(" along ")[1] for line in lines}) == 2
+    rng = np.random.default_rng(4)
+    wide = [rng.normal(size=(2, 6, 40, 8)).astype(np.float32) for _ in range(3)]
+    compare(batched, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], SMALL)
+
+
 def test_what_fits_stays_as_it_is() -> None:
     assert not blocked(softmax(8, 100), 1 << 20)[1]
 
