@@ -7,8 +7,8 @@ from time import process_time
 
 import numpy as np
 
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 
 INSTRUCTIONS = 100_000
 CORPUS = Path(__file__).resolve().parents[1] / "tests" / "corpus"

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.cases import CASES
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
 
 FOLDER = Path(__file__).resolve().parents[1] / "build" / "bench"
 

@@ -1,11 +1,11 @@
 """systolith's public face: `from systolith import api as sl`."""
 
-from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.shape import Layout, Shape
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lowering import Options
 from systolith.compiler.xla_builder import XlaBuilder, XlaComputation, XlaOp, ops
 from systolith.compiler.xla_builder.arguments import ChannelHandle, ChannelType

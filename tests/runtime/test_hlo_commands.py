@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.registry import PASSES
 from systolith.runtime.pass_check import compare_modules
 from tests.corpus.load import HERE, load

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.compiler.hlo import parse_hlo, print_hlo, verify
-from systolith.compiler.hlo.custom_calls import CUSTOM_CALLS, CustomCall, register
-from systolith.compiler.hlo.devices import Host
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.evaluator import DeviceResult, evaluate_devices
 from systolith.compiler.hlo.ir import Instruction, Literal
+from systolith.compiler.hlo.values.custom_calls import CUSTOM_CALLS, CustomCall, register
+from systolith.compiler.hlo.values.devices import Host
+from systolith.compiler.hlo.values.evaluator import DeviceResult, evaluate_devices
 from tests.seeds.run import check, constant, results, scalar_computation
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from systolith import api as sl
 from systolith.compiler.hlo import parse_hlo, print_hlo, verify
-from systolith.compiler.hlo.devices import Host
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.evaluator import evaluate_devices
+from systolith.compiler.hlo.values.devices import Host
+from systolith.compiler.hlo.values.evaluator import evaluate_devices
 from tests.compiler.hlo.device_oracle import Program, run_xla_devices
 from tests.seeds.run import Array, scalar_computation
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
-from systolith.compiler.hlo.codecs import codec
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.text.codecs import codec
 from systolith.compiler.placement import ALIASES, Aliases, Leaf, last_uses, leaf_shapes
 
 ATTRIBUTE = "input_output_alias"

@@ -16,7 +16,7 @@ from systolith.compiler.group_info import group_infos
 from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
 from systolith.compiler.lowering import Lowering, Options
 from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at

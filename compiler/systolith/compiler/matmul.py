@@ -11,8 +11,8 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.expression import Load, Micro, topological
 from systolith.compiler.gemm import INTEGER_OPERANDS, Gemm, passes_of
 from systolith.compiler.group import GroupPlan, analyze, group_roots
-from systolith.compiler.hlo.contraction import requested_precision
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.kernel_builder import interval
 from systolith.compiler.loops import lower_plan
 from systolith.compiler.lowering import Lowering

@@ -2,7 +2,7 @@
 
 The simulator calls the checker around each probe of the program: inputs are copied when the group's first instruction
 is reached and outputs when its last one is done (program order, the value plane's own).  What a float may differ by
-comes from `systolith.compiler.hlo.error_bounds`.
+comes from `systolith.compiler.hlo.values.error_bounds`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from systolith.compiler.driver import Compiled
-from systolith.compiler.hlo.error_bounds import bounded
 from systolith.compiler.hlo.ir import Computation, Module
+from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.isa.dtypes import dtype
 from systolith.isa.program import Location, Probe, Program
 from systolith.runtime.arrays import Array

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from systolith.compiler.hlo.cost_rows import Row
+    from systolith.compiler.hlo.cost.rows import Row
     from systolith.compiler.hlo.ir import Module
     from systolith.isa.chip import Chip
 
@@ -32,7 +32,7 @@ FILE = click.Path(path_type=Path)
 def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check: int | None, seed: int) -> None:
     """Run HLO passes on FILE (HLO text or HloModuleProto, `-` for stdin), and print the module."""
     from systolith.compiler.hlo.clone import clone
-    from systolith.compiler.hlo.printer import print_hlo
+    from systolith.compiler.hlo.text.printer import print_hlo
     from systolith.compiler.passes.base import run_passes
     from systolith.compiler.passes.registry import find_pass
     from systolith.isa.errors import SystolithError
@@ -101,8 +101,8 @@ def read_module(path: Path) -> Module:
 @click.option("--chip", help="Bound times by the peaks of this chip (see `systolith chips`).")
 def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, chip: str | None) -> None:
     """Count the operations and bytes of FILE (as `opt` takes it), as XLA's cost analysis does."""
-    from systolith.compiler.hlo.cost_analysis import HloCostAnalysis
-    from systolith.compiler.hlo.cost_rows import by_opcode, rows
+    from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
+    from systolith.compiler.hlo.cost.rows import by_opcode, rows
     from systolith.isa.chip import load_chip
 
     machine = load_chip(chip) if chip else None
@@ -136,7 +136,7 @@ def seconds(row: Row, chip: Chip) -> tuple[float, str]:
 def _record(properties: dict[str, float], found: list[Row], shown: list[Row], chip: Chip | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from systolith.compiler.hlo.cost_rows import total
+    from systolith.compiler.hlo.cost.rows import total
 
     def row_record(row: Row) -> dict[str, Any]:
         bound = dict(zip(("seconds", "bound"), seconds(row, chip), strict=True)) if chip else {}
@@ -151,7 +151,7 @@ def _record(properties: dict[str, float], found: list[Row], shown: list[Row], ch
 def _print_costs(name: str, found: list[Row], shown: list[Row], top: int, chip: Chip | None) -> None:
     from rich.table import Table
 
-    from systolith.compiler.hlo.cost_rows import total
+    from systolith.compiler.hlo.cost.rows import total
     from systolith.reports.numbers import decimal, si, size
     from systolith.runtime.cli import output_console
 

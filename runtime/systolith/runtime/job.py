@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from systolith.compiler.driver import Compiled, compile_module
-from systolith.compiler.hlo.contraction import PRECISIONS, requested_precision
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
 from systolith.compiler.lowering import Options
 from systolith.compiler.memory_report import MemoryUse
 from systolith.isa.chip import Chip

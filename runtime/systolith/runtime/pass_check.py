@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array, random_array
 

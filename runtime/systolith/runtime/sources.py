@@ -9,9 +9,9 @@ from pathlib import Path
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.proto import read_proto
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.proto.reader import read_proto
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
 from systolith.isa.chip import Chip

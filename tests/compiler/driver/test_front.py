@@ -10,8 +10,8 @@ from systolith.compiler import gemm_plan
 from systolith.compiler.driver import Front, compile_module
 from systolith.compiler.gemm import Gemm
 from systolith.compiler.group import GroupPlan
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import load_chip
 

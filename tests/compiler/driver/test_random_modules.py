@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.hlo.error_bounds import bounded
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.isa.chip import Chip, load_chip
 from systolith.runtime.checks import distance
 from tests.compiler.driver.random_modules import random_module

@@ -16,11 +16,11 @@ from systolith.compiler.block_dims import (
     result_dim,
 )
 from systolith.compiler.blocking import BlockNormalisations
-from systolith.compiler.hlo.evaluator import evaluate_computation
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from tests.compiler.driver.test_random_modules import compare

@@ -9,10 +9,10 @@ import pytest
 
 from systolith.compiler.fusion import DOTS, REDUCTIONS, STRUCTURE, Fuse, Limits, is_cheap, is_view_chain
 from systolith.compiler.group import analyze, group_roots, streams_of
-from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.pipeline import canonicalise

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 
 from systolith.compiler.fusion import is_view_chain
-from systolith.compiler.hlo.evaluator import evaluate
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lowering import dense
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.views import as_view, recast, untransposed

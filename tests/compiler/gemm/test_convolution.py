@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.attributes import WindowDim
-from systolith.compiler.hlo.evaluator import evaluate
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import check, compiled, run
 

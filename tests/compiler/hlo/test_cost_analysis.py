@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.attributes import WindowDim
-from systolith.compiler.hlo.cost_analysis import HloCostAnalysis, valid_positions
-from systolith.compiler.hlo.cost_rows import by_opcode, rows, total
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.cost.analysis import HloCostAnalysis, valid_positions
+from systolith.compiler.hlo.cost.rows import by_opcode, rows, total
+from systolith.compiler.hlo.text.parser import parse_hlo
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.cost_modules import MODULES
 from tests.corpus.load import INDEX, Case

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from systolith.compiler.hlo.error_bounds import bounded
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.error_bounds import bounded
 
 Floats = NDArray[np.float32]
 

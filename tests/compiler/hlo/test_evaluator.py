@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import HloError, evaluate, evaluate_computation, parse_hlo, verify
-from systolith.compiler.hlo.convert import from_file, round_bf16, to_file
-from systolith.compiler.hlo.custom_calls import register
 from systolith.compiler.hlo.ir import Instruction, Literal
+from systolith.compiler.hlo.values.convert import from_file, round_bf16, to_file
+from systolith.compiler.hlo.values.custom_calls import register
 from tests.compiler.hlo.compare import assert_close
 from tests.corpus.load import INDEX, load
 
@@ -172,7 +172,7 @@ def test_files_hold_bf16_as_bits() -> None:
 
 
 def test_custom_calls_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("systolith.compiler.hlo.custom_calls.CUSTOM_CALLS", {})
+    monkeypatch.setattr("systolith.compiler.hlo.values.custom_calls.CUSTOM_CALLS", {})
     register("twice", lambda i, operands: np.asarray(operands[0]) * 2)
     text = 'HloModule m\nENTRY e { x = s32[2] parameter(0) ROOT y = s32[2] custom-call(x), custom_call_target="twice" }'
     (result,) = evaluate(parse_hlo(text), np.array([1, 2], np.int32))

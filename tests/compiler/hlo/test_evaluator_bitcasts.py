@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo
-from systolith.compiler.hlo.bitcasts import bit_width
-from systolith.compiler.hlo.convert import to_file
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
+from systolith.compiler.hlo.values.bitcasts import bit_width
+from systolith.compiler.hlo.values.convert import to_file
 from systolith.isa.dtypes import Kind
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.hlo.test_evaluator_types import each, values

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import HloError, evaluate, evaluate_devices, parse_hlo, verify
-from systolith.compiler.hlo.devices import Topology
-from systolith.compiler.hlo.evaluator import DeviceResult
-from systolith.compiler.hlo.group_modes import grid
+from systolith.compiler.hlo.values.devices import Topology
+from systolith.compiler.hlo.values.evaluator import DeviceResult
+from systolith.compiler.hlo.values.group_modes import grid
 from tests.compiler.hlo.device_oracle import Array
 
 ADD = "add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }\n"

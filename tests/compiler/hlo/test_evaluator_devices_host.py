@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import HloError, Host, evaluate, evaluate_devices, parse_hlo, verify
-from systolith.compiler.hlo.evaluator import DeviceResult
 from systolith.compiler.hlo.ir import Literal
+from systolith.compiler.hlo.values.evaluator import DeviceResult
 from tests.compiler.hlo.device_oracle import Array
 from tests.compiler.hlo.oracle import run_xla
 from tests.corpus.load import load

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import parse_hlo
-from systolith.compiler.hlo.shapes import infer
+from systolith.compiler.hlo.rules.shapes import infer
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import evaluate, parse_hlo
-from systolith.compiler.hlo.convert import store
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
+from systolith.compiler.hlo.values.convert import store
 from systolith.isa.dtypes import DType, Kind
 from tests.compiler.hlo.compare import Array
 from tests.compiler.hlo.oracle import run_xla

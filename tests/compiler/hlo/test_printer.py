@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from systolith.compiler.hlo import parse_hlo, print_hlo, verify
 from systolith.compiler.hlo.builder import constant, emit, parameter
 from systolith.compiler.hlo.clone import clone
-from systolith.compiler.hlo.codecs import escape, unescape
 from systolith.compiler.hlo.ir import Computation, Module, Style
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.text.codecs import escape, unescape
 from systolith.isa.dtypes import DTYPES
 from tests.corpus.load import HERE
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo import Module, evaluate, parse_hlo, print_hlo, verify
 from systolith.compiler.hlo.ir import Style
-from systolith.compiler.hlo.proto import read_proto
-from systolith.compiler.hlo.proto_schema import message_class
+from systolith.compiler.hlo.proto.reader import read_proto
+from systolith.compiler.hlo.proto.schema import message_class
 from tests.compiler.hlo.proto_cases import CASES
 from tests.compiler.hlo.proto_oracle import around, serialized, text_of
 from tests.corpus.load import HERE, load

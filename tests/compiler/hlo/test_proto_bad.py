@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, print_hlo, verify
-from systolith.compiler.hlo.proto import read_proto
-from systolith.compiler.hlo.proto_schema import message_class
+from systolith.compiler.hlo.proto.reader import read_proto
+from systolith.compiler.hlo.proto.schema import message_class
 from tests.compiler.hlo.proto_oracle import around, serialized
 from tests.corpus.load import load
 

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
-from systolith.compiler.hlo.proto_schema import ELEMENT_NAMES, MESSAGES, message_class
+from systolith.compiler.hlo.proto.schema import ELEMENT_NAMES, MESSAGES, message_class
 from tests.compiler.hlo.proto_cases import CASES
 from tests.compiler.hlo.proto_oracle import around, serialized
 from tests.corpus.load import HERE

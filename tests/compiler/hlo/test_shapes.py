@@ -8,7 +8,7 @@ import pytest
 
 from systolith.compiler.hlo import HloError, parse_hlo, verify
 from systolith.compiler.hlo.opcodes import KNOWN
-from systolith.compiler.hlo.shapes import INFER, READS_SHAPE, infer, rule_of
+from systolith.compiler.hlo.rules.shapes import INFER, READS_SHAPE, infer, rule_of
 
 # XLA's names in C++ that are not those of its text.
 SPELLED = {

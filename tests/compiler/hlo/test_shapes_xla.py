@@ -5,8 +5,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, parse_hlo, verify
+from systolith.compiler.hlo.rules.shapes import READS_SHAPE, infer
 from systolith.compiler.hlo.shape import TOKEN
-from systolith.compiler.hlo.shapes import READS_SHAPE, infer
 from tests.compiler.hlo.shape_cases import OPERATIONS, Operation
 from tests.compiler.hlo.xla_shapes import parse_with_xla
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from systolith.compiler.hlo.clone import clone
-from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import Pass
 from systolith.runtime.arrays import random_array
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from systolith.compiler.hlo.evaluator import evaluate
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.dead_code import DeadCode
 from tests.compiler.passes.texts import module_of

@@ -10,10 +10,10 @@ import pytest
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.clone import clone
-from systolith.compiler.hlo.evaluator import evaluate
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.registry import PASSES, find_pass, summary
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.oracle import run_xla

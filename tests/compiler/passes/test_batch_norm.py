@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import transformed

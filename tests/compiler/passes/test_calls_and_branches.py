@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.flatten import FlattenCallGraph

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.passes.convolution_canonical import CanonicaliseConvolutions
 from systolith.compiler.passes.dot_canonical import DecomposeDots
 from tests.compiler.hlo.oracle import run_xla

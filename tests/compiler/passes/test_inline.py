@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from systolith.compiler.hlo.evaluator import evaluate
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.inline import Inline
 from tests.compiler.passes.texts import after, module_of
 

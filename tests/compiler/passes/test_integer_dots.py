@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.hlo.evaluator import evaluate
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from tests.compiler.machine import check
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.printer import print_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.reshape_decomposer import DecomposeReshapes
 from systolith.compiler.passes.reshape_mover import MoveReshapes

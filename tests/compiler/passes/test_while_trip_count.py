@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts, trip_count
 
 

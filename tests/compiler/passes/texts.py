@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.parser import parse_hlo
-from systolith.compiler.hlo.printer import print_computation
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_computation
 from systolith.compiler.passes.base import Pass
 
 

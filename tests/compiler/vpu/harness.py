@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from systolith.compiler.fusion import Fuse
-from systolith.compiler.hlo.evaluator import evaluate, evaluate_computation, flatten
 from systolith.compiler.hlo.ir import Instruction, Literal, Module
-from systolith.compiler.hlo.parser import parse_hlo
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate, evaluate_computation, flatten
 from systolith.compiler.loops import lower_loop
 from systolith.compiler.lowering import Lowering, dense
 from systolith.compiler.passes.base import run_passes

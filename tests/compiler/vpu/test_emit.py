@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from systolith.compiler.affine import Box
 from systolith.compiler.emit import emit
 from systolith.compiler.group import analyze
-from systolith.compiler.hlo.evaluator import evaluate
-from systolith.compiler.hlo.parser import parse_hlo
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lowering import Lowering, dense
 from systolith.compiler.tile.ir import Array, Buf, TileOp
 from systolith.isa.chip import load_chip

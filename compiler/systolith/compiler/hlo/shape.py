@@ -132,7 +132,7 @@ class Shape:
         Raises:
             HloError: it is none.
         """
-        from systolith.compiler.hlo.lexer import Cursor
+        from systolith.compiler.hlo.text.lexer import Cursor
 
         cursor = Cursor(text, "<shape>")
         shape = cursor.shape()

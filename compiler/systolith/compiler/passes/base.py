@@ -8,7 +8,7 @@ from typing import Protocol
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.verifier import verify
+from systolith.compiler.hlo.rules.verifier import verify
 
 
 class Pass(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.shapes_control import branches
+from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.passes.algebraic_arithmetic import splat
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.evaluator import evaluate_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
+from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.effects import Effects
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.rules.shapes import infer
 from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.hlo.shapes import infer
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.isa.dtypes import PRED, DType
 

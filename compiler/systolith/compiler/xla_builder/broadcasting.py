@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.rules.shape_rules import sized
 from systolith.compiler.hlo.shape import UNBOUNDED, Shape
-from systolith.compiler.hlo.shape_rules import sized
 from systolith.compiler.xla_builder.arguments import Ints, ints
 from systolith.compiler.xla_builder.constants import Constants
 from systolith.compiler.xla_builder.op import XlaOp

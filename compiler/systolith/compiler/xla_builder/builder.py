@@ -7,9 +7,9 @@ from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.evaluator import evaluate_computation
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Layout
+from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.xla_builder.asynchronous import Asynchronous
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal

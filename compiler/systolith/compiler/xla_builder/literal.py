@@ -13,10 +13,10 @@ import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Literal as Value
-from systolith.compiler.hlo.lexer import Cursor
 from systolith.compiler.hlo.linear_layout import check_layout, from_memory, to_memory
-from systolith.compiler.hlo.literals import parse_literal, show_literal
 from systolith.compiler.hlo.shape import TOKEN, UNBOUNDED, Layout, Shape, tuple_of
+from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.text.literals import parse_literal, show_literal
 from systolith.compiler.xla_builder.arguments import PrimitiveType, element_type, literal
 from systolith.isa.dtypes import DType, Kind
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from systolith.compiler.hlo.attributes import PadDim, SliceDim
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.rules.shape_rules import sized
 from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.hlo.shape_rules import sized
 from systolith.compiler.xla_builder.arguments import (
     Ints,
     ShapeLike,

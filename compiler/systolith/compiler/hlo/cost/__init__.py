@@ -1,0 +1,1 @@
+"""HloCostAnalysis: flops and bytes as XLA counts them."""

@@ -1,0 +1,1 @@
+"""HloModuleProto to IR."""

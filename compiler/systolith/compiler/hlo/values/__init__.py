@@ -1,0 +1,1 @@
+"""The reference evaluator: what every operation means, in numpy."""

@@ -1,0 +1,58 @@
+"""Custom calls that the evaluator knows, by target; others are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.ir import Instruction, Literal
+from systolith.compiler.hlo.values.dynamic import pad_to_static, slice_to_dynamic
+from systolith.compiler.hlo.values.lapack import LAPACK
+from systolith.compiler.hlo.values.sorting import largest
+
+CustomCall = Callable[[Instruction, list[Literal]], Literal]
+"""From the instruction and its operands' values to its result's value."""
+
+
+def _top_k(i: Instruction, operands: list[Literal]) -> Literal:
+    """XLA's own target for `topk`: values and indices of the k largest along the last dimension."""
+    (x,) = operands
+    return largest(np.asarray(x), i.shape.elements[0].dims[-1])
+
+
+def _as_it_is(i: Instruction, operands: list[Literal]) -> Literal:
+    return operands[0] if len(operands) == 1 else tuple(operands)
+
+
+_MARKERS = ("Sharding", "xla.sdy.FuncResultSharding", "LayoutConstraint", "annotate_device_placement")
+
+CUSTOM_CALLS: dict[str, CustomCall] = {
+    "TopK": _top_k,
+    "PadToStatic": pad_to_static,
+    "SliceToDynamic": slice_to_dynamic,
+    **dict.fromkeys(_MARKERS, _as_it_is),
+    **LAPACK,
+}
+"""Target to function; `register` adds to it."""
+
+
+def register(target: str, function: CustomCall) -> None:
+    """Let the evaluator run `custom-call`s of a target.
+
+    Raises:
+        HloError: the target is registered already.
+    """
+    if target in CUSTOM_CALLS:
+        raise HloError(f"custom-call target {target!r} is registered already")
+    CUSTOM_CALLS[target] = function
+
+
+def custom_call(i: Instruction, operands: list[Literal]) -> Literal:
+    """`custom-call` of a registered target."""
+    target = i.word("custom_call_target")
+    function = CUSTOM_CALLS.get(target)
+    if function is None:
+        raise HloError(f"no custom-call target {target!r} is registered; registered: {', '.join(CUSTOM_CALLS)}")
+    return function(i, operands)

@@ -1,0 +1,235 @@
+"""LAPACK's routines as JAX calls them on CPU (`lapack_sgetrf_ffi`, ...), on batches of matrices.
+
+A target is `lapack_`, one of s, d, c, z, and a routine; here one function per routine serves all four types and
+computes in the type itself, since signs of vectors, which no definition fixes, then agree more often.  Options are
+letters in `backend_config` (`mode = 86 : ui8` is V).  Arguments, results and the layout of packed factors are those of
+LAPACK (www.netlib.org/lapack); what a routine leaves undefined (an overwritten input, vectors that were not asked for)
+is the input or zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.ir import Literal as Value
+from systolith.compiler.hlo.values.convert import store, to_working
+from systolith.compiler.hlo.values.linalg import solve_triangle
+
+_OPTION = re.compile(r"(\w+)\s*=\s*(\d+)")
+
+Routine = Callable[..., tuple[np.ndarray, ...]]
+
+
+def _options(i: Instruction) -> dict[str, int]:
+    return {key: int(value) for key, value in _OPTION.findall(str(i.attributes.get("backend_config", "")))}
+
+
+def _adjoint(x: np.ndarray) -> np.ndarray:
+    return np.swapaxes(x, -1, -2).conj()
+
+
+def _done(x: np.ndarray, inner: int = 2) -> np.ndarray:
+    """`info` of 0 for each matrix, of -1 where it holds what is no finite number."""
+    return np.where(np.isfinite(x).all(axis=tuple(range(-inner, 0))), 0, -1)
+
+
+def _each(function: Callable[[np.ndarray], Sequence[np.ndarray]], x: np.ndarray) -> list[np.ndarray]:
+    """A function of one matrix on every matrix of a batch."""
+    results = [function(m) for m in x.reshape(-1, *x.shape[-2:])]
+    if not results:
+        results = [function(np.eye(*x.shape[-2:], dtype=x.dtype))][:0]
+    return [np.stack(parts).reshape((*x.shape[:-2], *parts[0].shape)) for parts in zip(*results, strict=True)]
+
+
+def _safely(function: Callable[..., Sequence[np.ndarray]], x: np.ndarray) -> list[np.ndarray]:
+    """A function of numpy.linalg; NaN for matrices that hold what is no finite number."""
+    bad = _done(x) != 0
+    results = function(np.where(bad[..., np.newaxis, np.newaxis], np.eye(*x.shape[-2:]), x))
+    return [np.where(bad.reshape(*bad.shape, *[1] * (r.ndim - bad.ndim)), np.nan, r) for r in results]
+
+
+def potrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Cholesky factor in one triangle, the other as it was; `info` is the order of the first minor that fails."""
+    lower = chr(options["uplo"]) == "L"
+
+    def factor(m: np.ndarray) -> Sequence[np.ndarray]:
+        half = np.tril(m) if lower else _adjoint(np.triu(m))
+        full = half + _adjoint(np.tril(half, -1))
+        order = len(m)
+        while True:
+            try:
+                part = np.linalg.cholesky(full[:order, :order])
+                break
+            except np.linalg.LinAlgError:
+                order -= 1
+        result = half.copy()
+        result[:order, :order] = part
+        written = np.tril(result) if lower else _adjoint(np.tril(result))
+        other = np.triu(m, 1) if lower else np.tril(m, -1)
+        return written + other, np.asarray(0 if order == len(m) else order + 1)
+
+    factors, info = _each(factor, a)
+    return factors, info
+
+
+def getrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """LU factors with partial pivoting, pivots (from 1), and the first zero pivot."""
+    del options
+
+    def factor(m: np.ndarray) -> Sequence[np.ndarray]:
+        lu, info = m.copy(), 0
+        pivots = np.zeros(min(m.shape), np.int32)
+        for k in range(len(pivots)):
+            column = np.abs(lu[k:, k].real) + np.abs(lu[k:, k].imag)
+            at = k + int(np.argmax(np.where(np.isnan(column), -1, column)))
+            pivots[k] = at + 1
+            if lu[at, k] == 0:
+                info = info or k + 1
+                continue
+            lu[[k, at]] = lu[[at, k]]
+            lu[k + 1 :, k] /= lu[k, k]
+            lu[k + 1 :, k + 1 :] -= np.outer(lu[k + 1 :, k], lu[k, k + 1 :])
+        return lu, pivots, np.asarray(info)
+
+    return tuple(_each(factor, a))
+
+
+def geqrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """R above, reflectors below the diagonal, and their scales."""
+    del options
+    packed, scales = np.linalg.qr(a, mode="raw")
+    return np.swapaxes(packed, -1, -2), scales
+
+
+def orgqr(options: dict[str, int], a: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The first columns of the product of reflectors 1 - scale v v^H."""
+    del options
+    rows, columns = a.shape[-2:]
+    q = np.zeros_like(a)
+    q[..., range(columns), range(columns)] = 1
+    for k in reversed(range(scales.shape[-1])):
+        v = np.where(np.arange(rows) < k, 0, a[..., k])
+        v[..., k] = 1
+        projected = np.matmul(v.conj()[..., np.newaxis, :], q)
+        q = q - scales[..., k, np.newaxis, np.newaxis] * v[..., np.newaxis] * projected
+    return (q,)
+
+
+def gesdd(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Singular values and, by mode (A all, S the first, N none), vectors."""
+    mode = chr(options["mode"])
+    if mode == "N":
+        (values,) = _safely(lambda m: (np.linalg.svd(m, compute_uv=False),), a)
+        return a, values, np.zeros((1, 1)), np.zeros((1, 1)), _done(a)
+    u, values, vt = _safely(lambda m: np.linalg.svd(m, full_matrices=mode == "A"), a)
+    return a, values, u, vt, _done(a)
+
+
+def syevd(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Eigenvectors and eigenvalues, in ascending order, of a symmetric or Hermitian matrix."""
+    triangle: Literal["L", "U"] = "L" if chr(options["uplo"]) == "L" else "U"
+    values, vectors = _safely(lambda m: np.linalg.eigh(m, UPLO=triangle), a)
+    return vectors if chr(options["mode"]) == "V" else a, values, _done(a)
+
+
+def geev(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Eigenvalues (of real matrices both parts) and left and right eigenvectors of length 1."""
+    wanted = [chr(options[key]) == "V" for key in ("compute_left", "compute_right")]
+    if any(wanted):
+        values, right = _safely(np.linalg.eig, a)
+    else:  # another algorithm, which gives another order
+        (values,) = _safely(lambda m: (np.linalg.eigvals(m),), a)
+        right = np.zeros_like(a)
+    left = np.zeros_like(right)
+    if wanted[0]:
+        (left,) = _safely(lambda m: (_normal(_adjoint(np.linalg.inv(m))),), right)
+    asked = right if wanted[1] else np.zeros_like(right)
+    parts = (values,) if a.dtype.kind == "c" else (values.real, values.imag)
+    return *parts, left, asked, _done(a)
+
+
+def _normal(vectors: np.ndarray) -> np.ndarray:
+    """Columns of length 1 whose largest element is real."""
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., np.newaxis, :], axis=-2)
+    turned = vectors * np.where(largest.imag == 0, 1, largest.conj() / np.abs(largest))
+    return np.asarray(turned / np.linalg.norm(turned, axis=-2, keepdims=True))
+
+
+def trsm(options: dict[str, int], a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The solution of op(a) x = b, or of x op(a) = b."""
+    letters = {key: chr(value) for key, value in options.items()}
+    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[letters["trans_x"]]
+    return (solve_triangle(a, b, letters["side"] == "L", letters["uplo"] == "L", transpose, letters["diag"] == "U"),)
+
+
+def gtsv(
+    options: dict[str, int], lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """A tridiagonal system by elimination with partial pivoting; the diagonals become those of U.
+
+    The lower diagonal's last element and the upper one's are not used; what pivoting adds goes to the lower one.
+    """
+    del options
+    n = diagonal.shape[-1]
+    dl, d, du, x = (np.moveaxis(v.copy(), axis, 0) for v, axis in ((lower, -1), (diagonal, -1), (upper, -1), (b, -2)))
+    # JAX gives lower diagonals whose first element is not used.
+    dl = np.roll(dl, -1, axis=0) if len(dl) == n else dl
+    du2 = np.zeros_like(dl)
+    for k in range(n - 1):
+        swap = np.abs(dl[k]) > np.abs(d[k])
+        top = np.where(swap, dl[k], d[k])
+        factor = np.where(swap, d[k], dl[k]) / top
+        below, beside = np.where(swap, du[k], d[k + 1]), np.where(swap, d[k + 1], du[k])
+        du2[k] = np.where(swap, du[k + 1], 0)
+        du[k + 1] = np.where(swap, -factor * du[k + 1], du[k + 1])
+        d[k], du[k], d[k + 1] = top, beside, below - factor * beside
+        first, second = np.where(swap[..., None], x[k + 1], x[k]), np.where(swap[..., None], x[k], x[k + 1])
+        x[k], x[k + 1] = first, second - factor[..., None] * first
+    for k in reversed(range(n)):
+        rest = x[k]
+        for diagonal_of_u, at in ((du, k + 1), (du2, k + 2)):
+            rest = rest - diagonal_of_u[k][..., None] * x[at] if at < n else rest
+        x[k] = rest / d[k][..., None]
+    solved = np.moveaxis(x, 0, -2)
+    dl, d, du = (np.moveaxis(v, 0, -1) for v in (du2, d, du))
+    return dl, d, du, solved, np.where(np.isfinite(solved).all(axis=(-1, -2)), 0, 1)
+
+
+_ROUTINES: dict[str, Routine] = {
+    "potrf": potrf,
+    "getrf": getrf,
+    "geqrf": geqrf,
+    "orgqr": orgqr,
+    "ungqr": orgqr,
+    "gesdd": gesdd,
+    "syevd": syevd,
+    "heevd": syevd,
+    "geev": geev,
+    "trsm": trsm,
+    "gtsv": gtsv,
+}
+
+
+def _target(routine: Routine) -> Callable[[Instruction, list[Value]], Value]:
+    def run(i: Instruction, operands: list[Value]) -> Value:
+        leaves = list(i.shape.leaves())
+        with np.errstate(all="ignore"):
+            wide = [to_working(np.asarray(x), o.shape.dtype) for x, o in zip(operands, i.operands, strict=True)]
+            values = routine(_options(i), *wide)
+            results = tuple(
+                store(np.broadcast_to(value, leaf.dims), leaf.dtype) for value, leaf in zip(values, leaves, strict=True)
+            )
+        return results if i.shape.is_tuple else results[0]
+
+    return run
+
+
+LAPACK: dict[str, Callable[[Instruction, list[Value]], Value]] = {
+    f"lapack_{letter}{name}_ffi": _target(routine) for name, routine in _ROUTINES.items() for letter in "sdcz"
+}
+"""Target to function."""

@@ -1,0 +1,199 @@
+"""`reduce`, `reduce-window`, `select-and-scatter` and `map` for any computation on scalars.
+
+A computation on scalars runs on whole arrays at once (`Calls.map`).  XLA leaves the order of a reduction open: here it
+is a balanced tree over neighbours for `reduce`, and from first to last for `reduce-window`.  Sums of floats by a plain
+`add` are taken in f64 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from systolith.compiler.hlo.attributes import PadDim, WindowDim
+from systolith.compiler.hlo.ir import Computation, Instruction, Literal
+from systolith.compiler.hlo.values.convert import store, to_working
+from systolith.compiler.hlo.values.movement import padded
+from systolith.isa.dtypes import DType, dtype
+
+
+class Calls(Protocol):
+    """What operations that call computations need of the evaluator."""
+
+    def map(self, computation: Computation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run a computation on scalars for every element of arrays that broadcast; results, tuples flattened."""
+        ...
+
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def plain_operation(computation: Computation) -> str | None:
+    """The opcode of a computation that is one associative operation on its two parameters, else None."""
+    root = computation.result
+    plain = root.opcode in _UFUNCS and len(computation.instructions) == 3
+    return root.opcode if plain and {o.number for o in root.operands} == {0, 1} else None
+
+
+def _results(i: Instruction, values: Sequence[np.ndarray]) -> Literal:
+    return tuple(values) if i.shape.is_tuple else values[0]
+
+
+def reduce(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
+    """`reduce`, variadic too."""
+    count = len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    dims = i.ints("dimensions")
+    opcode = plain_operation(i.computation()) if count == 1 else None
+    if opcode is not None:
+        return _plain_reduce(opcode, arrays[0], inits[0], dims, i.shape.dtype)
+    kept = [d for d in range(arrays[0].ndim) if d not in dims]
+    sizes = [arrays[0].shape[d] for d in kept]
+    lines = [x.transpose(*dims, *kept).reshape(prod(x.shape[d] for d in dims), *sizes) for x in arrays]
+    return _results(i, _tree(i.computation(), lines, inits, sizes, calls))
+
+
+def _plain_reduce(opcode: str, x: np.ndarray, init: np.ndarray, dims: Sequence[int], dtype: DType) -> np.ndarray:
+    wide = opcode in ("add", "multiply")
+    function = _UFUNCS[opcode]
+    with np.errstate(all="ignore"):
+        work, first = to_working(x, dtype, wide), to_working(init, dtype, wide)
+        if 0 in (x.shape[d] for d in dims):
+            return np.broadcast_to(init, tuple(n for d, n in enumerate(x.shape) if d not in dims))
+        result = function.reduce(work, axis=tuple(dims), dtype=work.dtype)
+        return store(np.asarray(function(result, first)), dtype)
+
+
+def _tree(
+    computation: Computation,
+    lines: Sequence[np.ndarray],
+    inits: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    calls: Calls,
+) -> list[np.ndarray]:
+    """Combine along the first dimension, neighbours first; the initial value comes in once, from the left."""
+    lines = list(lines)
+    if lines[0].shape[0] == 0:
+        return [np.broadcast_to(init, tuple(sizes)) for init in inits]
+    while (length := lines[0].shape[0]) > 1:
+        even = length - length % 2
+        left, right = ([x[start:even:2] for x in lines] for start in (0, 1))
+        combined = calls.map(computation, [*left, *right])
+        lines = [np.concatenate([c, x[even:]]) for c, x in zip(combined, lines, strict=True)]
+    return calls.map(computation, [*(np.broadcast_to(v, tuple(sizes)) for v in inits), *(x[0] for x in lines)])
+
+
+def _dilated(x: np.ndarray, init: np.ndarray, dims: Sequence[WindowDim]) -> np.ndarray:
+    return padded(x, init, [PadDim(d.low, d.high, d.base_dilation - 1) for d in dims])
+
+
+def _offset_slices(offset: Sequence[int], dims: Sequence[WindowDim], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """What one element of the window sees over all positions."""
+    starts = [o * d.window_dilation for o, d in zip(offset, dims, strict=True)]
+    spans = zip(starts, dims, sizes, strict=True)
+    return tuple(slice(s, s + (n - 1) * d.stride + 1 if n else s, d.stride) for s, d, n in spans)
+
+
+def reduce_window(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
+    """`reduce-window`, variadic too, with strides, padding and both dilations."""
+    count = len(operands) // 2
+    dims = i.window.dims
+    sizes = [d.positions(n) for d, n in zip(dims, operands[0].shape, strict=True)]
+    inits = operands[count:]
+    bases = [_dilated(x, init, dims) for x, init in zip(operands[:count], inits, strict=True)]
+    opcode = plain_operation(i.computation()) if count == 1 else None
+    window = tuple(d.size for d in dims)
+    if opcode is not None:
+        return _plain_window(opcode, bases[0], inits[0], dims, sizes, i.shape.dtype)
+    totals = [np.broadcast_to(init, tuple(sizes)) for init in inits]
+    for offset in np.ndindex(*window):
+        seen = [b[_offset_slices(offset, dims, sizes)] for b in bases]
+        totals = calls.map(i.computation(), [*totals, *seen])
+    return _results(i, totals)
+
+
+def _plain_window(
+    opcode: str, base: np.ndarray, init: np.ndarray, dims: Sequence[WindowDim], sizes: Sequence[int], dtype: DType
+) -> np.ndarray:
+    wide = opcode in ("add", "multiply")
+    function: Callable[..., np.ndarray] = _UFUNCS[opcode]
+    with np.errstate(all="ignore"):
+        work = to_working(base, dtype, wide)
+        total = np.full(tuple(sizes), to_working(init, dtype, wide), dtype=work.dtype)
+        for offset in np.ndindex(*(d.size for d in dims)):
+            total = function(total, work[_offset_slices(offset, dims, sizes)])
+        return store(np.asarray(total), dtype)
+
+
+def window_elements(i: Instruction, x: np.ndarray, pad: np.ndarray) -> list[np.ndarray]:
+    """For each offset in a `reduce-window`'s window, what lies there at all positions; `pad` where that is padding."""
+    dims = i.window.dims
+    sizes = [d.positions(n) for d, n in zip(dims, x.shape, strict=True)]
+    base = _dilated(x, pad, dims)
+    return [base[_offset_slices(offset, dims, sizes)] for offset in np.ndindex(*(d.size for d in dims))]
+
+
+def window_sum(i: Instruction, x: np.ndarray) -> np.ndarray:
+    """For each position of a `reduce-window`'s window, the f64 sum of x there; padding is 0."""
+    dims = i.window.dims
+    sizes = [d.positions(n) for d, n in zip(dims, x.shape, strict=True)]
+    base = _dilated(x, np.zeros((), x.dtype), dims)
+    return _plain_window("add", base, np.zeros((), x.dtype), dims, sizes, dtype("f64"))
+
+
+def select_and_scatter(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> np.ndarray:
+    """Each source element is combined into the element that its window selects; padding is never chosen."""
+    x, source, init = operands
+    dims = i.window.dims
+    sizes = list(source.shape)
+    inside = _dilated(np.ones(x.shape, np.bool_), np.asarray(False), dims)
+    index = _dilated(np.arange(x.size).reshape(x.shape), np.asarray(0), dims)
+    values = _dilated(x, np.zeros((), x.dtype), dims)
+    chosen = np.zeros(tuple(sizes), x.dtype)
+    place = np.full(tuple(sizes), -1)
+    for offset in np.ndindex(*(d.size for d in dims)):
+        at = _offset_slices(offset, dims, sizes)
+        keep = calls.map(i.computation("select"), [chosen, values[at]])[0].astype(np.bool_)
+        take = inside[at] & ((place < 0) | ~keep)
+        chosen, place = np.where(take, values[at], chosen), np.where(take, index[at], place)
+    result = np.full(x.size, init, dtype=x.dtype)
+    combine_at(i.computation("scatter"), [result], place.reshape(-1), [source.reshape(-1)], calls)
+    return result.reshape(x.shape)
+
+
+def combine_at(
+    computation: Computation,
+    results: Sequence[np.ndarray],
+    places: np.ndarray,
+    updates: Sequence[np.ndarray],
+    calls: Calls,
+) -> None:
+    """results[places[k]] = computation(results[places[k]], updates[k]) for each k in order, negative places left out.
+
+    Elements of `results` (flat, changed in place) that are named several times are combined one round at a time.
+    """
+    valid = np.flatnonzero(places >= 0)
+    order = valid[np.argsort(places[valid], kind="stable")]
+    sorted_places = places[order]
+    new = np.flatnonzero(np.diff(sorted_places, prepend=-1))
+    counts = np.diff(new, append=len(sorted_places))
+    rounds = np.arange(len(sorted_places)) - np.repeat(new, counts)
+    by_round = np.argsort(rounds, kind="stable")
+    ends = np.searchsorted(rounds[by_round], np.arange(counts.max() + 1 if len(counts) else 1), side="left")
+    for start, end in zip(ends, [*ends[1:], len(by_round)], strict=True):
+        picked = by_round[start:end]
+        at, which = sorted_places[picked], order[picked]
+        combined = calls.map(computation, [*(r[at] for r in results), *(u[which] for u in updates)])
+        for result, value in zip(results, combined, strict=True):
+            result[at] = value
