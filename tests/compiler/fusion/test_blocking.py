@@ -123,12 +123,12 @@ def test_grouped_text_reads_back() -> None:
 
 def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> None:
     batched = attention(6, 40, 8).replace("HloModule attention", "HloModule batched")
-    for short, wide in (
+    for short, long in (
         ("f32[6,40,40]", "f32[2,6,40,40]"),
         ("f32[6,40,8]", "f32[2,6,40,8]"),
         ("f32[6,40]", "f32[2,6,40]"),
     ):
-        batched = batched.replace(short, wide)
+        batched = batched.replace(short, long)
     batched = batched.replace("_batch_dims={0}", "_batch_dims={0,1}").replace("f32[40,6,8]", "f32[2,40,6,8]")
     batched = batched.replace("contracting_dims={2}", "contracting_dims={3}").replace(
         "rhs_contracting_dims={1}", "rhs_contracting_dims={2}"
