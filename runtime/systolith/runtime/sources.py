@@ -39,8 +39,8 @@ class Source:
     program: Program | None = None
 
 
-def read_source(path: Path) -> Source:
-    """Read an input file, telling its kind from its contents.
+def read_source(path: Path, left_out: bool = False) -> Source:
+    """Read an input file, telling its kind from its contents; `left_out` as for `parse_hlo`.
 
     Raises:
         SystolithError: it is empty, cut, ill-formed, or of no known kind.
@@ -59,7 +59,7 @@ def read_source(path: Path) -> Source:
         return Source(path, module=parse_proto(data, str(path)))
     if _CONTROL.search(text):
         return Source(path, module=parse_proto(data, str(path)))
-    return Source(path, module=parse_module(text, str(path)))
+    return Source(path, module=parse_module(text, str(path), left_out))
 
 
 def read_assembly(path: Path, chip: Chip) -> Program:
@@ -79,9 +79,9 @@ def read_assembly(path: Path, chip: Chip) -> Program:
         raise AsmError(f"{path}: {error}", error.line, error.excerpt) from None
 
 
-def parse_module(text: str, name: str) -> Module:
-    """Parse and verify HLO text."""
-    module = parse_hlo(text, name)
+def parse_module(text: str, name: str, left_out: bool = False) -> Module:
+    """Parse and verify HLO text; `left_out` as for `parse_hlo`."""
+    module = parse_hlo(text, name, left_out)
     verify(module)
     return module
 

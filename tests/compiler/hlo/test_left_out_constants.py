@@ -25,14 +25,21 @@ def test_the_text_that_xla_prints_by_default_comes_back() -> None:
     defaults = options()
     defaults.print_large_constants = False
     assert filled.to_string(defaults).strip() == TEXT.strip()
-    module = parse_hlo(TEXT)
+    module = parse_hlo(TEXT, left_out=True)
     verify(module)
     assert print_hlo(module).strip() == TEXT.strip()
 
 
+def test_they_are_refused_unless_asked_for() -> None:
+    with pytest.raises(HloError, match=r"values are left out.*print the module with large constants") as problem:
+        parse_hlo(TEXT)
+    assert problem.value.place is not None
+    assert problem.value.place.line == 4
+
+
 @pytest.mark.parametrize("text", ["f32[12] constant({ ... })", "(f32[12], s32[3]) constant({...})"])
 def test_forms(text: str) -> None:
-    module = parse_hlo(text)
+    module = parse_hlo(text, left_out=True)
     verify(module)
     assert "constant({...})" in print_hlo(module)
 
@@ -41,11 +48,11 @@ def test_forms(text: str) -> None:
 def test_what_xla_does_not_print(text: str) -> None:
     assert xla_parse(text) is None
     with pytest.raises(HloError):
-        parse_hlo(text)
+        parse_hlo(text, left_out=True)
 
 
 def test_no_two_are_equal() -> None:
-    module = parse_hlo(TEXT)
+    module = parse_hlo(TEXT, left_out=True)
     assert not MergeCommon().run(module)
     canonicalise(module)
     assert [i.opcode for i in module.entry.instructions] == ["constant", "constant", "add"]
@@ -54,6 +61,6 @@ def test_no_two_are_equal() -> None:
 def test_values_are_refused_by_name() -> None:
     refusal = r"constant 'a' \(f32\[4,8\]\): its values are left out of the text"
     with pytest.raises(HloError, match=refusal):
-        evaluate(parse_hlo(TEXT))
+        evaluate(parse_hlo(TEXT, left_out=True))
     with pytest.raises(CompileError, match=refusal.replace(r"\]\)", r"\].*\)")):
-        compile_module(parse_hlo(TEXT), load_chip("tiny"))
+        compile_module(parse_hlo(TEXT, left_out=True), load_chip("tiny"))

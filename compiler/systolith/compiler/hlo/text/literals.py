@@ -51,14 +51,19 @@ LEFT_OUT = "{...}"
 _LEFT_OUT = re.compile(r"\{\s*\.\.\.\s*\}")
 
 
-def parse_constant(cursor: Cursor, shape: Shape) -> Literal | None:
-    """The value of a constant at the cursor; None for one whose values are left out.
+def parse_constant(cursor: Cursor, shape: Shape, left_out: bool) -> Literal | None:
+    """The value of a constant at the cursor; None for one whose values are left out, if that may be.
 
     Raises:
-        HloError: as `parse_literal`.
+        HloError: as `parse_literal`, or values are left out that may not be.
     """
+    start = cursor.pos
     may_be_long = shape.is_tuple or (shape.is_array and shape.rank > 0)
-    return None if may_be_long and cursor.match(_LEFT_OUT) else parse_literal(cursor, shape)
+    if not (may_be_long and cursor.match(_LEFT_OUT)):
+        return parse_literal(cursor, shape)
+    if not left_out:
+        raise cursor.error("the constant's values are left out ('{...}'); print the module with large constants", start)
+    return None
 
 
 def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:

@@ -36,24 +36,26 @@ _KEY = re.compile(rf",[ ]({NAME})=", re.ASCII)
 _BODY = re.compile(rf"%?{NAME}(?:[ \t\r\n]|/\*.*?\*/)*\{{", re.ASCII)
 
 
-def parse_hlo(text: str, name: str = "<string>") -> Module:
+def parse_hlo(text: str, name: str = "<string>", left_out: bool = False) -> Module:
     """Parse HLO text.
 
     Args:
         text: a module, with its header or without; or one instruction, whose operands become parameters.
         name: name of the file, for messages.
+        left_out: take constants whose values are left out (`{...}`): they have no `literal`, and no value.
 
     Raises:
         HloError: the text is not HLO; says where and what was expected.
     """
-    return _Parser(text, name).module()
+    return _Parser(text, name, left_out).module()
 
 
 class _Parser(Cursor):
     """One pass over the text; operands stand above their users, computations anywhere."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, left_out: bool) -> None:
         super().__init__(text, file)
+        self.left_out = left_out
         self.order: list[Computation] = []
         self.unnamed: list[Computation] = []
         self.computations: dict[str, Computation] = {}
@@ -265,7 +267,7 @@ class _Parser(Cursor):
             self._number(made)
         elif made.opcode == "constant":
             self.skip()
-            made.literal = parse_constant(self, made.shape)
+            made.literal = parse_constant(self, made.shape, self.left_out)
             self.expect(")", "after the value of a constant")
         elif found and self.here is not self.alone:
             if found[1]:
