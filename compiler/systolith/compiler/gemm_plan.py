@@ -244,18 +244,12 @@ def _evaluate(p: Problem, chip: Chip, budget: int, tiles: Tiles, blocks: tuple[i
         rhs_need = min(rhs_need, rhs_part * (apart + 2 * piece) // chunk)
     room = budget - 2 * out_tile if p.out_bytes else budget
     lhs_staged = (2 if p.transposed and lhs_hbm else 1) * (lhs_hbm or p.transposed)
-    lhs_cache, rhs_cache = lhs_need * lhs_staged, rhs_need * rhs_hbm
-    if lhs_cache + rhs_cache > room:
-        # What the outer loop revisits is the first to be dropped.
-        if m_outer:
-            rhs_cache, rhs_times = 2 * rhs_part * rhs_hbm, m_blocks
-        else:
-            lhs_cache, lhs_times = 2 * lhs_part * lhs_staged, n_blocks
-    if lhs_cache + rhs_cache > room:
-        lhs_cache, lhs_times = 2 * lhs_part * lhs_staged, n_blocks
-        rhs_cache, rhs_times = 2 * rhs_part * rhs_hbm, m_blocks
-    if lhs_cache + rhs_cache > room:
+    kept = ((lhs_need * lhs_staged, lhs_times), (rhs_need * rhs_hbm, rhs_times))
+    dropped = ((2 * lhs_part * lhs_staged, n_blocks), (2 * rhs_part * rhs_hbm, m_blocks))
+    choice = _fitting(kept, dropped, room, m_outer)
+    if choice is None:
         return None
+    (lhs_cache, lhs_times), (rhs_cache, rhs_times) = choice
     lhs_part, rhs_part = lhs_part * lhs_hbm, rhs_part * rhs_hbm
     moved = p.out_bytes + repeats * chunks * (lhs_part * m_blocks * lhs_times + rhs_part * n_blocks * rhs_times)
     together = min(jobs, chip.mxu.count)
@@ -326,6 +320,18 @@ def _step(p: Problem, chip: Chip, m: Tile) -> int:
     # A tile's load starts after the latch of the one before, which waits for that one's load.
     load = p.load_cost + chip.mxu.load_latency + 1
     return max(stream, load * p.rhs_passes)
+
+
+Operand = tuple[int, int]
+"""Bytes of an operand that are kept, and how often each part is loaded then."""
+
+
+def _fitting(
+    kept: tuple[Operand, Operand], dropped: tuple[Operand, Operand], room: int, m_outer: bool
+) -> tuple[Operand, Operand] | None:
+    """What to keep of both operands in so many bytes; what the outer loop revisits is the first to be dropped."""
+    one = (kept[0], dropped[1]) if m_outer else (dropped[0], kept[1])
+    return next((c for c in (kept, one, dropped) if c[0][0] + c[1][0] <= room), None)
 
 
 def _reuse(all_k: int, part: int, own: int, outer: int, other: int) -> tuple[int, int]:
