@@ -7,7 +7,8 @@ import pytest
 
 from hw import constants
 from hw.tb.build import HW
-from hw.tb.trans_bench import BATCH, build, check
+from hw.tb.native import build
+from hw.tb.trans_bench import BATCH, check
 from hw.tb.trans_operands import corners, operands
 from systolith.isa.numerics.transcendental import FUNCTIONS
 
@@ -30,7 +31,7 @@ PLANTED = (
 
 @pytest.fixture(scope="module")
 def executable() -> Path:
-    return build()
+    return build("trans")
 
 
 def test_the_constants_are_the_models() -> None:
@@ -62,7 +63,7 @@ def test_planted_errors_are_found(tmp_path: Path) -> None:
         path = tmp_path / "rtl" / f"{file}_pkg.sv"
         assert path.read_text().count(text) == 1, text
         path.write_text(path.read_text().replace(text, error))
-    executable = build(tmp_path, "-mutants")
+    executable = build("trans", tmp_path, "-mutants")
     assert {name for *_, names in PLANTED for name in names} == set(FUNCTIONS)
     for name in FUNCTIONS:
         with pytest.raises(AssertionError, match=f"{name}: .* differ"):
