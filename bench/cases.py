@@ -49,6 +49,7 @@ CASES: dict[str, Case] = {
         for name, layer in (models.resnet50_layers(CONV_BATCH) | EXTRA_CONVS).items()
     },
     "attention_512": Case("attention, softmax, layer norm", partial(models.heads, 1, 512)),
+    "attention_2048": Case("attention, softmax, layer norm", partial(models.heads, 1, 2048)),
     "attention_8x128": Case("attention, softmax, layer norm", partial(models.heads, 8, 128)),
     "softmax_4096x1024": Case("attention, softmax, layer norm", partial(models.softmax, 4096, 1024)),
     "layer_norm_4096x768": Case("attention, softmax, layer norm", partial(models.norm, 4096, 768)),

@@ -26,6 +26,9 @@ from systolith.compiler.passes.rewrite import Names
 RESIDENT_SHARE = 0.5
 """A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is."""
 
+NESTED_SHARE = 0.25
+"""The same for a region within a block: the rest is for the operands of other blocks, and for tiles."""
+
 REPEATED = frozenset({"broadcast", "iota"})
 """What regions make for themselves rather than read."""
 
@@ -54,8 +57,12 @@ class BlockNormalisations:
 
 
 def outline(computation: Computation, vmem: int) -> None:
-    """Outline the regions of one computation, in place."""
-    _Blocking(computation, vmem).outline(Names([computation.name]))
+    """Outline the regions of one block's computation, in place: here a region may run along the rows of a product.
+
+    In a block every operand that such a product needs whole is read again for each block within it; outside this would
+    be the weights of all products that follow a normalisation.
+    """
+    _Blocking(computation, vmem, rows=True).outline(Names([computation.name]))
 
 
 def _running(entry: Computation) -> list[Computation]:
@@ -72,8 +79,8 @@ def _running(entry: Computation) -> list[Computation]:
 class _Blocking:
     """Regions of one computation."""
 
-    def __init__(self, computation: Computation, vmem: int) -> None:
-        self.computation, self.vmem = computation, vmem
+    def __init__(self, computation: Computation, vmem: int, rows: bool = False) -> None:
+        self.computation, self.vmem, self.rows = computation, vmem, rows
         self.users = computation.users()
         self.place = {i: n for n, i in enumerate(computation.instructions)}
 
@@ -113,7 +120,9 @@ class _Blocking:
         for d in range(seed.shape.rank):
             if seed.dims[d] > 1:
                 region = self._grow(seed, d, done)
-                if len(region) > len(best) and self._bytes(region) > self.vmem * RESIDENT_SHARE:
+                if len(region) > len(best) and self._bytes(region) > self.vmem * (
+                    NESTED_SHARE if self.rows else RESIDENT_SHARE
+                ):
                     best = region
         return best
 
@@ -136,7 +145,7 @@ class _Blocking:
                 if any(u not in region for u in self.users[o]):
                     continue
                 dims = {operand_dim(u, j, region[u]) for u in self.users[o] for j, p in enumerate(u.operands) if p is o}
-                if len(dims) == 1 and (dim := dims.pop()) is not None and _computes(o, dim):
+                if len(dims) == 1 and (dim := dims.pop()) is not None and self._computes(o, dim):
                     region[o] = dim
 
     def _grow_down(self, region: Region, done: set[Instruction]) -> None:
@@ -152,8 +161,24 @@ class _Blocking:
                     )
                 except NotBlockableError:
                     continue
-                if agree and _computes(user, dim):
+                if agree and self._computes(user, dim):
                     region[user] = dim
+
+    def _computes(self, i: Instruction, d: int) -> bool:
+        """Whether an operation works on its blocked dimension as a region may: a dot on a batch dimension, or a row."""
+        if i.opcode == "constant" or (i.opcode == "dot" and d >= self._dims_of_dot(i)):
+            return False
+        try:
+            for k in range(max(len(i.operands), 1)):
+                operand_dim(i, k, d)
+        except NotBlockableError:
+            return False
+        return True
+
+    def _dims_of_dot(self, dot: Instruction) -> int:
+        """How many dimensions of a dot's result, the first ones, a region may run along."""
+        contracted = len(dot.ints("lhs_contracting_dims", ()))
+        return dot.operands[0].shape.rank - contracted if self.rows else len(dot.ints("lhs_batch_dims", ()))
 
     def _depends(self, user: Instruction, region: Region) -> bool:
         """Whether an operand outside the region is computed from what is inside."""
@@ -202,7 +227,7 @@ class _Blocking:
         """Outline a region, in place."""
         outputs = self._outputs(region)
         inside = [i for i in self.computation.instructions if i in region]
-        copy = _Outline(region)
+        copy = Outline(region)
         for i in inside:
             copy.take(i)
         roots = [copy.taken[o] for o in outputs]
@@ -242,7 +267,7 @@ class _Blocking:
             self.computation.root = value[self.computation.root]
 
 
-class _Outline:
+class Outline:
     """A region's instructions as a computation of their own.
 
     Attributes:
@@ -298,15 +323,3 @@ def _downstream(computation: Computation, region: Iterable[Instruction]) -> set[
 
 def _may_join(i: Instruction) -> bool:
     return i.shape.is_array and (is_cheap(i) or i.opcode in ("reduce", "dot"))
-
-
-def _computes(i: Instruction, d: int) -> bool:
-    """Whether an operation works on its blocked dimension as a region may: a dot has it as a batch dimension."""
-    if i.opcode == "constant" or (i.opcode == "dot" and d >= len(i.ints("lhs_batch_dims", ()))):
-        return False
-    try:
-        for k in range(max(len(i.operands), 1)):
-            operand_dim(i, k, d)
-    except NotBlockableError:
-        return False
-    return True
