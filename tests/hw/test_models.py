@@ -15,6 +15,7 @@ from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered
 from systolith.runtime.job import Request, arguments_of, to_program
 from systolith.runtime.sources import read_source
+from tests.compiler.fusion.test_batch_loops import mlp
 from tests.corpus.load import load
 
 CHIPS = Path(__file__).parent / "chips"
@@ -103,16 +104,18 @@ ENTRY main {{
 """
 
 
-# The stem on a part of the image, a 3 x 3 layer on a part of its channels, and a projection as it is.
+# The stem on a part of the image, a 3 x 3 layer on a part of its channels, a projection as it is; and two products that
+# do not fit in VMEM, so that they run in a loop over the batch.
 LAYERS = {
     "stem": layer("1,48,48,3", "7,7,3,64", "1,24,24,64", "size=7x7 stride=2x2 pad=3_3x3_3"),
     "3x3": layer("1,14,14,64", "3,3,64,64", "1,14,14,64", "size=3x3 pad=1_1x1_1"),
     "projection": layer("1,28,28,128", "1,1,128,256", "1,14,14,256", "size=1x1 stride=2x2"),
+    "loop": mlp(8, 320, 8, 64),
 }
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_of_resnet(tiny: Lockstep, name: str, tmp_path: Path) -> None:
+def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.hlo"
     path.write_text(LAYERS[name])
     request = Request(path, tiny.chip, random=0)

@@ -153,7 +153,7 @@ def _in_place(
 
 
 def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
-    """Leaves that only the root holds: groups make them in the result buffers."""
+    """Leaves that only the root holds: groups and loops make them in the result buffers."""
     used = {
         leaf
         for i in computation.instructions
@@ -161,7 +161,11 @@ def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
         for o in i.operands
         for leaf in aliases.leaves[o]
     }
-    return {leaf for leaf in aliases.leaves[computation.result] if leaf[0].opcode == "fusion" and leaf not in used}
+    return {
+        leaf
+        for leaf in aliases.leaves[computation.result]
+        if leaf[0].opcode in ("fusion", "while") and leaf not in used
+    }
 
 
 class Uses:

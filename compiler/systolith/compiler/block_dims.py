@@ -13,7 +13,7 @@ from typing import cast
 
 from systolith.compiler.affine import reshape_factors
 from systolith.compiler.elementwise import is_elementwise
-from systolith.compiler.hlo.attributes import Attribute, PadDim, SliceDim
+from systolith.compiler.hlo.attributes import Attribute, PadDim, SliceDim, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array
 
@@ -103,6 +103,20 @@ def _taken(i: Instruction) -> list[tuple[int, ...]]:
     return [i.ints(f"{s}_batch_dims", ()) + i.ints(f"{s}_contracting_dims", ()) for s in ("lhs", "rhs")]
 
 
+def _convolution(i: Instruction, k: int, d: int) -> int | None:
+    if d == i.conv_dims.output_batch and i.integer("batch_group_count", 1) == 1:
+        return i.conv_dims.input_batch if k == 0 else None
+    raise NotBlockableError("the convolution needs other indices of the dimension")
+
+
+def _reduce_window(i: Instruction, k: int, d: int) -> int | None:
+    if 2 * k >= len(i.operands):
+        return None  # an initial value
+    if i.window.dims[d] != WindowDim(1):
+        raise NotBlockableError("the window is along the dimension")
+    return d
+
+
 def _slice(i: Instruction, k: int, d: int) -> int | None:
     if i.slices[d] != SliceDim(0, i.operands[0].dims[d]):
         raise NotBlockableError("the slice cuts the dimension")
@@ -133,7 +147,9 @@ _RULES: Mapping[str, Callable[[Instruction, int, int], int | None]] = {
     "transpose": lambda i, k, d: i.ints("dimensions")[d],
     "reshape": _reshape,
     "reduce": _reduce,
+    "reduce-window": _reduce_window,
     "dot": _dot,
+    "convolution": _convolution,
     "slice": _slice,
     "pad": _pad,
     "reverse": _untouched,

@@ -55,7 +55,7 @@ def lower_while(walk: Walk, i: Instruction, init: Value) -> Value:
             state.append(array)
             continue
         place = walk.result((i, k), shape)
-        if array.buf.memory is not place.buf.memory:
+        if array.buf.memory is not place.buf.memory and array.buf.space is not Space.NONE:
             ctx.move(array, place, "initial value")
         state.append(place)
     outer_cache = dict(walk.cache)
@@ -102,8 +102,10 @@ def _test(walk: Walk, i: Instruction, state: list[Array]) -> tuple[Block, VReg]:
 
 
 def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget: int) -> None:
-    """Load what the loop only reads once, before it, as far as there is room (somewhat more than for tiles)."""
-    room = budget * 5 // 4
+    """Load what the loop only reads once, before it, if there is room (somewhat more than for tiles) for all of it.
+
+    Where there is not, what is streamed anyway is better off without the rest in its way.
+    """
     aliases = Aliases(body)
     (parameter,) = body.parameters
     used = {
@@ -113,11 +115,22 @@ def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget:
         for o in j.operands
         for leaf in aliases.leaves[o]
     }
-    for k, array in enumerate(state):
-        decl = array.buf.decl
-        if (parameter, k) not in used or decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT):
-            continue
-        if array.buf not in walk.cache and 0 < array.buf.bytes <= room:
+    from systolith.compiler.walk import CACHED_SHARE
+
+    wanted = {
+        array.buf: array
+        for k, array in enumerate(state)
+        if (parameter, k) in used
+        and array.buf.decl is not None
+        and array.buf.decl.role in (Role.PARAMETER, Role.CONSTANT)
+        and array.buf not in walk.cache
+        and array.buf.bytes
+    }
+    room = budget * 5 // 4
+    if sum(buf.bytes for buf in wanted) > room:
+        room = walk.ctx.chip.vmem.bytes // CACHED_SHARE
+    for array in sorted(wanted.values(), key=lambda a: a.buf.bytes):
+        if array.buf.bytes <= room:
             walk.bring(array)
             room -= array.buf.bytes
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from systolith.compiler.aliasing import plan_donation, read_aliases
 from systolith.compiler.assemble import assemble, line_bytes, probes
+from systolith.compiler.batch_loops import BatchLoops
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
@@ -123,11 +124,11 @@ class Front:
         if options.autotune and options.tuner is None:
             raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
         exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
-        fuse = Fuse()
+        loops, fuse = BatchLoops(chip), Fuse()
         module = clone(self.canonical)
-        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse])
+        run_passes(module, [*exact, loops, BlockNormalisations(chip.vmem.bytes), fuse])
         lower = compile_grouped if options.tuner is None else _tuned
-        compiled = lower(module, chip, options, fuse.decisions)
+        compiled = lower(module, chip, options, [*loops.decisions, *fuse.decisions])
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 

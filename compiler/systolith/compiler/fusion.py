@@ -35,6 +35,7 @@ from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.placement import is_allocation
 from systolith.compiler.units import on_vpu
 from systolith.compiler.views import VIEWS, reshaped_strides, view_base
 from systolith.isa.kernel import MAX_STREAMS
@@ -372,7 +373,7 @@ class _Grouping:
                 out.append(value[i])
             elif i not in self.stored or i in self.absorbed:
                 continue
-            elif i.opcode in STRUCTURE or i.opcode == "fusion" or has_effects(i):
+            elif i.opcode in STRUCTURE or i.opcode == "fusion" or has_effects(i) or is_allocation(i):
                 i.operands = [value[o] for o in i.operands]
                 value[i] = i
                 out.append(i)

@@ -236,6 +236,11 @@ class Lowering:
         buf = self.hbm(name, role, dtype, dims, number, data)
         return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
 
+    def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
+        """An array without memory, for a value that has no contents yet."""
+        buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))
+        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
     def copy(self, src: Array, dst: Array, what: str) -> None:
         """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM."""
         if src.dims != dst.dims or src.dtype.size != dst.dtype.size:

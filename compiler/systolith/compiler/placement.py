@@ -21,6 +21,18 @@ ALIASES = frozenset({"tuple", "get-tuple-element", "bitcast"})
 VALUES_SHARE = 0.75
 """Part of VMEM that whole values may take together."""
 
+VALUE_SHARE = 0.6
+"""Part of VMEM that one value may take: a larger one would leave too little for the tiles of groups beside it."""
+
+
+ALLOCATE = "AllocateBuffer"
+"""XLA's target of a custom-call that gives memory without contents."""
+
+
+def is_allocation(i: Instruction) -> bool:
+    """Whether an instruction is memory without contents, every element of which is written before it is read."""
+    return i.opcode == "custom-call" and i.word("custom_call_target") == ALLOCATE
+
 
 @dataclass
 class Placement:
@@ -133,7 +145,9 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     aliases = Aliases(computation)
     last = last_uses(computation, aliases)
     start = {i: n for n, i in enumerate(computation.instructions)}
-    made = [leaf for leaf in last if leaf[0].opcode not in ("parameter", "constant")]
+    made = [leaf for leaf in last if leaf[0].opcode not in ("parameter", "constant") and not is_allocation(leaf[0])]
+
+    placement.spilled |= {leaf for leaf in made if leaf_shapes(leaf[0].shape)[leaf[1]].bytes > vmem * VALUE_SHARE}
 
     def alive(position: int) -> Iterator[tuple[int, Leaf]]:
         for leaf in made:

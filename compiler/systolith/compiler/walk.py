@@ -17,7 +17,7 @@ from systolith.compiler.loops import lower_loop
 from systolith.compiler.lowering import Box, Lowering, constant_bytes
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.moves import lower_custom
-from systolith.compiler.placement import Leaf, Placement, leaf_shapes
+from systolith.compiler.placement import Leaf, Placement, is_allocation, leaf_shapes
 from systolith.compiler.reduce import lower_reduce
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.views import recast
@@ -181,6 +181,8 @@ class Walk:
             return lower_while(self, i, operands[0])
         if i.opcode == "conditional":
             return lower_conditional(self, i, operands)
+        if is_allocation(i):
+            return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
         raise compile_error(i, "not an operation of grouped HLO", self.ctx.module)
 
     def _constant(self, i: Instruction) -> Value:

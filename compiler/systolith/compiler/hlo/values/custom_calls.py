@@ -26,9 +26,17 @@ def _as_it_is(i: Instruction, operands: list[Literal]) -> Literal:
     return operands[0] if len(operands) == 1 else tuple(operands)
 
 
+def _without_contents(i: Instruction, operands: list[Literal]) -> Literal:
+    """Memory that nothing has been written to: all bits set (in floats a NaN), so that a read of it shows."""
+    dtype = i.shape.dtype.stored
+    ones = np.full((*i.dims, dtype.itemsize), 0xFF, np.uint8)
+    return np.asarray(ones.view(dtype)[..., 0]) if dtype != np.bool_ else np.ones(i.dims, np.bool_)
+
+
 _MARKERS = ("Sharding", "xla.sdy.FuncResultSharding", "LayoutConstraint", "annotate_device_placement")
 
 CUSTOM_CALLS: dict[str, CustomCall] = {
+    "AllocateBuffer": _without_contents,
     "TopK": _top_k,
     "PadToStatic": pad_to_static,
     "SliceToDynamic": slice_to_dynamic,
