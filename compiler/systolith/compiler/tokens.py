@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from systolith.compiler.conflicts import Key, LineMap, conflicts
 from systolith.compiler.errors import CompileError
+from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, OPCODES, queue_of
 from systolith.isa.program import TokenDecl
@@ -43,22 +43,10 @@ REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What an instruction touches: bytes [lo, hi) of a memory (`key`), read or written; see `isa.access.Access`."""
+class Touches(Protocol):
+    """Gives what an instruction touches."""
 
-    key: tuple[int, int]
-    lo: int
-    hi: int
-    write: bool
-    run: int = 0
-    pitch: int = 0
-
-
-class Ranges(Protocol):
-    """Gives the ranges that an instruction touches."""
-
-    def __call__(self, instruction: Instruction) -> Iterable[Range]: ...
+    def __call__(self, instruction: Instruction) -> Iterable[Access]: ...
 
 
 @dataclass
@@ -103,76 +91,13 @@ class Ordered:
     entries: dict[int, int]
 
 
-IntArray = npt.NDArray[np.int32]
-
-
-class Memory:
-    """Last readers and writers of each line of each memory, by lane, since the last join (-1: none).
-
-    Tables are [lanes, lines]: the lines of a range lie side by side.
-    """
-
-    def __init__(self, queues: int, sizes: Mapping[tuple[int, int], int], lines: int, fine: Mapping[int, int]) -> None:
-        self.queues, self.sizes, self.lines, self.fine = queues, sizes, lines, fine
-        self.shift: dict[tuple[int, int], int] = {}
-        self.read: dict[tuple[int, int], IntArray] = {}
-        self.written: dict[tuple[int, int], IntArray] = {}
-
-    def lines_of(self, r: Range) -> slice | IntArray:
-        """Lines of a range; what lies beyond the memory counts as its last line."""
-        if r.key not in self.shift:
-            self._open(r)
-        shift = self.shift[r.key]
-        if r.hi <= r.lo:
-            return slice(0, 0)
-        last: int = self.read[r.key].shape[1] - 1
-        first = min(max(r.lo, 0) >> shift, last)
-        if r.pitch and r.pitch % (1 << shift) == 0 and r.lo >= 0:
-            width = ((r.lo + r.run - 1) >> shift) + 1 - first
-            step = r.pitch >> shift
-            if width < step:
-                starts = np.arange(first, last + 1, step, dtype=np.int32)[: -(-(r.hi - r.lo) // r.pitch)]
-                return np.minimum(starts[:, None] + np.arange(width, dtype=np.int32), last).ravel()
-        return slice(first, max(first, min((r.hi - 1) >> shift, last)) + 1)
-
-    def _open(self, r: Range) -> None:
-        """Tables of a memory."""
-        size = max(self.sizes.get(r.key, 1), r.hi, 1)
-        shift = self.fine.get(r.key[0], 0)
-        while (size >> shift) > self.lines:
-            shift += 1
-        count = (size >> shift) + 1
-        self.shift[r.key] = shift
-        self.read[r.key] = np.full((self.queues, count), -1, np.int32)
-        self.written[r.key] = np.full((self.queues, count), -1, np.int32)
-
-    def conflicts(self, ranges: Sequence[Range]) -> IntArray:
-        """For each lane, the number of its last instruction that conflicts with the ranges; -1: none."""
-        latest = np.full(self.queues, -1, np.int32)
-        for r in ranges:
-            lines = self.lines_of(r)
-            np.maximum(latest, self.written[r.key][:, lines].max(axis=1, initial=-1), out=latest)
-            if r.write:
-                np.maximum(latest, self.read[r.key][:, lines].max(axis=1, initial=-1), out=latest)
-        return latest
-
-    def touch(self, ranges: Sequence[Range], queue: int, number: int) -> None:
-        """Record an instruction."""
-        for r in ranges:
-            (self.written if r.write else self.read)[r.key][queue, self.lines_of(r)] = number
-
-    def clear(self) -> None:
-        for table in (*self.read.values(), *self.written.values()):
-            table.fill(-1)
-
-
 class Orderer:
     """Derives tokens for a line of instructions.
 
     Args:
         queues: names, SEQ first.
-        ranges: what an instruction touches.
-        sizes: bytes of each memory, by key of its ranges.
+        touches: what an instruction touches.
+        sizes: bytes of each memory, by space and buffer of an access.
         token_max: largest count of a token.
         fifo_depth: of each queue.
         fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
@@ -181,8 +106,8 @@ class Orderer:
     def __init__(
         self,
         queues: Sequence[str],
-        ranges: Ranges,
-        sizes: dict[tuple[int, int], int],
+        touches: Touches,
+        sizes: Mapping[Key, int],
         token_max: int,
         fifo_depth: int,
         fine: Mapping[int, int] = FINE,
@@ -192,8 +117,8 @@ class Orderer:
         self.names = [*queues, *alone]
         self.number = {q: n for n, q in enumerate(queues)}
         self.alone = {self.number[q]: len(queues) + n for n, q in enumerate(alone)}
-        self.ranges = ranges
-        self.memory = Memory(len(self.names), sizes, LINES, fine)
+        self.touches = touches
+        self.lines = LineMap(sizes, LINES, fine)
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
         self.room = max(1, token_max - fifo_depth - 1)
         self.reach = min(REACH, self.room - 1)
@@ -205,7 +130,6 @@ class Orderer:
 
     def _reset(self) -> None:
         n = len(self.names)
-        self.memory.clear()
         self.counts = [0] * n
         self.clocks = [[-1] * n for _ in range(n)]
         self.history: list[list[list[int]]] = [[] for _ in range(n)]
@@ -213,32 +137,39 @@ class Orderer:
 
     def run(self, instructions: Sequence[Instruction], boundaries: frozenset[int]) -> Ordered:
         """Order all instructions; before those in `boundaries` SEQ joins every queue."""
-        for index, instruction in enumerate(instructions):
-            if index in boundaries:
+        cuts = sorted(b for b in boundaries if 0 < b < len(instructions))
+        for start, end in pairwise([0, *cuts, len(instructions)]):
+            if start in boundaries:
                 self._join()
-                self.entries[index] = len(self.nodes)
-            self._add(instruction, index)
+                self.entries[start] = len(self.nodes)
+            self._stretch(instructions[start:end], start)
         return self._finish()
 
-    def _add(self, instruction: Instruction, index: int) -> Node:
+    def _stretch(self, instructions: Sequence[Instruction], start: int) -> None:
+        """Order instructions between which SEQ does not join."""
+        lanes = [self._lane(i, self.number[queue_of(i)]) for i in instructions]
+        numbers: list[int] = []
+        needed = conflicts(map(self.touches, instructions), lanes, len(self.names), self.lines)
+        for index, (instruction, found) in enumerate(zip(instructions, needed, strict=True), start):
+            numbers.append(self._add(instruction, index, [(p, numbers[place]) for p, place in found]).number)
+
+    def _add(self, instruction: Instruction, index: int, needed: list[tuple[int, int]]) -> Node:
+        """Order an instruction after those (lane, number)."""
         q = self.number[queue_of(instruction)]
         beside = self.alone.get(q, q)
-        touched = list(self.ranges(instruction))
-        needed = self.memory.conflicts(touched)
         clock = self.clocks[q]
         self._know(clock, self.clocks[0])
         clock[0] = self.counts[0] - 1
-        missing = [(p, n) for p, n in enumerate(needed.tolist()) if p not in (q, beside) and n > clock[p]]
+        missing = [(p, n) for p, n in needed if p not in (q, beside) and n > clock[p]]
         missing = self._reduced(missing)
         carrier = Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
         while len(missing) > (0 if q == 0 else MAX_WAITS):
             missing = self._take(q, missing, carrier)
         node = self._waiting(instruction, q, index, missing)
-        if self._overlap[q] and needed[q] > clock[q]:
+        if self._overlap[q] and any(p == q and n > clock[q] for p, n in needed):
             node.fence = True
             clock[q] = node.number - 1
         self._record(node)
-        self.memory.touch(touched, node.lane, node.number)
         return node
 
     def _take(self, q: int, missing: list[tuple[int, int]], carrier: Instruction) -> list[tuple[int, int]]:
@@ -260,12 +191,15 @@ class Orderer:
         return node
 
     def _node(self, instruction: Instruction, q: int, index: int) -> Node:
-        lane = self.alone[q] if OPCODES[instruction.op].retires_alone else q
+        lane = self._lane(instruction, q)
         node = Node(instruction, q, lane, self.counts[lane], index)
         self.counts[lane] += 1
         self.by_number[lane].append(node)
         self.nodes.append(node)
         return node
+
+    def _lane(self, instruction: Instruction, q: int) -> int:
+        return self.alone[q] if OPCODES[instruction.op].retires_alone else q
 
     def _record(self, node: Node) -> None:
         """What has retired for certain when this one has."""
