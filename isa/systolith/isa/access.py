@@ -80,13 +80,11 @@ def size_of(space: Space | Tile, buffer: int, program: Program, chip: Chip) -> i
     """Bytes of a space; HOST, LINK and tiles: what an access to all of it is said to touch."""
     if space is Space.HBM:
         return program.buffers[buffer].bytes
-    sizes: dict[Space | Tile, int] = {
-        Space.VMEM: chip.vmem.bytes,
-        Space.LINK: chip.vmem.bytes,
-        Space.SMEM: chip.smem.bytes,
-        Space.ACC: chip.mxu.acc_rows * chip.mxu.cols * 4,
-    }
-    return sizes.get(space, 1)
+    if space is Space.VMEM or space is Space.LINK:
+        return chip.vmem.bytes
+    if space is Space.ACC:
+        return chip.mxu.acc_rows * chip.mxu.cols * 4
+    return chip.smem.bytes if space is Space.SMEM else 1
 
 
 def _known(operand: Operand) -> int | None:
