@@ -339,6 +339,8 @@ def _dot(a: Sequence[int], b: Sequence[int]) -> int:
 def _affine_interval(coefs: Sequence[int], const: int, box: Box) -> Interval:
     lo = hi = const
     for c, o, n in zip(coefs, box.origin, box.dims, strict=True):
-        lo += c * o + min(0, c * (n - 1))
-        hi += c * o + max(0, c * (n - 1))
+        if c > 0:
+            lo, hi = lo + c * o, hi + c * (o + n - 1)
+        elif c:
+            lo, hi = lo + c * (o + n - 1), hi + c * o
     return lo, hi

@@ -194,12 +194,12 @@ class _Lowering:
     ) -> bool:
         """Reduce few elements in one iteration, a stream each, where that is faster; gives whether it did."""
         r, chip = self.r, self.ctx.chip
-        steps = list(boxes([whole.dims[d] for d in r.reduced], [1] * len(r.reduced)))
-        if direct is None or len(steps) * len(r.inputs) >= MAX_STREAMS:
+        sizes = [whole.dims[d] for d in r.reduced]
+        if direct is None or prod(sizes) * len(r.inputs) >= MAX_STREAMS:
             return False
         result = _over_result(r)
         values: list[Node] = list(result.inits)
-        for step in steps:
+        for step in boxes(sizes, [1] * len(sizes)):
             origin = [0] * len(r.dims)
             for d, o in zip(r.reduced, step.origin, strict=True):
                 origin[d] = whole.origin[d] + o

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from systolith.compiler.contraction import Index, Ranges
 from systolith.compiler.tile.ir import Array, Ref
 from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
 from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.timing import row_cycles
 
 
-@dataclass(frozen=True)
-class Loops:
+class Loops(NamedTuple):
     """Loops of one group (rows, or what is in a row): counts, byte strides, and a coefficient for each coordinate."""
 
     counts: tuple[int, ...]
@@ -46,13 +48,20 @@ def operand_ref(
         if index.div > 1 or not _within(index, ranges, start):
             coords.append(Coord((), start, 0, index.size, index.div, 0 if index.div == 1 else stride))
             terms.append(dict(index.coefs))
-    loops = [_loops(group, ranges, strides, terms) for group in groups]
-    loops, coords = _merge(loops, coords)
+    loops = tuple(_loops(group, ranges, strides, terms) for group in groups)
+    pattern, rows = _pattern(array.dtype, loops, tuple(coords))
+    return Ref(array.buf, pattern, base, array.dynamic), rows
+
+
+@lru_cache(maxsize=4096)
+def _pattern(dtype: DType, loops: Sequence[Loops], coords: Sequence[Coord]) -> tuple[Pattern, int]:
+    """The pattern of groups of loops, and how many loops of it are the first group's; tiles of a product share few."""
+    loops, coords = _merge(list(loops), list(coords))
     counts = tuple(c for group in loops for c in group.counts)
     steps = tuple(s for group in loops for s in group.strides)
     rows = [row for group in loops for row in group.coefs]
     final = tuple(replace(c, coefs=tuple(row[j] for row in rows)) for j, c in enumerate(coords))
-    return Ref(array.buf, Pattern(array.dtype, counts, steps, final), base, array.dynamic), len(loops[0].counts)
+    return Pattern(dtype, counts, steps, final), len(loops[0].counts)
 
 
 def _within(index: Index, ranges: Ranges, start: int) -> bool:
@@ -113,7 +122,7 @@ def _scales(group: Loops, x: int, coords: list[Coord]) -> list[bool] | None:
 
 
 def _scaled(group: Loops, factor: list[int]) -> Loops:
-    return replace(group, coefs=tuple(tuple(c * f for c, f in zip(row, factor, strict=True)) for row in group.coefs))
+    return group._replace(coefs=tuple(tuple(c * f for c, f in zip(row, factor, strict=True)) for row in group.coefs))
 
 
 def _joined(group: Loops, x: int, scale: list[bool], factor: list[int]) -> Loops:
