@@ -168,7 +168,8 @@ class Gemm:
                 f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
             )
         self.ctx.plans = plans
-        plan = next((p for p in plans if p.signature == self.ctx.picked), plans[0])
+        picked = self.ctx.picked
+        plan = next((p for p in plans if p.signature == picked), plans[0]) if picked else plans[0]
         self.ctx.explain.append(self._decision(plan, plans))
         self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", minor)
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs")
