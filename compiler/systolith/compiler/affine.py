@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from operator import mul
 
 from systolith.compiler.hlo.attributes import PadDim, SliceDim
 
@@ -96,6 +97,8 @@ class Expr:
 
     def shifted(self, origin: tuple[int, ...]) -> Expr:
         """The same function of indices relative to `origin`."""
+        if not self.quotients:
+            return Expr(self.coefs, self.const + _dot(self.coefs, origin))
         moved = tuple((q.shifted(origin), s) for q, s in self.quotients)
         return Expr(self.coefs, self.const + _dot(self.coefs, origin), moved)
 
@@ -333,7 +336,7 @@ def _unit(rank: int, d: int) -> tuple[int, ...]:
 
 
 def _dot(a: Sequence[int], b: Sequence[int]) -> int:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    return sum(map(mul, a, b))
 
 
 def _affine_interval(coefs: Sequence[int], const: int, box: Box) -> Interval:

@@ -92,7 +92,7 @@ class Generator:
         if isinstance(value, Kernel):
             return self.tables.kernel(value)
         if isinstance(value, tuple):
-            return tuple(self._value(name, v, item) for v in value)  # type: ignore[return-value]
+            return tuple([self._value(name, v, item) for v in value])  # type: ignore[return-value]
         if name in ("ra", "rb", "rd"):
             return self._register(value)  # type: ignore[arg-type]
         return self._operand(value) if isinstance(value, VReg) else value

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
@@ -99,12 +100,16 @@ class Contraction:
 
     def useful(self, ranges: Ranges) -> int:
         """Multiply-accumulates in the ranges whose operands are both elements, not padding."""
-        total, rest = 1, set(ranges)
-        for index in self.lhs:
-            if index.coefs and index.bounded(self.sizes):
-                total *= index.inside(ranges)
-                rest -= set(index.coefs)
-        return total * prod(ranges[a][1] for a in rest)
+        total = 1
+        for index in self._padded:
+            total *= index.inside(ranges)
+        bounded = {a for index in self._padded for a in index.coefs}
+        return total * prod([count for a, (_, count) in ranges.items() if a not in bounded])
+
+    @cached_property
+    def _padded(self) -> list[Index]:
+        """The streamed operand's indices that are outside at some point."""
+        return [index for index in self.lhs if index.coefs and index.bounded(self.sizes)]
 
 
 def _frozen(coefs: dict[str, int]) -> Mapping[str, int]:

@@ -226,15 +226,7 @@ def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
     Raises:
         ValueError: the array does not cover what the map reads there (a staged tile is too small).
     """
-    local = Box.whole(box.dims)
-    read = index.footprint(local, [o + n for o, n in zip(array.origin, array.dims, strict=True)])
-    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
-    reach = [e.interval(local) for e in index.dims]
-    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
-    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
-    covered = inside and (bool(index.bounds) or fits)
-    if read.elements and not covered:
-        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
+    _check_covered(array, index, Box.whole(box.dims))
     strides = [0] * len(box.dims)
     offset = array.offset
     quotients: dict[Quotient, int] = {}
@@ -246,6 +238,18 @@ def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
             quotients[q] = quotients.get(q, 0) + scale * stride
     access = Access(array.dtype, tuple(strides), axis_coords(index.bounds, quotients), fill)
     return StreamSpec(access, array, offset)
+
+
+def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
+    reach = [e.interval(local) for e in index.dims]
+    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
+    if all(lo >= base and hi < end for (lo, hi), base, end in zip(reach, array.origin, ends, strict=True)):
+        return
+    read = index.footprint(local, ends)
+    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
+    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
+    if read.elements and not (inside and (index.bounds or fits)):
+        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
 
 
 def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:

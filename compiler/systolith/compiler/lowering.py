@@ -8,7 +8,7 @@ memory plan gives them addresses afterwards, so that a lowering never frees one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -76,7 +76,7 @@ def view(array: Array, box: Box) -> Array:
         if o < base or o + n > base + size:
             raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
         offset += (o - base) * stride
-    return replace(array, dims=box.dims, origin=box.origin, offset=offset)
+    return Array(array.buf, array.dtype, box.dims, array.strides, box.origin, offset, array.dynamic)
 
 
 def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field
 
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp
+from systolith.compiler.tile.ir import Block, Buf, If, TileOp
 from systolith.isa.instruction import Space
 
 MARGINS = (256, 32, 0)
@@ -52,19 +52,6 @@ class MemoryPlan:
     lives: list[Live] = field(default_factory=list)
 
 
-def buffers_of(op: TileOp) -> list[Buf]:
-    """Every buffer that an operation names, index lists included."""
-    found: list[Buf] = []
-    for value in op.args.values():
-        for ref in value if type(value) is tuple else (value,):
-            if type(ref) is Ref:
-                if ref.buf is not None:
-                    found.append(ref.buf)
-                if ref.index is not None:
-                    found.append(ref.index)
-    return found
-
-
 def lives(block: Block, spaces: Collection[Space] = ON_CHIP) -> list[Live]:
     """Lives of the buffers of some spaces, in order of first use.
 
@@ -74,9 +61,13 @@ def lives(block: Block, spaces: Collection[Space] = ON_CHIP) -> list[Live]:
     found: dict[Buf, Live] = {}
     loops: list[tuple[int, int]] = []
     for position, op in positions(block, loops):
-        for buf in buffers_of(op):
+        for buf in op.buffers:
             if buf.space in spaces:
-                found.setdefault(buf, Live(buf, position, position)).last = position
+                live = found.get(buf)
+                if live is None:
+                    found[buf] = Live(buf, position, position)
+                else:
+                    live.last = position
     for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
         for live in found.values():
             if live.first < start <= live.last < end or start <= live.first < end <= live.last:

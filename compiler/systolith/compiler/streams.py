@@ -37,15 +37,18 @@ def operand_ref(
     coords: list[Coord] = []
     terms: list[dict[str, int]] = []
     for index, origin, stride in zip(operand, array.origin, array.strides, strict=True):
-        start = index.offset + sum(c * ranges[a][0] for a, c in index.coefs.items())
-        if index.div == 1:
-            base += (start - origin) * stride
-            for a, c in index.coefs.items():
-                if a in strides:
-                    strides[a] += c * stride
-        else:
-            base -= origin * stride
-        if index.div > 1 or not _within(index, ranges, start):
+        start, low, high = index.offset, 0, 0
+        for a, c in index.coefs.items():
+            first, count = ranges[a]
+            start += c * first
+            if c > 0:
+                high += c * (count - 1)
+            else:
+                low += c * (count - 1)
+            if index.div == 1 and a in strides:
+                strides[a] += c * stride
+        base += (start - origin if index.div == 1 else -origin) * stride
+        if index.div > 1 or start + low < 0 or start + high >= index.size:
             coords.append(Coord((), start, 0, index.size, index.div, 0 if index.div == 1 else stride))
             terms.append(dict(index.coefs))
     loops = tuple(_loops(group, ranges, strides, terms) for group in groups)
@@ -64,18 +67,12 @@ def _pattern(dtype: DType, loops: Sequence[Loops], coords: Sequence[Coord]) -> t
     return Pattern(dtype, counts, steps, final), len(loops[0].counts)
 
 
-def _within(index: Index, ranges: Ranges, start: int) -> bool:
-    low = start + sum(min(0, c * (ranges[a][1] - 1)) for a, c in index.coefs.items())
-    high = start + sum(max(0, c * (ranges[a][1] - 1)) for a, c in index.coefs.items())
-    return low >= 0 and high < index.size
-
-
 def _loops(group: Sequence[str], ranges: Ranges, strides: dict[str, int], terms: list[dict[str, int]]) -> Loops:
     live = [a for a in group if ranges[a][1] > 1]
     if not live:
-        return Loops((1,), (0,), (tuple(0 for _ in terms),))
-    coefs = tuple(tuple(t.get(a, 0) for t in terms) for a in live)
-    return Loops(tuple(ranges[a][1] for a in live), tuple(strides[a] for a in live), coefs)
+        return Loops((1,), (0,), ((0,) * len(terms),))
+    coefs = tuple([tuple([t.get(a, 0) for t in terms]) for a in live])
+    return Loops(tuple([ranges[a][1] for a in live]), tuple([strides[a] for a in live]), coefs)
 
 
 def _merge(loops: list[Loops], coords: list[Coord]) -> tuple[list[Loops], list[Coord]]:

@@ -12,7 +12,7 @@ lane knows that the latches before it have retired.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -252,7 +252,8 @@ class Orderer:
         for node in self.nodes:
             waits, signals = ids.of(node)
             if waits or signals or node.fence:
-                out.append(replace(node.instruction, waits=waits, signals=signals, fence=node.fence))
+                i = node.instruction
+                out.append(Instruction(i.op, i.args, i.unit, waits, signals, node.fence))
             else:
                 out.append(node.instruction)
         return Ordered(out, [n.index for n in self.nodes], ids.table, self.entries)
