@@ -45,11 +45,13 @@ class Index:
         lo = hi = self.offset
         for axis, coef in self.coefs.items():
             first, count = ranges[axis]
-            ends = (coef * first, coef * (first + count - 1))
-            lo, hi = lo + min(ends), hi + max(ends)
-        lo, hi = -(-lo // self.div), hi // self.div
-        first = min(max(lo, 0), self.size - 1)
-        return first, max(first, min(hi, self.size - 1))
+            near, far = coef * first, coef * (first + count - 1)
+            lo, hi = (lo + near, hi + far) if coef > 0 else (lo + far, hi + near)
+        if self.div > 1:
+            lo, hi = -(-lo // self.div), hi // self.div
+        last = self.size - 1
+        first = min(max(lo, 0), last)
+        return first, max(first, min(hi, last))
 
     def bounded(self, sizes: Mapping[str, int]) -> bool:
         """Whether some point of the axes is outside, or not a multiple of `div`."""
@@ -96,7 +98,7 @@ class Contraction:
     def box(self, operand: tuple[Index, ...], ranges: Ranges) -> Box:
         """The box of an operand that ranges of the axes reach (clipped to the array)."""
         ends = [index.interval(ranges) for index in operand]
-        return Box(tuple(lo for lo, _ in ends), tuple(hi - lo + 1 for lo, hi in ends))
+        return Box(tuple([lo for lo, _ in ends]), tuple([hi - lo + 1 for lo, hi in ends]))
 
     def useful(self, ranges: Ranges) -> int:
         """Multiply-accumulates in the ranges whose operands are both elements, not padding."""
