@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 from systolith.compiler.conflicts import Key, LineMap, conflicts
@@ -49,7 +49,7 @@ class Touches(Protocol):
     def __call__(self, instruction: Instruction) -> Iterable[Access]: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Node:
     """An instruction being ordered.
 
@@ -58,17 +58,20 @@ class Node:
         queue: index of its queue.
         lane: index of its lane: its queue's, but for those that retire alone.
         number: its place in its lane since the last join.
-        waits: lanes whose tokens it takes.
-        signals: queues that it gives tokens to.
-        fence: as in `Instruction`.
+        place: its place in the program.
         index: position in the input, -1 for those added.
+        gives: how many signals it gives.
+        waits, signals: its tokens, once they have numbers.
+        fence: as in `Instruction`.
     """
 
     instruction: Instruction
     queue: int
     lane: int
     number: int
+    place: int
     index: int
+    gives: int = 0
     waits: list[int] = field(default_factory=list)
     signals: list[int] = field(default_factory=list)
     fence: bool = False
@@ -162,9 +165,8 @@ class Orderer:
         clock[0] = self.counts[0] - 1
         missing = [(p, n) for p, n in needed if p not in (q, beside) and n > clock[p]]
         missing = self._reduced(missing)
-        carrier = Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
         while len(missing) > (0 if q == 0 else MAX_WAITS):
-            missing = self._take(q, missing, carrier)
+            missing = self._take(q, missing)
         node = self._waiting(instruction, q, index, missing)
         if self._overlap[q] and any(p == q and n > clock[q] for p, n in needed):
             node.fence = True
@@ -172,10 +174,14 @@ class Orderer:
         self._record(node)
         return node
 
-    def _take(self, q: int, missing: list[tuple[int, int]], carrier: Instruction) -> list[tuple[int, int]]:
+    def _take(self, q: int, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Let an added instruction wait for the first few; returns the others."""
-        self._record(self._waiting(carrier, q, -1, missing[:MAX_WAITS]))
+        self._record(self._waiting(self._carrier(q), q, -1, missing[:MAX_WAITS]))
         return missing[MAX_WAITS:]
+
+    def _carrier(self, q: int) -> Instruction:
+        """An instruction that only waits or signals."""
+        return Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
 
     def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
         """A node that waits for those (lane, number); who signals comes before it in program order."""
@@ -184,15 +190,14 @@ class Orderer:
         clock = self.clocks[q]
         for producer in producers:
             p = producer.lane
-            producer.signals.append(q)
-            node.waits.append(p)
+            producer.gives += 1
             self._pairs.setdefault((p, q), []).append((producer, node))
             self._know(clock, self.history[p][producer.number])
         return node
 
     def _node(self, instruction: Instruction, q: int, index: int) -> Node:
         lane = self._lane(instruction, q)
-        node = Node(instruction, q, lane, self.counts[lane], index)
+        node = Node(instruction, q, lane, self.counts[lane], len(self.nodes), index)
         self.counts[lane] += 1
         self.by_number[lane].append(node)
         self.nodes.append(node)
@@ -217,6 +222,8 @@ class Orderer:
 
     def _reduced(self, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Drop what waiting for the others already tells."""
+        if len(missing) < 2:
+            return missing
         kept = list(missing)
         for item in missing:
             p, n = item
@@ -230,10 +237,10 @@ class Orderer:
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
         for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
-            if len(node.signals) < MAX_WAITS:
+            if node.gives < MAX_WAITS:
                 return node
-        carrier = Instruction("sync") if p == 0 else Instruction("nop", {"queue": self.names[p]})
-        node = self._node(carrier, self.number[self.names[p]], -1)
+        q = self.number[self.names[p]]
+        node = self._node(self._carrier(q), q, -1)
         self._record(node)
         return node
 
@@ -243,53 +250,38 @@ class Orderer:
         missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
         missing = self._reduced(missing)
         while missing:
-            missing = self._take(0, missing, Instruction("sync"))
+            missing = self._take(0, missing)
         self._reset()
 
     def _finish(self) -> Ordered:
-        ids = _Ids(self)
+        table = self._numbered()
         out: list[Instruction] = []
         for node in self.nodes:
-            waits, signals = ids.of(node)
-            if waits or signals or node.fence:
-                i = node.instruction
-                out.append(Instruction(i.op, i.args, i.unit, waits, signals, node.fence))
-            else:
-                out.append(node.instruction)
-        return Ordered(out, [n.index for n in self.nodes], ids.table, self.entries)
+            i = node.instruction
+            if node.waits or node.signals or node.fence:
+                i = Instruction(i.op, i.args, i.unit, tuple(node.waits), tuple(node.signals), node.fence)
+            out.append(i)
+        return Ordered(out, [n.index for n in self.nodes], table, self.entries)
+
+    def _numbered(self) -> list[TokenDecl]:
+        """The token table: one for a lane and the queue that waits for it, more where a count exceeds what one holds.
+
+        Raises:
+            CompileError: there are more than the machine has.
+        """
+        table: list[TokenDecl] = []
+        for (p, q), pairs in sorted(self._pairs.items()):
+            first, many = len(table), -(-_most_ahead(pairs) // self.room)
+            table += [TokenDecl(self.names[p], self.names[q])] * many
+            for k, (producer, consumer) in enumerate(pairs):
+                producer.signals.append(first + k % many)
+                consumer.waits.append(first + k % many)
+        if len(table) > MAX_TOKENS:
+            raise CompileError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
+        return table
 
 
-class _Ids:
-    """Token numbers: one for a lane and the queue that waits for it, more where a count exceeds what a token holds."""
-
-    def __init__(self, orderer: Orderer) -> None:
-        self.table: list[TokenDecl] = []
-        self._waits: dict[int, list[int]] = {}
-        self._signals: dict[int, list[int]] = {}
-        position = {id(node): n for n, node in enumerate(orderer.nodes)}
-        for (p, q), pairs in sorted(orderer._pairs.items()):
-            numbers = self._assign(pairs, position, orderer.room)
-            first = len(self.table)
-            self.table += [TokenDecl(orderer.names[p], orderer.names[q])] * (max(numbers) + 1)
-            for (producer, consumer), number in zip(pairs, numbers, strict=True):
-                self._signals.setdefault(id(producer), []).append(first + number)
-                self._waits.setdefault(id(consumer), []).append(first + number)
-        if len(self.table) > MAX_TOKENS:
-            raise CompileError(f"the program needs {len(self.table)} tokens, the machine has {MAX_TOKENS}")
-
-    def _assign(self, pairs: list[tuple[Node, Node]], position: dict[int, int], room: int) -> list[int]:
-        """For each pair, which of the pair's tokens: so many that no count grows over `room` in program order."""
-        events = sorted(
-            [(position[id(a)], 1) for a, _ in pairs] + [(position[id(b)], -1) for _, b in pairs],
-            key=lambda e: (e[0], -e[1]),
-        )
-        most = current = 0
-        for _, step in events:
-            current += step
-            most = max(most, current)
-        tokens = -(-most // room)
-        return [k % tokens for k in range(len(pairs))]
-
-    def of(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Waits and signals of an instruction."""
-        return tuple(self._waits.get(id(node), ())), tuple(self._signals.get(id(node), ()))
+def _most_ahead(pairs: Sequence[tuple[Node, Node]]) -> int:
+    """How many signals are given before they are taken, in program order."""
+    steps = sorted([2 * a.place for a, _ in pairs] + [2 * b.place + 1 for _, b in pairs])
+    return max(accumulate(-1 if step % 2 else 1 for step in steps))
