@@ -124,7 +124,7 @@ class AccessModel:
         self._uses: dict[int, tuple[set[int], set[int], set[int]]] = {}
 
     def of(self, instr: Instruction) -> list[Access]:
-        """Everything an instruction reads and writes in memory, MXU tiles included."""
+        """As `accesses`."""
         op, unit, args = instr.op, instr.unit, instr.args
         if op == "lds" or op == "sts":
             return [_word(instr, op == "sts", self.chip)]
@@ -226,7 +226,7 @@ class _Latest:
 
 
 def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
-    """Everything an instruction reads and writes in memory (an `AccessModel` kept for the program asked for last).
+    """Everything an instruction reads and writes in memory, MXU tiles included.
 
     Registers as operands give the whole space or buffer, marked `dynamic`; an instruction whose operands have been
     resolved (integers in their place, `ra` of lds and sts too) gives what that execution touches.

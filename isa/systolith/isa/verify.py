@@ -248,21 +248,25 @@ def _form(instr: Instruction) -> Hashable:
 
     Instructions of one form differ in where their streams begin; those of a tiled program have few forms.
     """
-    args = tuple(
-        _port(v) if type(v) is Stream else tuple(map(_port, v)) if name == "streams" and type(v) is tuple else v
-        for name, v in instr.args.items()
-    )
-    return instr.op, instr.unit, instr.fence, bool(instr.waits or instr.signals), tuple(instr.args), args
+    plain = instr.waits or instr.signals
+    return instr.op, instr.unit, instr.fence, not plain, *instr.args, *map(_exact, instr.args.values())
 
 
-def _port(value: object) -> Hashable:
-    """A stream in a form: of its base, if it is a number, only what it is a multiple of and whether it fits."""
-    if type(value) is not Stream:
+def _exact(value: object) -> Hashable:
+    """A value in a form, with its type: 0 is not 0.0.
+
+    Of a stream's base, if it is a number, it has only what it is a multiple of, and whether it fits.
+    """
+    if type(value) is int:
         return value
-    base = value.base
-    if type(base) is int and S32[0] <= base <= S32[1]:
-        base &= 3
-    return value.space, value.pattern, base, value.buffer, value.bias, value.index
+    if type(value) is tuple:
+        return tuple(map(_exact, value))
+    if type(value) is Stream:
+        base = value.base
+        if type(base) is int and S32[0] <= base <= S32[1]:
+            base &= 3
+        return tuple(map(_exact, (value.space, value.pattern, base, value.buffer, value.bias, value.index)))
+    return type(value), value
 
 
 def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
