@@ -29,7 +29,10 @@ Key = tuple[int, int]
 
 
 class Lines(NamedTuple):
-    """Lines of a range of a memory: `pieces` intervals of `width` at a pitch of `step`, nothing from line `end` on."""
+    """Lines of a range: `pieces` intervals of `width`, `step` apart.
+
+    Those from `end`, the end of `memory`, on count as the line before it.
+    """
 
     memory: int
     first: int
@@ -71,7 +74,7 @@ class LineMap:
         if a.pitch and a.pitch % (1 << shift) == 0 and a.lo >= 0:
             width, step = ((a.lo + a.run - 1) >> shift) + 1 - first, a.pitch >> shift
             if width < step:
-                pieces = min(-(-(a.hi - a.lo) // a.pitch), -(-(last + 1 - first) // step))
+                pieces = -(-(a.hi - a.lo) // a.pitch)
                 return Lines(end, base + first, width, step, pieces, end)
         width = max(first, min((a.hi - 1) >> shift, last)) + 1 - first
         return Lines(end, base + first, width, 0, 1, end)
@@ -162,7 +165,9 @@ def conflicts(
     if not uses:
         return latest
     place, number, write = np.array(uses, np.int64).T
-    ranges = np.array(lines.ranges, np.int64)
+    known = _distinct(number)
+    number = np.searchsorted(known, number)
+    ranges = np.array([lines.ranges[n] for n in known.tolist()], np.int64)
     memory = ranges[number, 0]
     # What nothing writes conflicts with nothing.
     kept = np.flatnonzero(np.isin(memory, memory[write == 1]))
@@ -199,7 +204,7 @@ def _windows(memory: Ints, place: Ints) -> Iterator[tuple[bool, slice]]:
 
 
 def _distinct(values: Ints) -> Ints:
-    """Sorted, each once (by sorting, which here is much faster than `numpy.unique`)."""
+    """Sorted, each once: what `numpy.unique` gives by hashing, which takes much longer."""
     ordered = np.sort(values)
     found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     return found
@@ -213,7 +218,7 @@ def divide(ranges: Ints, bounds: Ints) -> Atoms:
     """
     _, first, width, step, pieces, end = ranges.T
     row = np.repeat(np.arange(len(ranges)), pieces)
-    starts = first[row] + step[row] * _counting(pieces)
+    starts = np.minimum(first[row] + step[row] * _counting(pieces), end[row] - 1)
     ends = np.minimum(starts + width[row], end[row])
     bounds = _distinct(np.concatenate([starts, ends, bounds]))
     from_, to = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)

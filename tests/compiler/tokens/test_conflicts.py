@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler import conflicts as module
@@ -58,7 +58,15 @@ def naive(code: list[tuple[int, list[Access]]]) -> list[list[tuple[int, int]]]:
     return found
 
 
+BEYOND = [
+    (0, [Access(Space.HBM, 0, 136, 305, False, run=1, pitch=56)]),
+    (0, [Access(Space.HBM, 0, 252, 301, True)]),
+]
+"""The last element of the first is beyond the memory: it counts as in the last line."""
+
+
 @given(work, st.sampled_from([3, 7, 50, 4096]))
+@example(BEYOND, 50)
 @settings(max_examples=200)
 def test_the_last_conflict_of_each_lane(code: list[tuple[int, list[Access]]], window: int) -> None:
     with patch.object(module, "WINDOW", window):
