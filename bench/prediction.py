@@ -1,7 +1,8 @@
 """How well the compiler knows what its code costs: cycles planned and predicted, over those simulated, by group.
 
-`planned` is the estimate that tiles were chosen by; `predicted` is made from the code (`compiler/predict.py`).  A
-group's simulated cycles are those in which the run waited for it, so groups that others hide are left out.
+`planned` is the estimate that tiles and blocks were chosen by; `predicted` is made from the code
+(`compiler/predict.py`).  A group's simulated cycles are those in which the run waited for it, so groups that others
+hide are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def section(groups: Iterable[Predicted]) -> list[str]:
     lines = [
         "", "## Predicted over simulated", "",
         f"Groups of all cases with at least {LEAST_SHARE:.0%} of their run's cycles; `planned` is the estimate that"
-        " tiles are chosen by, `predicted` is one pass over the code. Near: within 10 %."
+        " tiles and blocks are chosen by, `predicted` is one pass over the code. Near: within 10 %."
         " Worst: the furthest from 1.", "",
         "| kind | which | groups | median | 10 % | 90 % | near | worst | where |", "|---" * 9 + "|",
     ]  # fmt: skip

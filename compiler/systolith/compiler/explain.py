@@ -77,5 +77,9 @@ def as_text(decisions: Iterable[Decision]) -> str:
 
 
 def planned_cycles(decisions: Iterable[Decision]) -> dict[str, int]:
-    """For each group whose tiles were chosen by an estimate, its cycles."""
-    return {d.group: int(d.numbers["cycles"]) for d in decisions if d.kind == "tiles"}
+    """For each group whose tiles or blocks were chosen by an estimate, its cycles."""
+    found: dict[str, int] = {}
+    for d in decisions:
+        if d.kind in ("tiles", "blocks"):
+            found.setdefault(d.group, int(d.numbers["cycles"]))  # the choice of blocks comes before the tiles in them
+    return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from systolith.isa.program import BufferDecl, Origin, Role
 
 if TYPE_CHECKING:
     from systolith.compiler.autotune import Tuner
-    from systolith.compiler.gemm_plan import GemmPlan
 
 
 @dataclass(frozen=True)
@@ -109,6 +108,14 @@ def chunks(array: Array, limit: int) -> Iterator[Box]:
         yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
 
 
+class Plan(Protocol):
+    """One of several ways to lower a group."""
+
+    @property
+    def signature(self) -> str:
+        """What tells it from the others."""
+
+
 @dataclass
 class Lowering:
     """State of one lowering of a module.
@@ -124,8 +131,8 @@ class Lowering:
         buffers: the buffer table so far.
         explain: what was chosen, for the user.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
-        picked: the tile plan that the group being lowered is to have, as `GemmPlan.signature`; empty: the cheapest.
-        plans: the tile plans that the last product could have had, the cheapest first.
+        picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
+        plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
     chip: Chip
@@ -139,11 +146,16 @@ class Lowering:
     explain: list[Decision] = field(default_factory=list)
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
-    plans: Sequence[GemmPlan] = ()
+    plans: Sequence[Plan] = ()
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
     _next_row: dict[int, int] = field(default_factory=dict)
+
+    def apart(self, group: Instruction, picked: str = "") -> Lowering:
+        """A lowering of one group of the same module that leaves nothing here."""
+        options = replace(self.options, tuner=None)
+        return Lowering(self.chip, self.module, options, self.budget, group=group, region=self.region, picked=picked)
 
     # Names, buffers, registers.
 

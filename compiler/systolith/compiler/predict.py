@@ -89,7 +89,7 @@ class _Timeline:
         self.time = 0
         self.queues: dict[str, _Queue] = defaultdict(lambda: _Queue(deque(maxlen=chip.fifo.depth)))
         self.tokens: dict[int, deque[int]] = defaultdict(deque)
-        self.bandwidth = _Bandwidth()
+        self.bandwidth = Bandwidth()
 
     def add(self, instruction: Instruction, cost: Cost, issue: int) -> int:
         """The next instruction; when it has retired."""
@@ -108,7 +108,7 @@ class _Timeline:
         queue.free = start + cost.occupancy
         retired = start + cost.latency
         if cost.chunks:
-            queue.free, late = self.bandwidth.take(name, start, cost.occupancy, self.time)
+            queue.free, late = self.bandwidth.take(name, start, cost.occupancy)
             self.queues["st" if name == "ld" else "ld"].free += late
             retired = queue.free + self.chip.hbm.latency
         if not OPCODES[instruction.op].retires_alone:
@@ -129,22 +129,20 @@ class _Timeline:
         return time
 
 
-class _Bandwidth:
+class Bandwidth:
     """The bandwidth of HBM, which two queues share: a transfer has half of it while the other queue's run."""
 
     def __init__(self) -> None:
         self.taken: dict[str, deque[tuple[int, int]]] = {"ld": deque(), "st": deque()}
 
-    def take(self, queue: str, start: int, cycles: int, now: int) -> tuple[int, int]:
-        """Transfer for so many cycles (of the whole bandwidth) from `start` on.
-
-        Nothing starts before `now` any more.
+    def take(self, queue: str, start: int, cycles: int) -> tuple[int, int]:
+        """Transfer for so many cycles (of the whole bandwidth) from `start` on: not before a queue's earlier ones.
 
         Returns:
             When it ends, and by how much the other queue's transfers are late.
         """
         other = self.taken["st" if queue == "ld" else "ld"]
-        while other and other[0][1] <= now:
+        while other and other[0][1] <= start:
             other.popleft()
         at, late = start, 0
         for n, (lo, hi) in enumerate(other):

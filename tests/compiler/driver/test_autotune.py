@@ -18,6 +18,7 @@ from systolith.compiler.lowering import Options
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_blocking import softmax
 from tests.compiler.gemm.test_predict import gemm
 
 SMALL = load_chip("small")
@@ -65,6 +66,25 @@ def test_the_fastest_is_taken_and_remembered(tmp_path: Path) -> None:
     assert decision.rejected[0].numbers == {"cycles": 999}
     tuned(gemm(300, 200, 100), Tuner(4, measure, path))
     assert len(asked) == 3 + 4 + 4 + 2
+
+
+def test_sizes_of_blocks_are_tried(tmp_path: Path) -> None:
+    """The slowest estimate is made the fastest program."""
+    text = softmax(4096, 300)
+
+    def measure(program: Program) -> int:
+        return len(program.code) if program.name == "r" else 0
+
+    plain, chosen = tuned(text, None), tuned(text, Tuner(9, lambda p: -measure(p), tmp_path / "cache.json"))
+    (before,) = (d for d in plain.explain if d.kind == "blocks")
+    (after,) = (d for d in chosen.explain if d.kind == "blocks")
+    (found,) = read_cache(tmp_path / "cache.json").values()
+    sizes = [d.what.split(" (")[0] for d in before.rejected if "cycles" in d.numbers]
+    assert found.plan in sizes
+    assert after.chosen.startswith(f"{found.plan} of 4096")
+    assert after.numbers["blocks"] == max(d.numbers["blocks"] for d in before.rejected)
+    assert found.cycles < found.first
+    assert chosen.program.code != plain.program.code
 
 
 def test_the_module_is_never_slower(tmp_path: Path) -> None:
