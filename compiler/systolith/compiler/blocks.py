@@ -22,16 +22,14 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.interleave import interleave, timed
+from systolith.compiler.interleave import interleave
 from systolith.compiler.lowering import view
+from systolith.compiler.operation_times import Item, copies, timed
 from systolith.compiler.placement import Placement, place_computation, result_leaves
-from systolith.compiler.tile.ir import Array, Block, If, TileOp, While
+from systolith.compiler.tile.ir import Array, Block
 
 if TYPE_CHECKING:
     from systolith.compiler.walk import Walk
-
-Stage = list[TileOp | While | If]
-"""Operations of one group of one block."""
 
 BLOCK_SHARE = 0.5
 """Part of the free VMEM that the values of one block may take: the rest is for what runs ahead, and for tiles."""
@@ -133,7 +131,7 @@ def _whole(group: Instruction) -> int:
 
 def _stages(
     walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], start: int, size: int
-) -> list[Stage]:
+) -> list[list[Item]]:
     """The operations of the block of so many indices from `start` on, a list for each of its groups."""
     dims, vmem = _dims(group), walk.ctx.chip.vmem.bytes
     small = block(group, size, vmem)
@@ -228,7 +226,7 @@ def _tried(
         return None, "no tiles of a block fit"
     outside = {a.buf for a in (*inputs, *results)}
     for at_once in range(min(AT_ONCE, blocks), 0, -1):
-        order = interleave([stages] * blocks, at_once)
+        order = interleave(copies(stages, blocks, walk.ctx.chip), at_once)
         taken = order.peak(outside)
         if taken <= room:
             break
