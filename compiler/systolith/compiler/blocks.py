@@ -115,13 +115,13 @@ def lower_blocks(walk: Walk, group: Instruction, inputs: Sequence[Array], result
     picked, ctx.picked = ctx.picked, ""
     found, rejected = _blockings(walk, group, inputs, results)
     best = next((c for c in found if c.signature == picked), found[0])
-    ctx.plans = found
     ctx.explain.append(_decision(group, best, found, rejected, picked))
     stages = [
         timed(_stages(walk, group, inputs, results, start, min(best.size, _whole(group) - start)), ctx.chip)
         for start in range(0, _whole(group), best.size)
     ]
     ctx.block.items += [op.item for _, op in interleave(stages, best.at_once).ops]
+    ctx.plans = found
 
 
 def _whole(group: Instruction) -> int:
