@@ -5,6 +5,7 @@ Times are the closed forms of `isa/timing.py`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -67,16 +68,19 @@ def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
 
 def copies(block: Sequence[Stage], count: int, chip: Chip) -> list[list[Stage]]:
     """A block, and others like it, with the accumulators that they would have."""
+    taken: dict[int, int] = defaultdict(int)
+    for stage in block:
+        for unit, first, end in stage.sums:
+            taken[unit] += end - first
+    return [[replace(stage, sums=_further(stage.sums, taken, n, chip)) for stage in block] for n in range(count)]
+
+
+def _further(rows: Sequence[Rows], step: Mapping[int, int], times: int, chip: Chip) -> tuple[Rows, ...]:
+    """Rows so many steps further in the ring of each unit."""
     size = chip.mxu.acc_rows
-    step = max((sum(end - first for stage in block for u, first, end in stage.sums if u == unit)
-                for unit in range(chip.mxu.count)), default=0)  # fmt: skip
-
-    def moved(n: int, stage: Stage) -> Stage:
-        rows = [(unit, (lo + n * step) % size, (lo + n * step) % size + hi - lo) for unit, lo, hi in stage.sums]
-        return replace(stage, sums=tuple((unit, lo, min(hi, size)) for unit, lo, hi in rows)
-                       + tuple((unit, 0, hi - size) for unit, _, hi in rows if hi > size))  # fmt: skip
-
-    return [[moved(n, stage) for stage in block] for n in range(count)]
+    moved = [(unit, (first + times * step[unit]) % size, end - first) for unit, first, end in rows]
+    parts = [(unit, first, min(first + count, size)) for unit, first, count in moved]
+    return (*parts, *((unit, 0, first + count - size) for unit, first, count in moved if first + count > size))
 
 
 def _stage(items: Sequence[Item], chip: Chip) -> Stage:
