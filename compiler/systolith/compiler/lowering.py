@@ -38,7 +38,7 @@ class Options:
     Attributes:
         precision: default, high or highest for every dot and convolution; None: what the module asks for.
         probes: record where each group's inputs and outputs lie, for checks.
-        autotune: tile plans of each product that are tried in the simulator; 0: the estimate decides.
+        autotune: tile plans of each product, and sizes of blocks, to try in the simulator; 0: the estimate decides.
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
     """
