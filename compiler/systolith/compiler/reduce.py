@@ -26,7 +26,7 @@ from systolith.compiler.group import GroupPlan, streams_of
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.kernel_builder import build, interval, latency
 from systolith.compiler.loops import StagingContext, boxes, choose_tile
-from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation
+from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
 from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.isa.dtypes import DType
@@ -160,12 +160,11 @@ class _Lowering:
         nodes = finish.nodes(r, [Carried(k) for k in range(len(r.inputs))], index, started)
         outs = [Target(a, index.shifted(whole.origin)) for a in targets]
         accumulation = Accumulation(r, self.ctx.chip)
-        direct = accumulation.kernel(whole, leaves, starts, nodes, outs, False)
+        direct = accumulation.kernel(Job(whole, leaves, starts, nodes, outs, False))
         across = None
         if any(whole.dims[d] > 1 for d in r.reduced):
-            across = accumulation.kernel(
-                whole, leaves, r.starts(), [Carried(k) for k in range(len(r.inputs))], None, True
-            )
+            carried = [Carried(k) for k in range(len(r.inputs))]
+            across = accumulation.kernel(Job(whole, leaves, r.starts(), carried, None, True))
         if finish.last and self._unrolled(kept, whole, finish, leaves, targets, direct):
             return
         if direct is None and across is None:
@@ -297,7 +296,7 @@ class _Lowering:
         r, nest = self.r, k.nest
         source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
         several = nest.inner or nest.sublane.dim in nest.reduced or len(k.builder.streams) != 2
-        if source is None or source.array is None or source.access.coords or several or r.plain is None:
+        if source is None or source.array is None or source.access.coords or several or not r.plain:
             return False
         if not isinstance(r.inputs[0], Load):
             return False
@@ -311,7 +310,7 @@ class _Lowering:
         counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
         src = Ref(source.array.buf, Pattern(access.dtype, counts, strides, fill=r.identities[0]), source.offset)
         row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), kept)
-        args: dict[str, Arg] = {"src": replace(src, dynamic=source.array.dynamic), "function": r.plain}
+        args: dict[str, Arg] = {"src": replace(src, dynamic=source.array.dynamic), "function": r.plain[0]}
         args["dst"] = Ref(row.buf, Pattern(row.dtype, counts[:-1] or (1,), _dense(counts[:-1]) or (4,)))
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
         self._after_rows([row], kept, finish, leaves, targets)
@@ -322,7 +321,7 @@ class _Lowering:
         r = self.r
         out = [self._scratch(f"{r.heavy.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
         n = kept.elements
-        if r.plain is None:
+        if not r.plain:
             self._rows_by_kernel(partial, height, width, kept, out)
             return out
         source = partial[0]
@@ -337,10 +336,9 @@ class _Lowering:
         r = self.r
         identity = r.identities[0]
         assert identity is not None
-        assert r.plain is not None
         src = Ref(source.buf, Pattern(source.dtype, (rows, width), (4 * width, 4), fill=identity))
         dst = Ref(target.buf, Pattern(target.dtype, (rows,), (4,)))
-        args: dict[str, Arg] = {"src": src, "dst": dst, "function": r.plain}
+        args: dict[str, Arg] = {"src": src, "dst": dst, "function": r.plain[0]}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
 
     def _rows_by_kernel(
@@ -360,7 +358,8 @@ class _Lowering:
         targets = [Target(a, embed) for a in rows]
         scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, flat, strict=True))}
         nodes = [Carried(n) for n in range(len(inputs))]
-        k = Accumulation(inner, self.ctx.chip).kernel(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
             raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: its computation needs too many streams")
         self._run(k, k.streams, "across lanes")

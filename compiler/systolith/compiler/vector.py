@@ -91,6 +91,19 @@ class Nest:
         """Dimensions whose loops reach beyond their size."""
         return tuple(d for d, n in enumerate(self.dims) if self._reach(d) > n)
 
+    @property
+    def order(self) -> tuple[tuple[int, ...], ...]:
+        """In which order elements of reduced dimensions are combined: the same order gives the same bits.
+
+        Loops over them run from the outermost; what their lanes and sublanes hold is combined afterwards.
+        """
+        reduced = sorted(self.reduced)
+        if self.lane.dim not in reduced:
+            return ()
+        sizes = tuple(self.dims[d] for d in reduced)
+        vector = tuple((reduced.index(p.dim), p.step, p.count) for p in (self.sublane, self.lane) if p.dim in reduced)
+        return (sizes, *vector)
+
     def masked(self, access: Access) -> list[int]:
         """Dimensions whose tails a stream has to leave out."""
         return [d for d in self.tails if access.masked and not (access.partial and d in self.reduced)]
@@ -169,10 +182,14 @@ def _picked(a: Access, dims: list[int | None]) -> Access:
     return replace(a, strides=pick(a.strides), coords=tuple(replace(c, coefs=pick(c.coefs)) for c in a.coords))
 
 
-def choose(chip: Chip, work: Work) -> Nest | None:
-    """The cheapest loops for merged work; None if no choice fits the pattern's loops and coordinates."""
+def choose(chip: Chip, work: Work, order: Sequence[Sequence[int]] | None = None) -> Nest | None:
+    """The cheapest loops for merged work, of an order if one is given; None if no choice fits the pattern's loops and
+    coordinates.
+    """
     best: Nest | None = None
     for nest in _choices(chip, work):
+        if order is not None and nest.order != order:
+            continue
         if len(nest.outer) > MAX_NEST or _coords_needed(nest, work) > MAX_COORDS:
             continue
         if best is None or nest.cycles < best.cycles:
