@@ -87,13 +87,21 @@ def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], resu
 
 
 def _lowered(walk: Walk, small: Computation, parts: Sequence[Array], several: Collection[Instruction]) -> list[Stage]:
-    """The operations of a block, a list for each of its groups; operands in `several` are loaded first."""
+    """The operations of a block in stages, one for each of its groups; operands in `several` are loaded first.
+
+    What a group computes once the cross-lane unit is done belongs to the next stage: the vector unit computes for
+    another block meanwhile.
+    """
     outer, walk.ctx.block = walk.ctx.block, Block()
     parts = [_staged(walk, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     ends: list[int] = []
     walk.computation(small, parts, lambda i, value: ends.append(len(walk.ctx.block.items)))
     items, walk.ctx.block = walk.ctx.block.items, outer
-    return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
+    across = [n + 1 for n, item in enumerate(items) if isinstance(item, TileOp) and item.op == "xlu.reduce"]
+    cuts = [max((n for n in across if a < n <= b), default=b) for a, b in pairwise([0, *ends])]
+    stages = [items[a:b] for a, b in pairwise([0, *cuts]) if a < b]
+    rest = items[cuts[-1] :] if cuts else []
+    return [*stages, rest] if rest else stages
 
 
 def joined(stages: Sequence[Stage], depth: int) -> list[Stage]:

@@ -23,6 +23,7 @@ from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.machine import compiled
 
@@ -113,6 +114,13 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     assert sum(i.opcode == "dot" for i in group.computation("calls").instructions) == 2
     assert any(d.kind == "blocks" for d in compiled(text, SMALL, "highest").explain)
     compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
+
+
+def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
+    """What follows the cross-lane unit is a stage later, so that no stage waits for what it has just started."""
+    program = compiled(attention(12, 512, 64), "tpu_v3").program
+    causes = simulate(program, load_chip("tpu_v3"), mode="time").to_json()["units"]["vpu"]
+    assert causes.get("wait_xlu", 0) < causes["busy"] / 10
 
 
 def test_grouped_text_reads_back() -> None:
