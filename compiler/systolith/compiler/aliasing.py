@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
+from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
@@ -196,7 +197,7 @@ class Uses:
         if maker.opcode == "while":
             initial = self.aliases.leaves[maker.operands[0]]
             return initial.count(old) == 1 and initial[leaf[1]] == old
-        return maker.opcode == "fusion" and (self._base(maker) == old or _pointwise(maker, self._numbers(maker, old)))
+        return maker.opcode == "fusion" and (self._base(maker) == old or pointwise(maker, self._numbers(maker, old)))
 
     def _numbers(self, group: Instruction, leaf: Leaf) -> list[int]:
         return [n for n, o in enumerate(group.operands) if leaf in self.aliases.leaves[o]]
@@ -234,18 +235,18 @@ def _updated_operand(group: Instruction) -> int | None:
     return root.operands[0].number if once else None
 
 
-def _pointwise(group: Instruction, numbers: Collection[int]) -> bool:
-    """Whether a group reads these operands only at the element that it makes: elementwise from them to its result."""
+def pointwise(group: Instruction, numbers: Collection[int]) -> bool:
+    """Whether a group reads these operands only at the element that it makes: elementwise from them to its results."""
     if group.word("kind") not in ("kLoop", "kOutput") or "dimensions" in group.attributes:
         return False
     computation = group.computation("calls")
-    users, root = computation.users(), computation.result
+    users, roots = computation.users(), group_roots(computation)
     reached: Sequence[Instruction] = [p for p in computation.parameters if p.number in numbers]
     seen = set(reached)
     while reached:
-        if any(i.dims != root.dims or not i.shape.is_array for i in reached):
+        if any(i.dims != roots[0].dims or not i.shape.is_array for i in reached):
             return False
-        further = {user for i in reached for user in users[i]}
+        further = {user for i in reached for user in users[i] if user.opcode != "tuple"}
         if not all(is_elementwise(user) for user in further):
             return False
         reached = [user for user in further if user not in seen]

@@ -20,8 +20,10 @@ from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.lowering import view
+from systolith.compiler.multi_output import fuse_outputs
 from systolith.compiler.placement import Placement, place_computation, result_leaves
 from systolith.compiler.tile.ir import Array, Block, If, TileOp, While
+from systolith.isa.chip import Chip
 
 if TYPE_CHECKING:
     from systolith.compiler.walk import Walk
@@ -46,16 +48,16 @@ BLOCKS_WANTED = 16
 
 
 @lru_cache(maxsize=256)
-def block(group: Instruction, size: int, vmem: int) -> Computation:
-    """The grouped computation of a block of `size` indices.
+def block(group: Instruction, size: int, chip: Chip) -> tuple[Computation, list[Decision]]:
+    """The grouped computation of a block of `size` indices, and what was decided about its groups' results.
 
     One index of it may be too much, too: then it runs in blocks of another dimension.
     """
     small = resized(group.computation("calls"), _dims(group), size)
     if size == 1:
-        outline(small, vmem)
+        outline(small, chip.vmem.bytes)
     group_computation(small)
-    return small
+    return small, fuse_outputs(small, chip)
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +78,8 @@ def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], resu
     stages: list[list[Stage]] = []
     for start in range(0, whole, size):
         here = min(size, whole - start)
-        small = block(group, here, walk.ctx.chip.vmem.bytes)
+        small, decided = block(group, here, walk.ctx.chip)
+        walk.ctx.explain += decided
         _plan(walk.placement, group, small, walk.ctx.chip.vmem.bytes)
         parts = [_part(a, dims.get(p), start, here) for p, a in zip(computation.parameters, inputs, strict=True)]
         places = [_part(a, d, start, here) for a, d in zip(results, blocked_along(group), strict=True)]
@@ -145,7 +148,7 @@ def _choose(walk: Walk, group: Instruction, whole: int) -> tuple[int, int, Decis
     chip = walk.ctx.chip
     rejected: list[Alternative] = []
     for size in _sizes(whole):
-        small = block(group, size, chip.vmem.bytes)
+        small, _ = block(group, size, chip)
         depth = sum(i.opcode == "fusion" for i in small.instructions)
         trial = _plan(Placement(live=walk.placement.live, share=walk.placement.share), group, small, chip.vmem.bytes)
         live = trial.live.get(group, 0)

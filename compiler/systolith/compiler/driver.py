@@ -21,6 +21,7 @@ from systolith.compiler.legality import check_legality
 from systolith.compiler.lowering import Lowering, Options
 from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at
 from systolith.compiler.memory_report import Layout, MemoryUse
+from systolith.compiler.multi_output import FuseOutputs
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
@@ -125,9 +126,10 @@ class Front:
         exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
         fuse = Fuse()
         module = clone(self.canonical)
-        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse])
+        outputs = FuseOutputs(chip)
+        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse, outputs])
         lower = compile_grouped if options.tuner is None else _tuned
-        compiled = lower(module, chip, options, fuse.decisions)
+        compiled = lower(module, chip, options, [*fuse.decisions, *outputs.decisions])
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 

@@ -101,6 +101,15 @@ def _emit_part(
     run(ctx, code.kernel, code.nest, code.work, streams, origin)
 
 
+def vector_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int | None:
+    """Estimate of what one instruction for a box takes; arguments as for `emit`. None: it needs several."""
+    targets = [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
+    code = _code(chip, plan, box, leaves, targets)
+    return None if code is None else code.nest.cycles
+
+
 @dataclass(frozen=True)
 class Code:
     """What computes a box.
