@@ -12,14 +12,11 @@ from systolith.compiler.expression import Micro, Pieces
 from systolith.compiler.fusion import Limits
 from systolith.compiler.group import GroupPlan, analyze, group_roots, streams_of
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import Shape, tuple_of
-from systolith.compiler.lowering import dense
+from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.reduce_ways import Finish, Task, Ways
+from systolith.compiler.reduce_ways import Finish, Task, Ways, anywhere
 from systolith.compiler.reduction import PLAIN, plain_operation, reached, reduction_of
-from systolith.compiler.tile.ir import Array, Buf
 from systolith.isa.chip import Chip
-from systolith.isa.instruction import Space
 
 
 @dataclass(frozen=True)
@@ -124,8 +121,8 @@ class Kernels:
         return self._single[group]
 
     def _cycles(self, plan: GroupPlan, otherwise: str) -> int:
-        leaves = {leaf: _somewhere(leaf.shape) for leaf in plan.leaves}
-        outs = [_somewhere(root.shape) for root in plan.roots]
+        leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
+        outs = [anywhere(root.shape) for root in plan.roots]
         try:
             cycles = vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, outs)
         except CompileError as e:
@@ -136,8 +133,8 @@ class Kernels:
 
     def _saved_of_reduction(self, joint: Joint) -> int:
         r = reduction_of(joint.computation)
-        leaves = {p: _somewhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
-        targets, sides = [_somewhere(i.shape) for i in r.roots], [_somewhere(i.shape) for i in r.sides]
+        leaves = {p: anywhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
+        targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]
         kept = Box.whole([r.dims[d] for d in r.kept])
         way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
         if way.name == "apart":
@@ -192,9 +189,3 @@ def _plan(computation: Computation) -> GroupPlan:
 
 def _micros(plan: GroupPlan) -> int:
     return sum(isinstance(n, Micro) for n in plan.all_nodes)
-
-
-def _somewhere(shape: Shape) -> Array:
-    """A dense array in VMEM, for costs."""
-    buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
-    return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)

@@ -36,6 +36,9 @@ WINDOW = 64
 CACHED_SHARE = 64
 """A parameter of up to this part of VMEM is loaded once whoever reads it (see `walk.py`)."""
 
+LEAST_GAIN = 8
+"""Cycles; less does not make up for users of the first group's results, which get them later."""
+
 OUTPUTS = ".outputs"
 """What the names of groups with several results end with."""
 
@@ -228,8 +231,8 @@ class _Merging:
         again += sum(v.shape.bytes for k, v in enumerate(values) if k not in needed and self._in_hbm(v))
         gain = vector + again * self.chip.hbm.q // self.chip.hbm.p
         numbers = {"vector cycles saved": vector, "HBM bytes saved": again}
-        if gain <= 0:
-            raise NotJointError(f"{-vector} vector cycles more for {again:,} bytes of HBM less", True)
+        if gain < LEAST_GAIN:
+            raise NotJointError(f"saves {vector:,} vector cycles and {again:,} bytes of HBM, {gain:,} cycles", True)
         return _Choice(first, joint, values, move, gain, numbers)
 
     def _move(self, at: int, place: int) -> _Move:

@@ -1,33 +1,42 @@
 """Ways of reducing a box, and which of them takes the fewest cycles of the vector unit.
 
-A reduction of several parts, or with values of its whole space among its results, is one pass over its operands if that
-is faster than one after another and if each part's elements are combined in the same order as alone, so that fusion
-changes no bit.
+In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
+it is that of the fastest way to reduce an array in memory, so that fusion changes no bit.  A reduction of several
+parts, or with values of its whole space among its results, is one pass over its operands if all parts have the same
+order and that is faster than one after another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Literal
 
 from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.emit import Target, vector_cycles
-from systolith.compiler.expression import Carried, Const, Load, Micro, Node, topological
+from systolith.compiler.expression import Carried, Const, Graph, Load, Micro, Node, topological
 from systolith.compiler.group import GroupPlan, streams_of
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.kernel_builder import interval, latency
 from systolith.compiler.loops import boxes
+from systolith.compiler.lowering import dense
 from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
-from systolith.compiler.reduction import Reduction, reached, register_type
-from systolith.compiler.tile.ir import Array, Ref
+from systolith.compiler.reduction import Reduction, reached, register_type, scratch_leaf
+from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.timing import reduce_cost
 
-PASS_OVERHEAD = 40
+Order = tuple[tuple[int, ...], ...]
+"""See `vector.Nest.order`."""
+
+PASS_OVERHEAD = 16
 """Cycles that a further instruction costs in fetch, fill and drain, roughly."""
 
 
@@ -132,7 +141,7 @@ class Way:
     parts: tuple[Way, ...] = ()
 
     @property
-    def order(self) -> tuple[tuple[int, ...], ...] | None:
+    def order(self) -> Order | None:
         """In which order elements are combined; None: in more than one."""
         if self.name in ("across", "rows") and self.kernel is not None:
             return self.kernel.nest.order
@@ -150,32 +159,62 @@ class Ways:
         return self._several(task) if task.several else self._single(task)
 
     def _several(self, task: Task) -> Way:
-        parts = tuple(self._single(part) for part in task.parts())
+        tasks = task.parts()
+        parts = tuple(self._single(part) for part in tasks)
         sides = vector_cycles(self.chip, task.side_plan(), task.whole, task.leaves, task.sides) if task.sides else 0
-        if sides is None or any(part.order != parts[0].order or part.order is None for part in parts):
+        orders = {self.order(part) for part in tasks}
+        if sides is None or len(orders) > 1 or None in orders:
             return Way("apart", parts=parts)
-        apart = Way("apart", sides + sum(part.cycles for part in parts) + PASS_OVERHEAD * len(parts), parts=parts)
-        order = parts[0].order
+        apart = Way("apart", sides + sum(part.cycles for part in parts), parts=parts)
+        (order,) = orders
         k = self._kernel(task, bool(order), order)
         if k is None or k.nest.cycles > apart.cycles:
             return apart
         return Way("across" if order else "direct", k.nest.cycles, apart.cycles - k.nest.cycles, kernel=k)
 
     def _single(self, task: Task) -> Way:
+        order = self.order(task)
+        k = None if order is None else self._kernel(task, bool(order), order)
+        if k is None:
+            return self.any_order(task)
+        if order:
+            return self._by_lanes(task, k)[0]
+        unrolled = self._unrolled(task, k) if task.finish.last else None
+        return unrolled or Way("direct", k.nest.cycles, kernel=k)
+
+    def order(self, task: Task) -> Order | None:
+        """The order in which elements are combined; None: it does not matter, nothing is fused with it."""
+        r = task.r
+        if r.heavy.opcode != "reduce" or not r.plain or None in r.identities:
+            return None
+        dims = tuple(n if d in r.kept else task.whole.dims[d] for d, n in enumerate(r.dims))
+        return _order(self.chip, dims, r.reduced, r.heavy.operands[0].shape.dtype, r.plain[0], r.identities[0] or 0)
+
+    def any_order(self, task: Task) -> Way:
+        """The way that takes the fewest cycles, in whatever order."""
         r, whole = task.r, task.whole
         direct = self._kernel(task, False)
         across = self._kernel(task, True) if any(whole.dims[d] > 1 for d in r.reduced) else None
         if task.finish.last and direct is not None and (unrolled := self._unrolled(task, direct)) is not None:
             return unrolled
-        if across is not None and (source := self._row_source(task, across)) is not None:
-            return Way("rows", kernel=across, source=source)
-        if across is not None and (direct is None or direct.nest.cycles > self._across_cycles(r, across, task.kept)):
-            return Way("across", across.nest.cycles, kernel=across)
+        if across is not None:
+            way, cycles = self._by_lanes(task, across)
+            if direct is None or direct.nest.cycles > cycles:
+                return way
         return Way("halves") if direct is None else Way("direct", direct.nest.cycles, kernel=direct)
 
-    def _kernel(
-        self, task: Task, across: bool, order: Sequence[Sequence[int]] | None = None
-    ) -> AccumulatingKernel | None:
+    def _by_lanes(self, task: Task, k: AccumulatingKernel) -> tuple[Way, int]:
+        """With lanes of a reduced dimension, and cycles of the whole way."""
+        rows = task.kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
+        after = task.kept.elements // self.chip.vpu.lanes + PASS_OVERHEAD
+        whole = k.nest.cycles + rows + after + (1 + len(task.r.inputs)) * PASS_OVERHEAD
+        source = self._row_source(task, k)
+        in_place = 0 if source is None else reduce_cost(source.pattern, self.chip).occupancy + after
+        if source is None or in_place > whole:
+            return Way("across", k.nest.cycles, kernel=k), whole
+        return Way("rows", kernel=k, source=source), in_place
+
+    def _kernel(self, task: Task, across: bool, order: Order | None = None) -> AccumulatingKernel | None:
         """The accumulating kernel of a task with lanes of a reduced dimension, or of kept ones."""
         r, origin = task.r, task.whole.origin
         carried = [Carried(k) for k in range(len(r.inputs))]
@@ -216,12 +255,6 @@ class Ways:
             return None
         return Way("unrolled", cycles, kernel=direct, plan=plan)
 
-    def _across_cycles(self, r: Reduction, k: AccumulatingKernel, kept: Box) -> int:
-        """Estimate of the whole way with reduced lanes."""
-        rows = kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
-        passes = 2 + len(r.inputs)
-        return k.nest.cycles + rows + kept.elements // self.chip.vpu.lanes + passes * PASS_OVERHEAD
-
     def _row_source(self, task: Task, k: AccumulatingKernel) -> Ref | None:
         """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
         r, nest = task.r, k.nest
@@ -241,6 +274,29 @@ class Ways:
         counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
         pattern = Pattern(access.dtype, counts, strides, fill=r.identities[0])
         return Ref(source.array.buf, pattern, source.offset, source.array.dynamic)
+
+
+@lru_cache(maxsize=4096)
+def _order(
+    chip: Chip, dims: tuple[int, ...], reduced: tuple[int, ...], dtype: DType, function: str, identity: int
+) -> Order | None:
+    """The order of the fastest way to reduce a dense array in VMEM."""
+    kept = tuple(d for d in range(len(dims)) if d not in reduced)
+    rest = tuple(dims[d] for d in kept)
+    source, result = (scratch_leaf(name, dtype, n) for name, n in (("source", dims), ("result", rest)))
+    graph = Graph()
+    element = graph.node(Load(source, IndexMap.identity(len(dims)).over(dims)))
+    start = graph.const(identity)
+    r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
+    arrays = [anywhere(i.shape) for i in (source, result)]
+    task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
+    return Ways(chip).any_order(task).order
+
+
+def anywhere(shape: Shape) -> Array:
+    """A dense array in VMEM, for costs."""
+    buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
+    return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
 
 
 def joined(r: Reduction, kept: Box, reduced: Box) -> Box:

@@ -210,6 +210,23 @@ def test_way_of_reducing(rows: int, columns: int, producer: str, expected: list[
     outcome.assert_close(1e-5)
 
 
+@pytest.mark.parametrize("producer", ["copy", "cosine"])
+def test_order_does_not_depend_on_what_is_fused(producer: str) -> None:
+    """Rows whose elements lie apart are slow to read for the cross-lane unit; nor are they reduced so if computed."""
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[1,7,7,512] parameter(0)
+ i = f32[] constant(0)
+ y = f32[1,7,7,512] {producer}(x)
+ ROOT r = f32[1,512] reduce(y, i), dimensions={{1,2}}, to_apply=f
+}}
+"""
+    x = np.random.default_rng(5).standard_normal((1, 7, 7, 512)).astype(np.float32)
+    (outcome,) = run_groups(text, x, chip="tpu_v3", budget=1 << 20, in_hbm=False)
+    assert [op.op for op in outcome.ops] == ["vpu.run"]
+    outcome.assert_close(1e-5)
+
+
 @pytest.mark.parametrize(("columns", "loops"), [(32, False), (33, True), (88, False), (96, True)])
 def test_few_vectors_are_one_iteration(columns: int, loops: bool) -> None:
     """Up to eleven loads and a store; lanes beyond a row need the loop's last turn."""
