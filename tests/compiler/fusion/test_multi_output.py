@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.machine import Array, compiled, run
+from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
 CHIPS = {f"tiny {kib}K": replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 256)}
@@ -355,3 +358,22 @@ def test_a_loops_state_is_updated_where_it_lies(n: int) -> None:
     program = same_bits(text, adam_arguments(n)[:3]).program
     compare(text, adam_arguments(n)[:3], TINY)
     assert not any(o.what == "carry" and o.group == "loop" for o in program.origins)
+
+
+@pytest.mark.parametrize(
+    ("text", "group"), [(adam(3000, DONATED), "pn.outputs"), (softmax(64, 24), "s.outputs")], ids=["adam", "softmax"]
+)
+def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, group: str) -> None:
+    """A group of several results is checked against the evaluator, reported, predicted and explained."""
+    path = tmp_path / "m.hlo"
+    path.write_text(text)
+    ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    (row,) = (g for g in record["groups"] if g["name"] == group)
+    assert row["cycles"] > 0
+    assert record["checks"]["groups"] == sum(bool(g["name"]) for g in record["groups"])
+    explained = json.loads(systolith(capsys, "explain", path, "--chip", "tiny", "--group", group, "--json").out)
+    (about,) = explained["groups"]
+    assert about["predicted"] > 0
+    assert any("in one pass" in d["chosen"] and d["numbers"]["vector cycles saved"] for d in about["decisions"])
