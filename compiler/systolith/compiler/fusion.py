@@ -17,7 +17,8 @@ shape of what it follows and reads it at the same index; transposes may follow i
 inside the groups, other constants are operands.
 
 How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
-that uses it costs more.  A group computes one materialised value from others.
+that uses it costs more.  A group computes one materialised value from others; `multi_output.py` then makes groups of
+several results of kLoop and kInput groups, with a tuple as the root.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Way:
             reduced dimension; `rows`, those in memory as they are; `apart`, one part after another; `halves`, in two.
         cycles: of the vector unit, until the cross-lane unit takes over.
         saved: cycles by which one pass is faster than one part after another.
-        kernel: of `direct` and `across`; one that `rows` does not need.
+        kernel: of `direct` and `across`; that of `across` for `rows`, which does not need it.
         plan: of `unrolled`.
         source: of `rows`.
         parts: of `apart`.
@@ -253,7 +253,7 @@ class Ways:
         cycles = outer * interval(chip, ops) + latency(chip, ops)
         if streams_of(plan) > MAX_STREAMS or cycles > direct.nest.cycles:
             return None
-        return Way("unrolled", cycles, kernel=direct, plan=plan)
+        return Way("unrolled", cycles, plan=plan)
 
     def _row_source(self, task: Task, k: AccumulatingKernel) -> Ref | None:
         """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
