@@ -3,13 +3,19 @@
 `input_output_alias={ {0}: (1, {}, may-alias), ... }` says that result 0 may (or must) use parameter 1's memory; JAX
 writes it for donated arguments.  A result is made in place if every read of the parameter comes before the first write
 in program order: loads may be scheduled earlier than they are written down, never later.
+
+`buffer_donor={ (1, {}), ... }` leaves it to the compiler what parameter 1's memory is used for: for a result of as many
+bytes if one can be made there, and for temporaries (`hbm_plan.py`).  No parameter has both (XLA's
+`hlo_buffer_donor_config.cc`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.errors import CompileError
@@ -20,6 +26,7 @@ from systolith.compiler.hlo.text.codecs import codec
 from systolith.compiler.placement import ALIASES, Aliases, Leaf, last_uses, leaf_shapes
 
 ATTRIBUTE = "input_output_alias"
+DONORS = "buffer_donor"
 _ENTRY = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+),\s*\{([\d,\s]*)\}(?:,\s*(may|must)-alias)?\)")
 
 
@@ -46,6 +53,7 @@ class Donation:
         homes: the result in whose memory a value is made, though others read it or it is updated again later.
         fixed: values that lie in memory of results.
         barred: values that cannot be made in their result's memory, only stored there.
+        donors: parameters whose memory temporaries may take, too.
         decisions: what became of each alias, for people.
     """
 
@@ -54,6 +62,7 @@ class Donation:
     homes: dict[Leaf, int] = field(default_factory=dict)
     fixed: set[Leaf] = field(default_factory=set)
     barred: set[Leaf] = field(default_factory=set)
+    donors: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
 
@@ -71,8 +80,8 @@ def read_aliases(module: Module) -> list[ResultAlias]:
         parameters = module.entry.parameters
         if int(number) >= len(parameters):
             raise CompileError(f"{ATTRIBUTE}: parameter {number}: the module has {len(parameters)}")
-        result, shape = _leaf(module.entry.result.shape, output, "result")
-        parameter, given = _leaf(parameters[int(number)].shape, index, f"parameter {number}")
+        result, shape = _leaf(module.entry.result.shape, output, f"{ATTRIBUTE}: result")
+        parameter, given = _leaf(parameters[int(number)].shape, index, f"{ATTRIBUTE}: parameter {number}")
         if (shape.dtype, shape.dims) != (given.dtype, given.dims):
             if kind != "must":
                 continue
@@ -88,16 +97,48 @@ def read_aliases(module: Module) -> list[ResultAlias]:
     return found
 
 
+def read_donors(module: Module) -> list[int]:
+    """Parameters, numbered among the leaves, whose memory is the program's.
+
+    Raises:
+        CompileError: one is no array of a parameter, is named twice, or has an alias.
+    """
+    aliased = {a.parameter for a in read_aliases(module)}
+    found: list[int] = []
+    parameters = module.entry.parameters
+    for number, index in cast("tuple[tuple[int, tuple[int, ...]], ...]", module.attributes.get(DONORS, ())):
+        if number >= len(parameters):
+            raise CompileError(f"{DONORS}: parameter {number}: the module has {len(parameters)}")
+        path = ", ".join(map(str, index))
+        leaf, _ = _leaf(parameters[number].shape, path, f"{DONORS}: parameter {number}")
+        leaf += sum(len(leaf_shapes(p.shape)) for p in parameters[:number])
+        if leaf in aliased or leaf in found:
+            other = f"has an {ATTRIBUTE}, too" if leaf in aliased else "is named twice"
+            raise CompileError(f"{DONORS}: parameter {number} {{{path}}} {other}; name it once")
+        found.append(leaf)
+    return found
+
+
+def most_in_place(module: Module) -> int:
+    """Bytes of results that parameters may have memory for, at most."""
+    shapes = leaf_shapes(module.entry.result.shape)
+    given = [s.bytes for p in module.entry.parameters for s in leaf_shapes(p.shape)]
+    aliased = {a.result for a in read_aliases(module)}
+    donated = Counter(given[n] for n in read_donors(module))
+    others = Counter(s.bytes for n, s in enumerate(shapes) if n not in aliased)
+    return sum(shapes[n].bytes for n in aliased) + sum((donated & others).elements())
+
+
 def _leaf(shape: Shape, path: str, what: str) -> tuple[int, Shape]:
     """Number of the array at a path such as `1, 0` among the leaves of a shape, and its shape."""
     number = 0
     for step in [int(s) for s in path.split(",") if s.strip()]:
         if step >= len(shape.elements):
-            raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: there is no such element")
+            raise CompileError(f"{what} {{{path}}}: there is no such element")
         number += sum(len(leaf_shapes(s)) for s in shape.elements[:step])
         shape = shape.elements[step]
     if not shape.is_array:
-        raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: is no array")
+        raise CompileError(f"{what} {{{path}}}: is no array")
     return number, shape
 
 
@@ -114,8 +155,10 @@ def plan_donation(module: Module, small: int) -> Donation:
     uses = Uses(module.entry)
     results = uses.aliases.leaves[module.entry.result]
     parameters = [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
-    plan = Donation(fixed=stored_directly(module.entry, uses.aliases))
-    for alias in read_aliases(module):
+    plan = Donation(fixed=stored_directly(module.entry, uses.aliases), donors=read_donors(module))
+    aliases = read_aliases(module)
+    aliases += _given(uses, {parameters[n]: n for n in plan.donors}, results, {a.result for a in aliases})
+    for alias in aliases:
         leaf, parameter = results[alias.result], parameters[alias.parameter]
         needed = leaf[0].opcode in ("parameter", "constant") or uses.last[parameter] > uses.position[leaf[0]]
         if leaf == parameter:
@@ -131,10 +174,48 @@ def plan_donation(module: Module, small: int) -> Donation:
         if alias.must or leaf == parameter or not needed:
             plan.shared[alias.result] = alias.parameter
         text = f"result {alias.result} {what} the memory of parameter {alias.parameter}"
-        numbers = {"bytes": leaf_shapes(leaf[0].shape)[leaf[1]].bytes}
+        numbers = {"bytes": _bytes(leaf)}
         plan.decisions.append(Decision("memory", leaf[0].name, text, why, numbers))
     plan.fixed = (plan.fixed - plan.barred) | set(plan.homes)
     return plan
+
+
+def _given(
+    uses: Uses, donors: dict[Leaf, int], results: Sequence[Leaf], taken: Collection[int]
+) -> Iterator[ResultAlias]:
+    """Results of as many bytes for the memory of donated parameters.
+
+    First those that are such a parameter or are made of it in place, then, in the order in which they are made, those
+    that are made when a parameter is not needed any more.
+
+    Args:
+        uses: of the entry.
+        donors: the parameters, numbered among the leaves.
+        results: leaves in order.
+        taken: numbers of results that have memory already.
+    """
+    left = dict(donors)
+    free: dict[int, list[int]] = defaultdict(list)
+    for number, leaf in enumerate(results):
+        if number in taken:
+            continue
+        first = next((old for old in uses.replaceable(leaf) if old in left and _bytes(old) == _bytes(leaf)), None)
+        if first is not None:
+            yield ResultAlias(number, left.pop(first), False)
+        elif leaf[0].opcode not in ("parameter", "constant"):
+            free[_bytes(leaf)].append(number)
+    for numbers in free.values():
+        numbers.sort(key=lambda n: -uses.position[results[n][0]])
+    for old in sorted(left, key=lambda old: uses.last[old]):
+        numbers = free[_bytes(old)]
+        while numbers and uses.position[results[numbers[-1]][0]] <= uses.last[old]:
+            numbers.pop()
+        if numbers:
+            yield ResultAlias(numbers.pop(), left[old], False)
+
+
+def _bytes(leaf: Leaf) -> int:
+    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
 def _in_place(
@@ -142,8 +223,7 @@ def _in_place(
 ) -> tuple[str, str]:
     """Where the values that lead to a result lie, none of which is written before the parameter's last use, and why."""
     *made, first = uses.updated(leaf)
-    size = leaf_shapes(leaf[0].shape)[leaf[1]].bytes
-    if first == parameter and (leaf in plan.fixed or size > small):
+    if first == parameter and (leaf in plan.fixed or _bytes(leaf) > small):
         plan.homes |= dict.fromkeys(made, alias.result)
         return "is updated in", "only what changes is written"
     if uses.may_replace(leaf, parameter):
@@ -184,6 +264,14 @@ class Uses:
         while (base := self._base(chain[-1][0])) is not None and self.last[base] == self.position[chain[-1][0]]:
             chain.append(base)
         return chain
+
+    def replaceable(self, leaf: Leaf) -> Iterator[Leaf]:
+        """Values in whose memory `leaf` lies or may be made while it takes their place: itself, what it is made of."""
+        yield leaf
+        yield self.updated(leaf)[-1]
+        for old in (o for operand in leaf[0].operands for o in self.aliases.leaves[operand]):
+            if self.may_replace(leaf, old):
+                yield old
 
     def may_replace(self, leaf: Leaf, old: Leaf) -> bool:
         """Whether `leaf` may be made in the memory of `old`: what reads `old` last reads each element before it is

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from systolith.compiler.aliasing import plan_donation, read_aliases
+from systolith.compiler.aliasing import most_in_place, plan_donation
 from systolith.compiler.assemble import assemble, line_bytes, probes
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
@@ -156,7 +156,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     """Compile grouped HLO: every group is a `fusion` instruction; `decided`: what was on the way there."""
     walk, fitted = _fit(module, chip, options)
     ctx, plan = walk.ctx, fitted.plan
-    share_temporaries(fitted.block)
+    share_temporaries(fitted.block, [b for b in ctx.buffers if b.memory in ctx.donated])
     buffers = buffer_table(ctx.buffers)
     _check_hbm(module, buffers, chip)
     program, ops = assemble(module.name, fitted.block, buffers, plan, chip)
@@ -276,8 +276,7 @@ def _lower(
 def _check_interface(module: Module, chip: Chip) -> None:
     """Refuse what cannot fit before any work is done on it."""
     parameters = sum(p.shape.bytes for p in module.entry.parameters)
-    leaves = leaf_shapes(module.entry.result.shape)
-    results = sum(s.bytes for s in leaves) - sum(leaves[a.result].bytes for a in read_aliases(module))
+    results = sum(s.bytes for s in leaf_shapes(module.entry.result.shape)) - most_in_place(module)
     if parameters + results > chip.hbm.bytes:
         raise CompileError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"

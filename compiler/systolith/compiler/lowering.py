@@ -123,6 +123,7 @@ class Lowering:
         region: the blocked group that it is in, if any.
         buffers: the buffer table so far.
         explain: what was chosen, for the user.
+        donated: parameters in whose memory temporaries may lie once nothing reads them.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
         picked: the tile plan that the group being lowered is to have, as `GemmPlan.signature`; empty: the cheapest.
         plans: the tile plans that the last product could have had, the cheapest first.
@@ -137,6 +138,7 @@ class Lowering:
     region: Instruction | None = None
     buffers: list[Buf] = field(default_factory=list)
     explain: list[Decision] = field(default_factory=list)
+    donated: set[Buf] = field(default_factory=set)
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[GemmPlan] = ()

@@ -6,6 +6,7 @@ at the next free place after the one before it, so that consecutive tiles differ
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ LONG = 1024
 
 
 ON_CHIP = (Space.VMEM, Space.SMEM)
+
+END = sys.maxsize
+"""A position after every operation."""
 
 
 @dataclass
@@ -65,18 +69,28 @@ def buffers_of(op: TileOp) -> list[Buf]:
     return found
 
 
-def lives(block: Block, spaces: Collection[Space] = ON_CHIP) -> list[Live]:
+def lives(
+    block: Block, spaces: Collection[Space] = ON_CHIP, before: Collection[Buf] = (), after: Collection[Buf] = ()
+) -> list[Live]:
     """Lives of the buffers of some spaces, in order of first use.
 
     What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
     before it is read, in each iteration.
+
+    Args:
+        block: the program.
+        spaces: of the buffers.
+        before: buffers that hold something when it starts; they live from -1.
+        after: buffers that are needed when it has ended; they live until `END`, and throughout if it never uses them.
     """
-    found: dict[Buf, Live] = {}
+    found: dict[Buf, Live] = {b: Live(b, -1, -1) for b in before}
     loops: list[tuple[int, int]] = []
     for position, op in positions(block, loops):
         for buf in buffers_of(op):
             if buf.space in spaces:
                 found.setdefault(buf, Live(buf, position, position)).last = position
+    for buf in after:
+        found.setdefault(buf, Live(buf, -1, END)).last = END
     for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
         for live in found.values():
             if live.first < start <= live.last < end or start <= live.first < end <= live.last:

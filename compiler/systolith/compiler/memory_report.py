@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from systolith.compiler.memory_plan import MemoryPlan, lives, positions
 from systolith.compiler.tile.ir import Block, Buf
+from systolith.isa.access import memory_of
 from systolith.isa.binary import to_bytes
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
@@ -63,6 +64,7 @@ class MemoryUse:
         aliased: results made in the memory of parameters.
         temporaries: spilled values in HBM, all together (they share memory where their lives allow).
         temporaries_unshared: the same if each had its own memory.
+        hosted: temporaries in the memory of parameters that nothing reads any more or of results that are not made yet.
         vmem: the part of VMEM that is used at some time.
         instructions: of the program.
     """
@@ -80,6 +82,8 @@ class MemoryUse:
         self.constants = own[Role.CONSTANT]
         self.temporaries = own[Role.TEMP]
         self.temporaries_unshared = own[Role.TEMP] + shared[Role.TEMP]
+        roots = ((b, program.buffers[memory_of(n, program)]) for n, b in enumerate(program.buffers))
+        self.hosted = sum(b.bytes for b, root in roots if b.role is Role.TEMP is not root.role)
         self.vmem = program.vmem_high_water
         self.instructions = len(program.code)
 
@@ -135,6 +139,7 @@ class MemoryUse:
             "constants": self.constants,
             "temporaries": self.temporaries,
             "temporaries_unshared": self.temporaries_unshared,
+            "hosted": self.hosted,
             "vmem": self.vmem,
             "vmem_peak": self.vmem_peak,
             "instructions": self.instructions,
@@ -143,12 +148,13 @@ class MemoryUse:
     def __str__(self) -> str:
         """A table: one line a kind of memory."""
         peak = list(self.vmem_peak.items())[:_SHOWN]
+        hosted = f", {self.hosted:,} in memory of parameters and results" if self.hosted else ""
         rows = [
             ("HBM", self.hbm, ""),
             ("  parameters", self.parameters, f"{self.aliased:,} of them aliased with results" if self.aliased else ""),
             ("  results", self.results, ""),
             ("  constants", self.constants, ""),
-            ("  temporaries", self.temporaries, f"{self.temporaries_unshared:,} without sharing"),
+            ("  temporaries", self.temporaries, f"{self.temporaries_unshared:,} without sharing{hosted}"),
             ("VMEM", self.vmem, f"{sum(self.vmem_peak.values()):,} alive at once" if self.vmem_peak else ""),
             *((f"  {name or '(no group)'}", size, "of these") for name, size in peak),
             ("binary", self.binary, f"{self.instructions:,} instructions"),

@@ -113,6 +113,7 @@ class Walk:
             values.append(shaped(iter(arrays), p.shape))
         for result, parameter in donation.shared.items():
             results[result][1].buf.shares = given[parameter].buf
+        self.ctx.donated = {given[parameter].buf for parameter in donation.donors}
         early = [pair for n, pair in enumerate(results) if n not in donation.late]
         self.homes |= {leaf: results[n][1] for leaf, n in donation.homes.items()}
         in_hbm = self.placement.spilled - donation.barred
