@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from systolith.compiler.aliasing import most_in_place, plan_donation
-from systolith.compiler.assemble import assemble, line_bytes, probes
+from systolith.compiler.assemble import line_bytes, probes
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
 from systolith.compiler.fusion import Fuse
 from systolith.compiler.group_info import group_infos
-from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -25,6 +24,7 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.predict import predict
+from systolith.compiler.relief import Lowered, Relief, relieved
 from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
@@ -154,18 +154,24 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
 @collection_paused()
 def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
     """Compile grouped HLO: every group is a `fusion` instruction; `decided`: what was on the way there."""
-    walk, fitted = _fit(module, chip, options)
+
+    def lower(module: Module) -> Lowered:
+        lowered = Lowered(module, *_fit(module, chip, options))
+        lowered.share(into_results=False)
+        return lowered
+
+    lowered, relief = lower(module), Relief()
+    if lowered.hbm > chip.hbm.bytes:
+        lowered, relief = relieved(lowered, chip, lower)
+    module, walk, fitted = lowered.module, lowered.walk, lowered.fitted
     ctx, plan = walk.ctx, fitted.plan
-    share_temporaries(fitted.block, [b for b in ctx.buffers if b.memory in ctx.donated])
-    buffers = buffer_table(ctx.buffers)
-    _check_hbm(module, buffers, chip)
-    program, ops = assemble(module.name, fitted.block, buffers, plan, chip)
-    explain = each_once([*decided, *ctx.explain])
+    program, ops, buffers = lowered.assembled(chip)
+    explain = each_once([*decided, *relief.decisions, *ctx.explain])
     program.groups = group_infos(module, planned_cycles(ctx.explain), predict(program, chip))
     if options.probes:
         program.probes = probes(walk.records, ops, fitted.moved, plan, buffers)
     verify_program(program, chip)
-    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole))
+    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole), relief.remade)
     stages = Stages(
         {
             "grouped.hlo": lambda: print_hlo(module),
@@ -281,18 +287,6 @@ def _check_interface(module: Module, chip: Chip) -> None:
         raise CompileError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"
             f" {results}), chip {chip.name!r} has {chip.hbm.bytes}"
-        )
-
-
-def _check_hbm(module: Module, buffers: list[Buf], chip: Chip) -> None:
-    own = [b for b in buffers if b.shares is None]
-    total = sum(b.bytes for b in own)
-    if total > chip.hbm.bytes:
-        parts = ", ".join(
-            f"{role} {sum(b.bytes for b in own if b.decl is not None and b.decl.role is role)}" for role in Role
-        )
-        raise CompileError(
-            f"module {module.name!r} needs {total} bytes of HBM ({parts}), chip {chip.name!r} has {chip.hbm.bytes}"
         )
 
 
