@@ -142,6 +142,7 @@ class Lowering:
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[GemmPlan] = ()
+    _constants: dict[tuple[DType, bytes], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
@@ -237,6 +238,14 @@ class Lowering:
         """A new dense array in HBM, as an entry of the buffer table."""
         buf = self.hbm(name, role, dtype, dims, number, data)
         return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
+    def constant(self, constant: Instruction) -> Array:
+        """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
+        data, element = constant_bytes(constant), constant.shape.dtype
+        if (element, data) not in self._constants:
+            self._constants[element, data] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
+        buf = self._constants[element, data]
+        return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
 
     def copy(self, src: Array, dst: Array, what: str) -> None:
         """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM."""

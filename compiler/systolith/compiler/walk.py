@@ -14,7 +14,7 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.loops import lower_loop
-from systolith.compiler.lowering import Box, Lowering, constant_bytes
+from systolith.compiler.lowering import Box, Lowering
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.moves import lower_custom
 from systolith.compiler.placement import Leaf, Placement, leaf_shapes
@@ -186,8 +186,7 @@ class Walk:
 
     def _constant(self, i: Instruction) -> Value:
         if i not in self._constants:
-            data = constant_bytes(i)
-            self._constants[i] = self.ctx.table(i.name, Role.CONSTANT, i.shape.dtype, i.dims, data=data)
+            self._constants[i] = self.ctx.constant(i)
         return self._constants[i]
 
     def results(self, i: Instruction) -> list[Array]:
