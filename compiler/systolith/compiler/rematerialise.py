@@ -131,7 +131,7 @@ class Rematerialiser:
         height = max(usage), usage.count(max(usage))
         best: _Change | None = None
         for price, group, needed in sorted(self._candidates(line, at), key=lambda c: c[0]):
-            if best is not None and price > best.price:
+            if best is not None and price >= best.price:
                 break
             for kept in (True, False):
                 run = _again(line, group, needed, kept)
