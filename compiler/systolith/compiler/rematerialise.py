@@ -10,12 +10,15 @@ of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from systolith.compiler.aliasing import read_aliases, read_donors
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.placement import Leaf, leaf_shapes, nested
 from systolith.compiler.step_line import Line, Step, bytes_of, line_of
+
+MOST_TRIED = 24
+"""Values, the cheapest first, among which the one that is computed again is chosen, if one of them will do."""
 
 MOST_GROUPS = 16
 """Groups that run again for one value, at most."""
@@ -130,8 +133,9 @@ class Rematerialiser:
         usage = line.usage(inside)
         height = max(usage), usage.count(max(usage))
         best: _Change | None = None
-        for price, group, needed in sorted(self._candidates(line, at), key=lambda c: c[0]):
-            if best is not None and price >= best.price:
+        cheapest = sorted(self._candidates(line, at), key=lambda c: c[0])
+        for tried, (price, group, needed) in enumerate(cheapest):
+            if best is not None and (tried >= MOST_TRIED or price >= best.price):
                 break
             for kept in (True, False):
                 run = _again(line, group, needed, kept)
@@ -198,7 +202,7 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
         new = range(len(leaves), len(leaves) + len(step.makes))
         leaves.extend(leaves[v] for v in step.makes)
         sizes.extend(sizes[v] for v in step.makes)
-        run.append(Step(step.instruction, tuple(renamed.get(v, v) for v in step.reads), tuple(new)))
+        run.append(replace(_reading(step, renamed), makes=tuple(new)))
         renamed.update(zip(step.makes, new, strict=True))
         return True
 
@@ -209,3 +213,8 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
     after = [Step(s.instruction, tuple(renamed.get(v, v) for v in s.reads), s.makes) for s in line.steps[at:]]
     steps = (*before, *run, *after)
     return _Run(Line(steps, tuple(leaves), tuple(sizes), line.ends, line.pinned), tuple(run))
+
+
+def _reading(step: Step, renamed: Mapping[int, int]) -> Step:
+    """A step with other values in place of those that it reads."""
+    return replace(step, reads=tuple(renamed.get(v, v) for v in step.reads))

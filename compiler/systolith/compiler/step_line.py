@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -60,8 +61,14 @@ class Line:
         """Number of the step that reads a value last (of one that nothing reads: that makes it); of what the root
         holds, the number of steps.
         """
-        found = {v: n for n, s in enumerate(self.steps) for v in (*s.makes, *s.reads)}
-        return dict.fromkeys(self.pinned, -1) | found | dict.fromkeys(self.ends, len(self.steps))
+        found = dict.fromkeys(self.pinned, -1)
+        for n, step in enumerate(self.steps):
+            for v in step.makes:
+                found[v] = n
+            for v in step.reads:
+                found[v] = n
+        found.update(dict.fromkeys(self.ends, len(self.steps)))
+        return found
 
     @cached_property
     def makers(self) -> dict[int, Step]:
@@ -70,14 +77,15 @@ class Line:
 
     def usage(self, inside: Mapping[Instruction, int]) -> list[int]:
         """Bytes of HBM at each step; `inside`: what is alive at once inside loops and conditionals."""
-        ended = [0] * (len(self.steps) + 1)
-        for value in self.makers:
-            ended[self.last[value]] += self.sizes[value]
-        alive, found = 0, []
+        change = [0] * (len(self.steps) + 2)
         for n, step in enumerate(self.steps):
-            alive += sum(self.sizes[v] for v in step.makes)
-            found.append(alive + inside.get(step.instruction, 0))
-            alive -= ended[n]
+            for v in step.makes:
+                if self.sizes[v]:
+                    change[n] += self.sizes[v]
+                    change[self.last[v] + 1] -= self.sizes[v]
+        found = list(accumulate(change[:-2]))
+        if inside:
+            found = [alive + inside.get(s.instruction, 0) for alive, s in zip(found, self.steps, strict=True)]
         return found
 
 
