@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from systolith.compiler.aliasing import read_aliases, read_donors
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.placement import Leaf, leaf_shapes, nested
-from systolith.compiler.step_line import Line, Step, bytes_of, line_of
+from systolith.compiler.step_line import AGAIN, Line, Step, bytes_of, line_of
 
 MOST_TRIED = 24
 """Values, the cheapest first, among which the one that is computed again is chosen, if one of them will do."""
@@ -144,11 +144,14 @@ class Rematerialiser:
                 new = run.line.usage(inside)
                 saved = usage[at] - new[run.line.steps.index(line.steps[at])]
                 if saved > 0 and (max(new), new.count(max(new))) < height:
-                    moved = group not in run.line.steps
-                    cycles = sum(self._cycles.get(s.instruction.name, 0) for s in run.steps[: len(run.steps) - moved])
-                    change = _Change(run.line, group, line.steps[needed], run.steps, cycles, saved)
+                    more = sum(map(self._cost, run.steps)) - sum(map(self._cost, run.dropped))
+                    change = _Change(run.line, group, line.steps[needed], run.steps, more, saved)
                     best = change if best is None or change.price < best.price else best
         return best
+
+    def _cost(self, step: Step) -> int:
+        name = step.instruction.name
+        return self._cycles.get(name, self._cycles.get(name.partition(AGAIN)[0], 0))
 
     def _candidates(self, line: Line, at: int) -> Iterator[tuple[tuple[float, int], Step, int]]:
         """Groups whose values are only alive at a step: the least that a byte can cost, the step of the next use."""
@@ -162,14 +165,17 @@ class Rematerialiser:
             size = sum(line.sizes[v] for v in step.makes if line.last[v] > at)
             if not size or step.instruction.opcode != "fusion" or not needed.union(ends).isdisjoint(step.makes):
                 continue
-            cycles = 0 if seen.isdisjoint(step.makes) else self._cycles.get(step.instruction.name, 0)
+            cycles = 0 if seen.isdisjoint(step.makes) else self._cost(step)
             yield (cycles / size, -size), step, min(after[v] for v in step.makes if v in after)
 
 
 @dataclass(frozen=True)
 class _Run:
+    """A line in which groups run again: which, and those that nothing needs any more."""
+
     line: Line
     steps: tuple[Step, ...]
+    dropped: tuple[Step, ...]
 
 
 def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
@@ -208,11 +214,19 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
 
     if not make(group):
         return None
-    used = any(not set(group.makes).isdisjoint(s.reads) for s in line.steps[:at])
-    before = [s for s in line.steps[:at] if used or s is not group]
-    after = [Step(s.instruction, tuple(renamed.get(v, v) for v in s.reads), s.makes) for s in line.steps[at:]]
-    steps = (*before, *run, *after)
-    return _Run(Line(steps, tuple(leaves), tuple(sizes), line.ends, line.pinned), tuple(run))
+    after = (s if renamed.keys().isdisjoint(s.reads) else _reading(s, renamed) for s in line.steps[at:])
+    left: list[Step] = []
+    dropped: list[Step] = []
+    # What nothing read before stays.
+    needed = line.makers.keys() - {v for s in line.steps for v in s.reads} | set(line.ends)
+    for step in reversed((*line.steps[:at], *run, *after)):
+        if needed.isdisjoint(step.makes):
+            dropped.append(step)
+        else:
+            left.append(step)
+            needed.update(step.reads)
+    changed = Line(tuple(reversed(left)), tuple(leaves), tuple(sizes), line.ends, line.pinned)
+    return _Run(changed, tuple(run), tuple(dropped))
 
 
 def _reading(step: Step, renamed: Mapping[int, int]) -> Step:

@@ -191,6 +191,32 @@ def test_what_it_is_made_of_is_computed_again_where_it_is_not_alive() -> None:
     assert order == ["first", "second", "use", "large", "small", "first", "second", "end"]
 
 
+def test_what_only_it_is_made_of_is_made_later_too() -> None:
+    module = program(
+        [
+            ("first", 100, ["p"]),
+            ("second", 100, ["first"]),
+            ("large", 300, ["p"]),
+            ("small", 10, ["large"]),
+            ("end", 10, ["small", "second"]),
+        ],
+        {"p": 100},
+    )
+    changes, order = lowered(module, {"first": 30, "second": 40}, 4 * 310)
+    assert changes == [("second", "end", 2, 0)]
+    assert order == ["large", "small", "first", "second", "end"]
+
+
+def test_what_nothing_reads_runs_all_the_same() -> None:
+    module = program(
+        [("early", 100, ["p"]), ("unread", 300, ["p"]), ("end", 10, ["p", "early"])],
+        {"p": 100},
+    )
+    changes, order = lowered(module, {}, 4 * 310)
+    assert changes == [("early", "end", 1, 0)]
+    assert order == ["unread", "early", "end"]
+
+
 def test_what_is_needed_at_the_peak_stays() -> None:
     module = program([("a", 100, ["p"]), ("b", 100, ["a"]), ("end", 10, ["a", "b"])], {"p": 100})
     assert lowered(module, {})[0] == []
