@@ -17,7 +17,8 @@ import numpy as np
 
 from systolith.isa.instruction import Instruction, Stream
 from systolith.isa.kernel import CONST0, SCALAR0
-from systolith.isa.numerics.images import Bits, canonical
+from systolith.isa.numerics.images import Array, Bits, canonical
+from systolith.isa.numerics.native import Function
 from systolith.sim import streams as io
 from systolith.sim.accumulate import accumulate, sole_accumulation
 from systolith.sim.kernel_code import Code, Step, compile_kernel, next_name
@@ -42,6 +43,7 @@ class Run:
         shape: sublanes and lanes of the registers.
         operands: constants and scalars as 0-d images, by operand number.
         parts: accesses of the parts that the nest is cut into, by stream and positions.
+        native: its native function and descriptor (`native_kernels.py`); (): none, None: none yet.
     """
 
     machine: Machine
@@ -52,6 +54,7 @@ class Run:
     shape: tuple[int, int]
     operands: dict[int, Bits] = field(default_factory=dict)
     parts: dict[tuple[int, Positions], Access] = field(default_factory=dict)
+    native: tuple[Function, Array] | tuple[()] | None = None
 
     @property
     def outer(self) -> int:

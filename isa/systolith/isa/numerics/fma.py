@@ -27,6 +27,11 @@ COLS = _LANES * _VECTORS
 _VECTOR = ir.VectorType(F32, _LANES)
 
 
+def tile_columns(cols: int) -> int:
+    """Columns of the weight tiles of an array of `cols` columns."""
+    return cols + -cols % COLS
+
+
 def reduce_to_part(bits: Bits, part: int, call: Call = now) -> None:
     """Replace f32 images by part 0, 1 or 2 of their bf16 split, in place; NaNs become canonical.
 

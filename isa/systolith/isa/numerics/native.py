@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -27,6 +28,7 @@ from systolith.isa.files import write_atomic
 
 MAX_ARGUMENTS = 24
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+PACK = [struct.Struct(f"{n}q") for n in range(MAX_ARGUMENTS + 2)]
 _DIGEST = 32  # bytes
 
 
@@ -35,15 +37,16 @@ class Function:
 
     Attributes:
         address: of its code.
+        at: call it with a block of arguments, or its address.
     """
 
     def __init__(self, engine: Any, name: str) -> None:
         self._engine = engine  # owns the code
         self.address: int = engine.get_function_address(name)
-        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        self.at: Callable[[int | bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
     def __call__(self, *arguments: int) -> None:
-        self._run((ctypes.c_int64 * len(arguments))(*arguments))
+        self.at(PACK[len(arguments)].pack(*arguments))
 
 
 class Call(Protocol):
