@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hw.fuzz.generate import program
 from systolith.isa.instruction import Space, Stream
-from systolith.isa.numerics.copies import copy_block
+from systolith.isa.numerics.copies import blocks, copy_blocks
 from systolith.isa.numerics.images import U32, Array
 from systolith.sim import calls as calls_module
 from systolith.sim import native_kernels
@@ -30,7 +30,7 @@ def test_calls_are_made_in_order(moves: list[tuple[int, int, bool]]) -> None:
     for source, target, wait in moves:
         if source != target:
             rows = [ours[n].ctypes.data for n in (source, target)]
-            copy_block("4", rows[0], rows[1], [(64, 4, 4)], ours, queue)
+            copy_blocks("4", blocks([(0, 0, [(64, 4, 4)])]), rows[0], rows[1], ours, queue)
             theirs[target] = theirs[source]
         if wait:
             queue.wait()
@@ -46,9 +46,9 @@ def test_memory_of_calls_is_held_until_they_are_made() -> None:
         def __del__(self) -> None:
             held.append(1)
 
-    numbers, queue = np.zeros(8, U32), Queue()
+    numbers, four, queue = np.zeros(8, U32), blocks([(0, 0, [(4, 4, 4)])]), Queue()
     for _ in range(1000):
-        copy_block("4", numbers.ctypes.data, numbers.ctypes.data + 16, [(4, 4, 4)], Held(), queue)
+        copy_blocks("4", four, numbers.ctypes.data, numbers.ctypes.data + 16, Held(), queue)
     assert 1000 - len(held) <= calls_module._SLOTS
     queue.stop()
     assert len(held) == 1000

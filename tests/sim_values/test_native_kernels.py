@@ -84,6 +84,6 @@ def test_bounds_along_lanes_are_left_to_numpy() -> None:
 
 def test_a_kernel_is_compiled_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     b = copies(("f32", *ROWS, 512), ("f32", *ROWS, 9000), body=[COPY[0], ("abs.f32", 1, (1,)), COPY[1]])
-    monkeypatch.setattr(native_kernels, "WORTH", 2 * 3 * 64 * 3)
+    monkeypatch.setattr(native_kernels, "WORTH", 2 * 3 * (3 * 64 + native_kernels._STEP))
     machine = machine_for(b, 0)
     assert [native_kernels.call(kernels.prepare(machine, b.program.code[0])) for _ in range(3)] == [False, True, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,11 @@ class Tile:
 
     values: Floats
     integer: bool
+
+    @cached_property
+    def address(self) -> int:
+        """Of the values."""
+        return int(self.values.ctypes.data)
 
 
 class HostQueue:
@@ -152,15 +158,20 @@ class Machine:
         Raises:
             SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
         """
-        key = (stream.space, stream.buffer)
+        return self.memory(stream.space, stream.buffer)
+
+    def memory(self, space: Space, number: int) -> Region:
+        """A memory by its space and number.
+
+        Raises:
+            SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
+        """
+        key = (space, number)
         found = self._regions.get(key)
         if found is None:
-            found = self._regions[key] = self._region(*key)
+            data, name = self._memory(space, number)
+            found = self._regions[key] = Region(data, name, data.ctypes.data)
         return found
-
-    def _region(self, space: Space, number: int) -> Region:
-        data, name = self._memory(space, number)
-        return Region(data, name, data.ctypes.data)
 
     def _memory(self, space: Space, number: int) -> tuple[Bytes, str]:
         if space is Space.VMEM:

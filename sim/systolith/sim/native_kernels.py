@@ -11,57 +11,75 @@ division, sines, ...).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from systolith.isa.dtypes import BF16
-from systolith.isa.kernel import NSCALARS, SCALAR0, Kernel
+from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.numerics.native import Function, Library
 from systolith.isa.numerics.traced import UntraceableError
+from systolith.isa.pattern import Pattern
 from systolith.sim import streams as io
 from systolith.sim.kernel_code import Code
 from systolith.sim.kernel_emit import LANES, Emitter, Form, Shape
 from systolith.sim.kernels import Run
 from systolith.sim.memory import Machine
-from systolith.sim.plans import Affine, Array, affine, injective
+from systolith.sim.plans import Array, affine, injective
 from systolith.sim.streams import Access
 
 WORTH = 1 << 22
-"""Elements times micro-operations that numpy runs before a kernel is compiled: 2 to 8 ms; compiling takes 10 to 40 ms,
-once a processor (`native.py` keeps it), after that 3 ms a process."""
+"""Work that numpy does of a kernel before it is compiled: elements times micro-operations, and `_STEP` for each
+micro-operation run, which is what it costs beside its elements.  It takes numpy some 3 ms; compiling takes 10 to 40 ms,
+once on a machine (`native.py` keeps it), and after that 3 ms in a process."""
+_STEP = 1 << 14
+
+
+class _Uses(NamedTuple):
+    """Streams, by what they are for: stored to, used in the body, used in the prologue or the epilogue."""
+
+    stored: frozenset[int]
+    body: frozenset[int]
+    ends: frozenset[int]
 
 
 @dataclass
 class _Kernel:
-    """What a process knows of a kernel: how much it has worked, and its functions by form (None: there is none)."""
+    """What a process knows of a kernel.
 
+    Attributes:
+        uses: of its streams; None: it has no native code.
+        work: how much it has worked.
+        functions: by form; None: there is none.
+    """
+
+    uses: _Uses | None
     work: int = 0
     functions: dict[Shape, Function | None] = field(default_factory=dict)
 
 
-class _Placed(NamedTuple):
-    """A stream in the host's memory.
+class _Layout(NamedTuple):
+    """A stream of a kernel wherever it is.
 
     Attributes:
-        form, words: its part of the kernel's form and descriptor; the first `moves` words say where elements are.
-        low, high: addresses of its first byte, and beyond its last.
-        whole: the body uses it, not the prologue or the epilogue.
+        form: its part of the kernel's form.
+        offset, moves: of its first element from the base, and of the loops (bytes).
+        bounds: the descriptor's words for them.
+        low, high: offsets of its first byte, and beyond its last, those of elements outside included.
+        pattern: what it is of, kept so that its id stays its own.
     """
 
     form: Form
-    words: list[int]
+    offset: int
+    moves: tuple[int, ...]
+    bounds: tuple[int, ...]
     low: int
     high: int
-    whole: bool
-    moves: int
+    pattern: Pattern
 
 
-@lru_cache(maxsize=4096)
-def _known(kernel: Kernel) -> _Kernel:
-    return _Kernel()
+_KERNELS: dict[Kernel, _Kernel] = {}
 
 
 def call(r: Run) -> bool:
@@ -77,22 +95,47 @@ def call(r: Run) -> bool:
 
 def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     """The function and its descriptor; (): there is none, None: nor is there yet."""
-    known = _known(r.code.kernel)
-    known.work += prod(r.counts) * prod(r.shape) * len(r.code.body)
+    known = _known(r)
+    if known.uses is None:
+        return ()
+    known.work += (prod(r.counts) * prod(r.shape) + _STEP) * len(r.code.body)
     if known.work < WORTH:
         return None
-    placed = None if r.code.in_order else _place(r)
-    if placed is None:
+    layouts = _layouts(r, known.uses)
+    if layouts is None:
         return ()
-    shape = Shape(len(r.counts), r.inner, bool(r.shape[1] % LANES), tuple(p.form for p in placed))
+    shape = Shape(len(r.counts), r.inner, bool(r.shape[1] % LANES), tuple(p.form for p in layouts))
     if shape not in known.functions:
         known.functions[shape] = _compile(r.code, shape)
     function = known.functions[shape]
     if function is None:
         return ()
-    scalars = [int(r.operands.get(SCALAR0 + i, 0)) for i in range(NSCALARS)]
-    words = [*r.counts, *r.shape, *scalars, *(w for p in placed for w in p.words)]
+    places = [_place(r.machine, a, p) for a, p in zip(r.accesses, layouts, strict=True)]
+    if any(_clash(places, layouts, known.uses, n) for n in known.uses.stored):
+        return ()
+    words = [*r.counts, *r.shape, *(*r.scalars, 0, 0, 0, 0)[:NSCALARS]]
+    for place, p in zip(places, layouts, strict=True):
+        words += [place + p.offset, *p.moves, *p.bounds]
     return function, np.array(words, np.int64)
+
+
+def _known(r: Run) -> _Kernel:
+    key = ("native", id(r.code))
+    found = r.machine.cache.get(key)
+    if found is None:
+        known = _KERNELS.setdefault(r.code.kernel, _Kernel(_uses(r.code)))
+        found = (known, r.code)  # kept, so that its id stays its own
+        r.machine.remember(key, found)
+    result: _Kernel = found[0]
+    return result
+
+
+def _uses(code: Code) -> _Uses | None:
+    body, ends = ([s for s in steps if s.function is None] for steps in (code.body, (*code.prologue, *code.epilogue)))
+    ours, others = frozenset(s.stream for s in body), frozenset(s.stream for s in ends)
+    if code.in_order or ours & others or any(s.op not in ("ld", "st") for s in (*body, *ends)):
+        return None
+    return _Uses(frozenset(s.stream for s in (*body, *ends) if s.op == "st"), ours, others)
 
 
 def _compile(code: Code, shape: Shape) -> Function | None:
@@ -102,73 +145,64 @@ def _compile(code: Code, shape: Shape) -> Function | None:
         return None
 
 
-def _place(r: Run) -> list[_Placed] | None:
-    """The streams, if native code can run over them.
-
-    Raises:
-        SimulationError: out of bounds.
-    """
-    code = r.code
-    body = {(s.stream, s.op) for s in code.body if s.stream >= 0}
-    ends = {(s.stream, s.op) for s in (*code.prologue, *code.epilogue) if s.stream >= 0}
-    uses = body | ends
-    ours, others = {n for n, _ in body}, {n for n, _ in ends}
-    if ours & others or any(op not in ("ld", "st") or n >= len(r.accesses) for n, op in uses):
+def _layouts(r: Run, uses: _Uses) -> list[_Layout] | None:
+    """The streams, if native code can run over them."""
+    if any(n >= len(r.accesses) for n in uses.body | uses.ends):
         return None
-    placed = []
+    found = []
     for number, a in enumerate(r.accesses):
-        one = _placed(r, a, (number, "st") in uses, number in ours)
-        if one is None:
+        loops = len(r.counts) if number in uses.body else r.outer
+        key = ("layout", id(a.pattern), a.bias, r.shape, number in uses.stored, loops)
+        if key not in r.machine.cache:
+            r.machine.remember(key, _layout(a, r.shape, number in uses.stored, loops))
+        layout = r.machine.cache[key]
+        if layout is None or not io.is_memory(a.stream):
             return None
-        placed.append(one)
-    stored = [n for n, op in uses if op == "st"]
-    if any(_clash(placed[n], placed[m]) for n in stored for m in ours | others if m != n):
-        return None
-    return placed
+        found.append(layout)
+    return found
 
 
-def _placed(r: Run, a: Access, stored: bool, whole: bool) -> _Placed | None:
-    pattern = a.pattern
-    fits = pattern.dtype.size == 4 or pattern.dtype is BF16
-    if not fits or not io.is_memory(a.stream) or pattern.counts[-2:] != r.shape:
+def _layout(a: Access, shape: tuple[int, int], stored: bool, loops: int) -> _Layout | None:
+    """A stream, the first `loops` loops of which move it, if its form allows native code."""
+    pattern, counts = a.pattern, a.pattern.counts
+    size, lanes = pattern.dtype.size, counts[-1]
+    found = affine(pattern, a.bias)
+    if found is None or counts[-2:] != shape or not (size == 4 or pattern.dtype is BF16):
         return None
-    found = _affine(r.machine, a)
-    if found is None:
-        return None
-    size, lanes = pattern.dtype.size, pattern.counts[-1]
     step = found.strides[-1] if lanes > 1 else size
     if step not in (0, size) or (lanes > 1 and any(b[1][-1] for b in found.bounds)):
         return None
-    if stored and not _apart(r, found, pattern.counts, size, whole):
+    moving = [*range(loops), len(counts) - 2, len(counts) - 1]
+    strides, trips = [found.strides[k] for k in moving], [counts[k] for k in moving]
+    if stored and not injective(strides, trips, size):
         return None
-    p = io.plan(r.machine, a)
-    place = io.locate(r.machine, a, p)
-    words = [place.address(found.offset), *found.strides[:-1]]
-    for const, coefs, lo, hi in found.bounds:
-        words += [const, *coefs[:-1], lo, hi]
+    reach = [s * (n - 1) for s, n in zip(found.strides, counts, strict=True)]
+    low, high = (found.offset + sum(pick(0, m) for m in reach) for pick in (min, max))
+    bounds = tuple(w for const, coefs, lo, hi in found.bounds for w in (const, *coefs[:-1], lo, hi))
     form = Form(size, step == 0, len(found.bounds), pattern.fill & 0xFFFFFFFF)
-    return _Placed(form, words, place.address(p.low), place.address(p.high) + size, whole, len(found.strides))
+    return _Layout(form, found.offset, found.strides[:-1], bounds, low, high + size, pattern)
 
 
-def _affine(machine: Machine, a: Access) -> Affine | None:
-    key = ("affine", id(a.pattern), a.bias)
-    found = machine.cache.get(key)
-    if found is None:
-        found = (affine(a.pattern, a.bias), a.pattern)  # the pattern is kept, so that its id stays its own
-        machine.remember(key, found)
-    result: Affine | None = found[0]
-    return result
+def _place(machine: Machine, a: Access, p: _Layout) -> int:
+    """The address of a stream's base.
+
+    Raises:
+        SimulationError: an element that exists is out of bounds.
+    """
+    region = machine.region(a.stream)
+    if a.base + p.low < 0 or a.base + p.high > len(region.data):
+        return io.locate(machine, a, io.plan(machine, a)).address(0)
+    return region.address + a.base
 
 
-def _apart(r: Run, found: Affine, counts: tuple[int, ...], size: int, whole: bool) -> bool:
-    """Whether no two elements that are stored share a byte."""
-    loops = [k for k in range(len(counts)) if whole or not r.outer <= k < len(r.counts)]
-    return injective([found.strides[k] for k in loops], [counts[k] for k in loops], size)
-
-
-def _clash(a: _Placed, b: _Placed) -> bool:
+def _clash(places: list[int], layouts: list[_Layout], uses: _Uses, stored: int) -> bool:
     """Whether a store and another stream overlap, and not just element by element."""
-    if a.low >= b.high or b.low >= a.high:
-        return False
-    alike = a.form.size == b.form.size and not b.form.spread and a.whole == b.whole
-    return not (alike and a.words[: a.moves] == b.words[: b.moves])
+    a, at = layouts[stored], places[stored]
+    for n in uses.body | uses.ends:
+        b, base = layouts[n], places[n]
+        if n == stored or at + a.low >= base + b.high or base + b.low >= at + a.high:
+            continue
+        alike = a.form.size == b.form.size and not b.form.spread and (n in uses.body) == (stored in uses.body)
+        if not alike or (at + a.offset, a.moves) != (base + b.offset, b.moves):
+            return True
+    return False

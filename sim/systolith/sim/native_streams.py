@@ -9,20 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
+from typing import NamedTuple
 
 import numpy as np
 
-from systolith.isa.dtypes import BF16, DType
-from systolith.isa.numerics.copies import LOOPS, WIDEN, Loop, copy_block
-from systolith.isa.numerics.fma import reduce_to_part, tile_columns
-from systolith.isa.numerics.images import U32, Bits, Floats, floats
+from systolith.isa.dtypes import BF16
+from systolith.isa.numerics.copies import LOOPS, WIDEN, Blocks, Loop, blocks, copy_blocks
+from systolith.isa.numerics.fma import Rows, reduce_at, tile_columns
+from systolith.isa.numerics.images import U32, floats
+from systolith.isa.pattern import Pattern
 from systolith.sim import streams as io
-from systolith.sim.memory import Machine
+from systolith.sim.memory import Machine, Tile
 from systolith.sim.plans import Box, Plan
 from systolith.sim.streams import Access
 
-_Copies = list[tuple[int, int, tuple[Loop, ...]]]
-"""Offset from the base, offset in the target, loops."""
+
+class _Copy(NamedTuple):
+    """How a transfer is made; its plans are kept so that their ids stay their own."""
+
+    blocks: Blocks | None
+    plans: tuple[Plan, Plan]
+
+
+class _Operand(NamedTuple):
+    """How an operand of an MXU is read.
+
+    Attributes:
+        plan, pattern: of the stream.
+        shape: of the matrix, or of the tile as it lies in memory.
+        pitch: bytes from row to row where the matrix need not be copied; None: it has to.
+        blocks: the copy; None: there is none.
+        kind: of the copy.
+    """
+
+    plan: Plan
+    pattern: Pattern
+    shape: tuple[int, int]
+    pitch: int | None
+    blocks: Blocks | None
+    kind: str
 
 
 def copied(machine: Machine, src: Access, dst: Access) -> bool:
@@ -38,10 +63,11 @@ def copied(machine: Machine, src: Access, dst: Access) -> bool:
     key = ("copied", id(p), id(q))
     found = machine.cache.get(key)
     if found is None:
-        found = (_matched_boxes(p, q), p, q)  # the plans are kept, so that their ids stay their own
+        loops = _matched_boxes(p, q)
+        made = None if loops is None else blocks([(p.boxes[0].offset, q.boxes[0].offset, loops)])
+        found = _Copy(made, (p, q))
         machine.remember(key, found)
-    loops = found[0]
-    if loops is None:
+    if found.blocks is None:
         return False
     source, target = io.locate(machine, src, p), io.locate(machine, dst, q)
     size = p.raw.itemsize
@@ -49,7 +75,7 @@ def copied(machine: Machine, src: Access, dst: Access) -> bool:
         source.base + p.low < target.base + q.high + size and target.base + q.low < source.base + p.high + size
     ):
         return False
-    copy_block(kind, source.address(p.boxes[0].offset), target.address(q.boxes[0].offset), loops, None, machine.calls)
+    copy_blocks(kind, found.blocks, source.address(0), target.address(0), None, machine.calls)
     return True
 
 
@@ -93,28 +119,28 @@ def merged(counts: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int
     return loops
 
 
-def matrix(machine: Machine, a: Access, rows: int) -> Bits | None:
-    """A stream of floats as f32 images [M, K], for `add_product`: its first `rows` loops form M, the others K.
+def matrix(machine: Machine, a: Access, rows: int) -> tuple[Rows, object] | None:
+    """A stream of floats as f32 images [M, K]: its first `rows` loops form M, the others K; and whose memory that is.
 
     Raises:
         SimulationError: out of bounds.
     """
-    p = _readable(machine, a)
-    if p is None:
+    found = _operand(machine, a, rows, None)
+    if found is None:
         return None
-    counts = a.pattern.counts
-    shape = (prod(counts[:rows]), prod(counts[rows:]))
-    if p.full and p.raw.itemsize == 4:
-        pitch = _pitch(p.boxes[0], rows)
-        if pitch is not None and not (pitch % 4 or (a.base + p.boxes[0].offset) % 4):
-            place = io.locate(machine, a, p)
-            return np.ndarray(shape, U32, place.region.data, place.base + p.boxes[0].offset, (pitch, 4))  # type: ignore[arg-type, unused-ignore]
-    out = np.empty(shape, U32) if p.full else np.full(shape, a.pattern.fill & 0xFFFFFFFF, U32)
-    return out if _gathered(machine, a, p, out, _dense(counts, 4)) else None
+    place = io.locate(machine, a, found.plan)
+    if found.pitch is not None and not place.base % 4:
+        return Rows(place.address(found.plan.boxes[0].offset), found.pitch, *found.shape), None
+    if found.blocks is None:
+        return None
+    out = np.empty(found.shape, U32) if found.plan.full else np.full(found.shape, a.pattern.fill & 0xFFFFFFFF, U32)
+    address = out.ctypes.data
+    copy_blocks(found.kind, found.blocks, place.address(0), address, out, machine.calls)
+    return Rows(address, 4 * found.shape[1], *found.shape), out
 
 
-def tile(machine: Machine, a: Access, rows: int, transpose: bool, part: int) -> Floats | None:
-    """A stream of floats as a weight tile, like `weight_tile`.
+def tile(machine: Machine, a: Access, rows: int, transpose: bool, part: int) -> Tile | None:
+    """A stream of floats as a weight tile.
 
     Args:
         machine: the machine.
@@ -126,75 +152,71 @@ def tile(machine: Machine, a: Access, rows: int, transpose: bool, part: int) -> 
     Raises:
         SimulationError: out of bounds.
     """
-    p = _readable(machine, a)
-    if p is None:
+    found = _operand(machine, a, rows, transpose)
+    if found is None or found.blocks is None:
         return None
-    counts = a.pattern.counts
-    first, rest = prod(counts[:rows]), prod(counts[rows:])
-    depth, width = (rest, first) if transpose else (first, rest)
-    columns = tile_columns(machine.chip.mxu.cols)
-    out = np.empty((depth, columns), U32) if p.full and width == columns else np.zeros((depth, columns), U32)
-    if not p.full:
+    place, full = io.locate(machine, a, found.plan), found.plan.full
+    depth, columns = found.shape
+    width = a.pattern.elements // depth
+    out = np.empty(found.shape, U32) if full and width == columns else np.zeros(found.shape, U32)
+    if not full:
         out[:, :width] = a.pattern.fill & 0xFFFFFFFF
-    steps = (4, 4 * columns) if transpose else (4 * columns, 4)
-    strides = (*_dense(counts[:rows], steps[0]), *_dense(counts[rows:], steps[1]))
-    if not _gathered(machine, a, p, out, strides):
+    made = Tile(floats(out), False)
+    copy_blocks(found.kind, found.blocks, place.address(0), made.address, out, machine.calls)
+    reduce_at(made.address, out.size, part, out, machine.calls)
+    return made
+
+
+def _operand(machine: Machine, a: Access, rows: int, transpose: bool | None) -> _Operand | None:
+    """How an MXU's operand is read, from the cache; `transpose`: of a tile, None: a matrix."""
+    if a.pattern.indirect >= 0:
         return None
-    reduce_to_part(out, part, machine.calls)
-    return floats(out)
+    key = ("operand", id(a.pattern), a.bias, rows, transpose)
+    if key not in machine.cache:
+        machine.remember(key, _prepared(machine, a, rows, transpose))
+    found: _Operand | None = machine.cache[key]
+    return found
 
 
-def _readable(machine: Machine, a: Access) -> Plan | None:
-    """The plan, if native copies can read it."""
-    if a.pattern.indirect >= 0 or _kind(a.pattern.dtype) is None:
+def _prepared(machine: Machine, a: Access, rows: int, transpose: bool | None) -> _Operand | None:
+    plan, pattern = io.plan(machine, a), a.pattern
+    kind = WIDEN if pattern.dtype is BF16 else "4" if pattern.dtype.size == 4 else None
+    if kind is None or plan.positions is not None:
         return None
-    p = io.plan(machine, a)
-    return p if p.positions is None else None
-
-
-def _kind(dtype: DType) -> str | None:
-    """The copy that makes f32 images."""
-    return WIDEN if dtype is BF16 else "4" if dtype.size == 4 else None
+    first, rest = prod(pattern.counts[:rows]), prod(pattern.counts[rows:])
+    if transpose is None:
+        pitch = _pitch(plan.boxes[0], rows) if plan.full and kind == "4" else None
+        copy = None if pitch is not None else _gathered(plan, rows, (4 * rest, 4))
+        return _Operand(plan, pattern, (first, rest), pitch, copy, kind)
+    columns = tile_columns(machine.chip.mxu.cols)
+    copy = _gathered(plan, rows, (4, 4 * columns) if transpose else (4 * columns, 4))
+    return _Operand(plan, pattern, (rest if transpose else first, columns), None, copy, kind)
 
 
 def _pitch(box: Box, rows: int) -> int | None:
     """Bytes from row to row, if rows lie at a pitch and their elements, of 4 bytes, side by side."""
     lines = merged(box.shape[:rows], box.strides[:rows])
     line = merged(box.shape[rows:], box.strides[rows:])
-    if len(lines) > 1 or len(line) > 1 or (line and line[0][1] != 4):
+    if len(lines) > 1 or len(line) > 1 or (line and line[0][1] != 4) or box.offset % 4:
         return None
-    return lines[0][1] if lines else 4
+    pitch = lines[0][1] if lines else 4
+    return None if pitch % 4 else pitch
+
+
+def _gathered(p: Plan, rows: int, steps: tuple[int, int]) -> Blocks | None:
+    """The elements inside to a matrix; `steps`: bytes between elements of the first `rows` loops, and of the others."""
+    strides = (*_dense(p.shape[:rows], steps[0]), *_dense(p.shape[rows:], steps[1]))
+    found = []
+    for box in p.boxes:
+        where = [s.indices(n) for s, n in zip(box.where, p.shape, strict=True) if isinstance(s, slice)]
+        moves = [s * w[2] for s, w in zip(strides, where, strict=True)]
+        loops = matched(box.shape, box.strides, box.shape, moves)
+        if loops is None:
+            return None
+        found.append((box.offset, sum(s * w[0] for s, w in zip(strides, where, strict=True)), loops))
+    return blocks(found)
 
 
 def _dense(counts: Sequence[int], step: int) -> tuple[int, ...]:
     """Strides of loops over elements `step` bytes apart."""
     return tuple(step * prod(counts[k + 1 :]) for k in range(len(counts)))
-
-
-def _gathered(machine: Machine, a: Access, p: Plan, out: Bits, strides: tuple[int, ...]) -> bool:
-    """Copy the elements inside, as images, to where `strides` say in `out`."""
-    key = ("gathered", id(p), strides)
-    found = machine.cache.get(key)
-    if found is None:
-        found = (_copies(p, strides), p)
-        machine.remember(key, found)
-    copies: _Copies | None = found[0]
-    kind = _kind(a.pattern.dtype)
-    if copies is None or kind is None:
-        return False
-    place, target = io.locate(machine, a, p), out.ctypes.data
-    for offset, to, loops in copies:
-        copy_block(kind, place.address(offset), target + to, loops, out, machine.calls)
-    return True
-
-
-def _copies(p: Plan, strides: tuple[int, ...]) -> _Copies | None:
-    copies: _Copies = []
-    for box in p.boxes:
-        where = [s.indices(n) for s, n in zip(box.where, p.shape, strict=True) if isinstance(s, slice)]
-        steps = [s * w[2] for s, w in zip(strides, where, strict=True)]
-        loops = matched(box.shape, box.strides, box.shape, steps)
-        if loops is None:
-            return None
-        copies.append((box.offset, sum(s * w[0] for s, w in zip(strides, where, strict=True)), loops))
-    return copies

@@ -13,6 +13,7 @@ import numpy as np
 from systolith.isa.dtypes import Kind
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.alu import RULES
+from systolith.isa.numerics.fma import add_product_at
 from systolith.isa.numerics.formats import fill_of, raw_type, to_f32
 from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
 from systolith.isa.numerics.matmul import add_product, integer_product, weight_tile
@@ -108,12 +109,13 @@ def mxu_load(machine: Machine, instr: Instruction) -> None:
     if depth > chip.rows or width > chip.cols:
         raise machine.error(f"weight tile of {depth} x {width}, the array is {chip.rows} x {chip.cols}")
     part = _number(instr, "part")
-    values = None if integer else native.tile(machine, a, rows, transpose, part)
-    if values is None:
+    tile = None if integer else native.tile(machine, a, rows, transpose, part)
+    if tile is None:
         weights = _matrix(machine, instr, a, integer)
         weights = weights.T if transpose else weights
         values = _integer_tile(weights, chip.cols) if integer else weight_tile(weights, part, chip.cols)
-    machine.shadow[_unit(machine, instr)] = Tile(values, integer)
+        tile = Tile(values, integer)
+    machine.shadow[_unit(machine, instr)] = tile
 
 
 def _integer_tile(weights: Array, cols: int) -> Floats:
@@ -140,25 +142,29 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
     """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
     unit, integer = _unit(machine, instr), bool(_number(instr, "integer"))
     tile, first = machine.active[unit], _number(instr, "acc")
-    a = _operand(machine, instr, integer)
-    found = None if integer else native.matrix(machine, a, _number(instr, "row_loops"))
-    rows = found if found is not None else _matrix(machine, instr, a, integer)
-    chip = machine.chip.mxu
+    a, loops, chip = _operand(machine, instr, integer), _number(instr, "row_loops"), machine.chip.mxu
+    count, depth = prod(a.pattern.counts[:loops]), prod(a.pattern.counts[loops:])
     if tile is None:
         raise machine.error("multiplies, but no weights were latched")
     if tile.integer != integer:
         raise machine.error("integer rows meet floating-point weights, or the other way round")
-    if rows.shape[1] > chip.rows:
-        raise machine.error(f"rows of {rows.shape[1]} elements, the array has {chip.rows}")
-    if first < 0 or first + len(rows) > chip.acc_rows:
-        raise machine.error(f"accumulator rows {first} to {first + len(rows) - 1}, there are {chip.acc_rows}")
-    target, accumulate = machine.acc[unit][first : first + len(rows)], bool(_number(instr, "accumulate"))
-    if integer or rows.shape[1] != len(tile.values):
-        machine.calls.wait()
-    if not integer:
-        add_product(rows, _number(instr, "part"), tile.values, floats(target), accumulate, machine.calls)
+    if depth > chip.rows:
+        raise machine.error(f"rows of {depth} elements, the array has {chip.rows}")
+    if first < 0 or first + count > chip.acc_rows:
+        raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
+    part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
+    found = native.matrix(machine, a, loops) if not integer and depth == len(tile.values) else None
+    if found is not None:
+        rows_at, memory = found
+        weights = (tile.address, tile.values.shape[1])
+        sums = (machine.memory(Space.ACC, unit).address + 4 * chip.cols * first, chip.cols)
+        add_product_at(rows_at, part, weights, sums, accumulate, (memory, tile), machine.calls)
         return
-    depth = min(rows.shape[1], len(tile.values))  # the rest meets zeros
+    rows, target = _matrix(machine, instr, a, integer), machine.acc[unit][first : first + count]  # all calls are made
+    if not integer:
+        add_product(rows, part, tile.values, floats(target), accumulate)
+        return
+    depth = min(depth, len(tile.values))  # the rest meets zeros
     total = image(integer_product(rows[:, :depth], tile.values[:depth]))
     target[...] = target + total if accumulate else total
 

@@ -10,7 +10,7 @@ The functions are written in LLVM's IR (`native.py`).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from llvmlite import ir
@@ -23,6 +23,8 @@ _ROWS = 6
 _VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f") else 1  # 6 rows of as many fill the vector registers
 COLS = _LANES * _VECTORS
 """Weight tiles have a multiple of this many columns."""
+Block = tuple[int, int]
+"""Address and width (elements) of a C-contiguous matrix."""
 
 _VECTOR = ir.VectorType(F32, _LANES)
 
@@ -32,7 +34,21 @@ def tile_columns(cols: int) -> int:
     return cols + -cols % COLS
 
 
-def reduce_to_part(bits: Bits, part: int, call: Call = now) -> None:
+class Rows(NamedTuple):
+    """Rows of f32 images in memory, the elements of a row side by side.
+
+    Attributes:
+        address, pitch: of the first row, and from row to row (bytes).
+        height, depth: rows, and elements of a row.
+    """
+
+    address: int
+    pitch: int
+    height: int
+    depth: int
+
+
+def reduce_to_part(bits: Bits, part: int) -> None:
     """Replace f32 images by part 0, 1 or 2 of their bf16 split, in place; NaNs become canonical.
 
     part 0 = bf16(x), part 1 = bf16(x - part 0), part 2 = bf16(x - part 0 - part 1), each subtraction in f32.
@@ -40,12 +56,16 @@ def reduce_to_part(bits: Bits, part: int, call: Call = now) -> None:
     Args:
         bits: uint32, C-contiguous.
         part: 0, 1 or 2.
-        call: makes the call.
     """
-    call(_library()["reduce"], (bits.ctypes.data, bits.size, part), bits)
+    reduce_at(bits.ctypes.data, bits.size, part, bits, now)
 
 
-def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate: bool, call: Call = now) -> None:
+def reduce_at(address: int, size: int, part: int, keep: object, call: Call) -> None:
+    """`reduce_to_part` of `size` images at an address; `keep`: whose memory that is."""
+    call(_library()["reduce"], (address, size, part), keep)
+
+
+def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate: bool) -> None:
     """Put (accumulate ? sums : +0) + rows x weights into `sums`; a NaN as 0x7FC00000.
 
     Args:
@@ -54,12 +74,24 @@ def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate
         weights: [K, N rounded up to COLS] f32, C-contiguous.
         sums: [M, N] f32, C-contiguous.
         accumulate: add to `sums`.
+    """
+    left = Rows(rows.ctypes.data, rows.strides[0], *rows.shape)
+    right = (weights.ctypes.data, weights.shape[1])
+    add_product_at(left, part, right, (sums.ctypes.data, sums.shape[1]), accumulate, (rows, weights, sums), now)
+
+
+def add_product_at(
+    rows: Rows, part: int, weights: Block, sums: Block, accumulate: bool, keep: object, call: Call
+) -> None:
+    """`add_product` of what is, or will be, at addresses.
+
+    Args:
+        rows, part, weights, sums, accumulate: as there; addresses are multiples of 4.
+        keep: whose memory that is.
         call: makes the call.
     """
-    count, depth = rows.shape
-    left = (rows.ctypes.data, rows.strides[0] // 4, count, depth, part)
-    right = (weights.ctypes.data, weights.shape[1], sums.ctypes.data, sums.shape[1], accumulate)
-    call(_library()["add_product"], left + right, (rows, weights, sums))
+    left = (rows.address, rows.pitch // 4, rows.height, rows.depth, part)
+    call(_library()["add_product"], (*left, *weights, *sums, accumulate), keep)
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from systolith.isa.numerics import fma, native
+from systolith.isa.numerics import fma
 from systolith.isa.numerics.images import U32, Array, Bits, Floats, Ints, floats
 
 _S8_LIMIT = 2**24
@@ -31,9 +31,7 @@ def weight_tile(bits: Bits, part: int, cols: int) -> Floats:
     return floats(tile)
 
 
-def add_product(
-    rows: Bits, part: int, weights: Floats, sums: Floats, accumulate: bool, call: native.Call = native.now
-) -> None:
+def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate: bool) -> None:
     """Multiply a stream of rows with a weight tile: sums = (accumulate ? sums : +0) + rows x weights.
 
     Args:
@@ -43,7 +41,6 @@ def add_product(
             infinities and NaNs.
         sums: [M, N] f32, C-contiguous, changed in place; NaNs become 0x7FC00000.
         accumulate: add to `sums`.
-        call: makes the call; operands that are still to be computed by earlier calls have the same K.
     """
     depth = rows.shape[1] - len(weights)
     if depth > 0:
@@ -52,7 +49,7 @@ def add_product(
         rows = np.pad(rows, ((0, 0), (0, -depth)))
     if rows.strides[1] != rows.itemsize or not rows.flags.aligned:
         rows = rows.copy()
-    fma.add_product(rows, part, weights, sums, accumulate, call)
+    fma.add_product(rows, part, weights, sums, accumulate)
 
 
 def integer_product(a: Array, b: Array) -> Ints:
