@@ -21,7 +21,7 @@ def _double(b: ir.IRBuilder, address: Any, count: Any) -> None:
 
 def _works() -> bool:
     numbers = np.arange(5, dtype=np.int64)
-    Library({"double": (2, _double)})["double"](numbers.ctypes.data, numbers.size)
+    Library({"double": (2, _double)}, __file__)["double"](numbers.ctypes.data, numbers.size)
     return numbers.tolist() == [0, 2, 4, 6, 8]
 
 

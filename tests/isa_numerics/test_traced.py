@@ -47,7 +47,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         bodies: dict[str, tuple[int, Callable[..., None]]] = {op: (2, partial(_each, op)) for op in TRACED}
-        return Library(bodies)
+        return Library(bodies, __file__)
 
 
 @pytest.mark.parametrize("op", TRACED)
@@ -77,4 +77,4 @@ def test_traced_is_what_numpy_computes(op: str, library: Library) -> None:
 @pytest.mark.parametrize("op", sorted(UNTRACEABLE))
 def test_what_cannot_be_traced_says_so(op: str) -> None:
     with pytest.raises(UntraceableError):
-        Library({op: (2, partial(_each, op))})
+        Library({op: (2, partial(_each, op))}, __file__)

@@ -136,7 +136,7 @@ def _library() -> Library:
     looks, after that, whether somebody sleeps.
     """
     bodies = {"prepare": _prepare, "ask": _ask, "finish": _finish, "work": _work}
-    return Library({name: (1, body) for name, body in bodies.items()})
+    return Library({name: (1, body) for name, body in bodies.items()}, __file__)
 
 
 def _pthread(b: ir.IRBuilder, name: str, *arguments: Any) -> None:

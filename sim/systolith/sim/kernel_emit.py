@@ -65,6 +65,13 @@ class Shape(NamedTuple):
     forms: tuple[Form, ...]
 
 
+def recipe(code: Code, shape: Shape) -> str:
+    """All that a kernel's machine code depends on."""
+    sections = (code.prologue, code.body, code.epilogue)
+    steps = [[(s.op, s.dst, s.srcs, s.clean, s.stream, s.finish) for s in steps] for steps in sections]
+    return repr((steps, code.kernel.constants, code.carried, shape))
+
+
 @dataclass
 class _Stream:
     """Where a stream is: its address, and for each bound the value, at the current position of the loops."""

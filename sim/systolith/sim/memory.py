@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,15 +44,15 @@ class Tile:
         values: [K, cols] f32, padded with zero columns (from `weight_tile`: perhaps a few more); integers are exact in
             f32.
         integer: it was loaded for integer products.
+        address: of the values.
     """
 
     values: Floats
     integer: bool
+    address: int = field(init=False)
 
-    @cached_property
-    def address(self) -> int:
-        """Of the values."""
-        return int(self.values.ctypes.data)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "address", self.values.ctypes.data)
 
 
 class HostQueue:

@@ -21,9 +21,10 @@ from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.numerics.native import Function, Library
 from systolith.isa.numerics.traced import UntraceableError
 from systolith.isa.pattern import Pattern
+from systolith.sim import kernel_emit
 from systolith.sim import streams as io
 from systolith.sim.kernel_code import Code
-from systolith.sim.kernel_emit import LANES, Emitter, Form, Shape
+from systolith.sim.kernel_emit import LANES, Emitter, Form, Shape, recipe
 from systolith.sim.kernels import Run
 from systolith.sim.memory import Machine
 from systolith.sim.plans import Array, affine, injective
@@ -111,7 +112,7 @@ def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     if function is None:
         return ()
     places = [_place(r.machine, a, p) for a, p in zip(r.accesses, layouts, strict=True)]
-    if any(_clash(places, layouts, known.uses, n) for n in known.uses.stored):
+    if any(_clash(r, places, layouts, known.uses, n) for n in known.uses.stored):
         return ()
     words = [*r.counts, *r.shape, *(*r.scalars, 0, 0, 0, 0)[:NSCALARS]]
     for place, p in zip(places, layouts, strict=True):
@@ -140,7 +141,7 @@ def _uses(code: Code) -> _Uses | None:
 
 def _compile(code: Code, shape: Shape) -> Function | None:
     try:
-        return Library({"kernel": (1, Emitter(code, shape).body)})["kernel"]
+        return Library({"kernel": (1, Emitter(code, shape).body)}, kernel_emit.__file__, recipe(code, shape))["kernel"]
     except UntraceableError:
         return None
 
@@ -195,14 +196,26 @@ def _place(machine: Machine, a: Access, p: _Layout) -> int:
     return region.address + a.base
 
 
-def _clash(places: list[int], layouts: list[_Layout], uses: _Uses, stored: int) -> bool:
+def _clash(r: Run, places: list[int], layouts: list[_Layout], uses: _Uses, stored: int) -> bool:
     """Whether a store and another stream overlap, and not just element by element."""
     a, at = layouts[stored], places[stored]
-    for n in uses.body | uses.ends:
+    for n in (uses.body | uses.ends) - {stored}:
         b, base = layouts[n], places[n]
-        if n == stored or at + a.low >= base + b.high or base + b.low >= at + a.high:
-            continue
         alike = a.form.size == b.form.size and not b.form.spread and (n in uses.body) == (stored in uses.body)
-        if not alike or (at + a.offset, a.moves) != (base + b.offset, b.moves):
+        if alike and (at + a.offset, a.moves) == (base + b.offset, b.moves):
+            continue
+        if _overlap((at + a.low, at + a.high), (base + b.low, base + b.high)) and _overlap(
+            _inside(r, stored, at), _inside(r, n, base)
+        ):
             return True
     return False
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
+def _inside(r: Run, stream: int, base: int) -> tuple[int, int]:
+    """Addresses of the first byte and beyond the last one of the elements that exist."""
+    plan = io.plan(r.machine, r.accesses[stream])
+    return base + plan.low, base + plan.high + plan.raw.itemsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -64,10 +64,7 @@ def copy_blocks(kind: str, what: Blocks, source: int, target: int, keep: object,
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
-    bodies: dict[str, tuple[int, Callable[..., None]]] = {
-        kind: (4, partial(_copy, *sizes)) for kind, sizes in _SIZES.items()
-    }
-    return Library(bodies)
+    return Library({kind: (4, partial(_copy, *sizes)) for kind, sizes in _SIZES.items()}, __file__)
 
 
 def _copy(narrow: int, wide: int, b: ir.IRBuilder, rows: Any, count: Any, source: Any, target: Any) -> None:

@@ -96,7 +96,7 @@ def add_product_at(
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
-    return Library({"reduce": (3, _reduce), "add_product": (10, _add_product)})
+    return Library({"reduce": (3, _reduce), "add_product": (10, _add_product)}, __file__)
 
 
 def _at(b: ir.IRBuilder, base: Any, index: Any, kind: ir.Type = F32) -> Any:

@@ -4,7 +4,8 @@ A native function takes one argument, the address of a block of 64-bit integers 
 that can be made at once, or be put in a queue for another thread.  Calls do not hold the interpreter's lock.
 
 Compiling takes 10 to 100 ms.  Object code is therefore kept in `$XDG_CACHE_HOME/systolith/native` (else `~/.cache`), by
-a digest of its source, of the processor and of LLVM's version; deleting the folder costs nothing but that time.
+a digest of the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but
+that time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -60,19 +61,21 @@ def now(function: Function, arguments: Sequence[int], keep: object) -> None:
     function(*arguments)
 
 
+Bodies = Mapping[str, tuple[int, Callable[..., None]]]
+
+
 class Library:
     """Native functions by name.
 
     Args:
         bodies: for each function its number of arguments, and what builds its body from them.
+        file: the source that defines them.
+        recipe: what else than their definitions they depend on.
     """
 
-    def __init__(self, bodies: dict[str, tuple[int, Callable[..., None]]]) -> None:
-        module = ir.Module()
-        for name, (count, body) in bodies.items():
-            _define(module, name, count, body)
+    def __init__(self, bodies: Bodies, file: str, recipe: str = "") -> None:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target())
-        engine.add_object_file(llvm.ObjectFileRef.from_data(_object_code(str(module))))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(_object_code(bodies, file, recipe)))
         engine.finalize_object()
         self._functions = {name: Function(engine, name) for name in bodies}
 
@@ -106,16 +109,33 @@ def _folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "systolith" / "native"
 
 
-def _object_code(source: str) -> bytes:
-    """The object code of a module, from disk if it is there and whole."""
-    compiler = (llvmlite.__version__, llvm.llvm_version_info, llvm.get_host_cpu_name())
-    key = sha256(f"{compiler} {llvm.get_host_cpu_features().flatten()} {source}".encode()).hexdigest()
+@lru_cache(maxsize=1)
+def _compiler() -> str:
+    """What object code depends on beside its source: LLVM, the processor, and the definitions of the operations."""
+    found = sha256(f"{llvmlite.__version__} {llvm.llvm_version_info} {llvm.get_host_cpu_name()}".encode())
+    found.update(llvm.get_host_cpu_features().flatten().encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _contents(file: str) -> bytes:
+    return Path(file).read_bytes()
+
+
+def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
+    """The object code of functions, from disk if it is there and whole."""
+    key = sha256(f"{_compiler()} {list(bodies)} {recipe} ".encode() + _contents(file)).hexdigest()
     path = _folder() / f"{key}.o"
     with suppress(OSError):
         kept = path.read_bytes()
         if sha256(kept[_DIGEST:]).digest() == kept[:_DIGEST]:
             return kept[_DIGEST:]
-    code = _compile(source)
+    module = ir.Module()
+    for name, (count, body) in bodies.items():
+        _define(module, name, count, body)
+    code = _compile(str(module))
     with suppress(OSError, SystolithError):  # what cannot be kept is compiled again
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, lambda handle: handle.write(sha256(code).digest() + code))
