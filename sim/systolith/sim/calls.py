@@ -64,8 +64,7 @@ class Queue:
         self._asked = self._made = 0
         self._kept: deque[object] = deque()
         native["prepare"].at(self._base)
-        self._thread = Thread(target=native["work"].at, args=(self._base,), name="systolith-calls", daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None  # started for the first call
 
     def __call__(self, function: Function, arguments: Sequence[int], keep: object) -> None:
         if self._asked - self._made == _SLOTS:
@@ -79,6 +78,10 @@ class Queue:
             self._release()
 
     def _publish(self) -> None:
+        if self._thread is None:
+            work = _library()["work"].at
+            self._thread = Thread(target=work, args=(self._base,), name="systolith-calls", daemon=True)
+            self._thread.start()
         self._words[_WANTED] = self._asked
         self._ask(self._base)
 
@@ -102,10 +105,11 @@ class Queue:
     def stop(self) -> None:
         """Make what is left, then end the thread."""
         self.wait()
-        self._words[_STOP] = 1
-        self._asked += 1
-        self._publish()
-        self._thread.join()
+        if self._thread is not None:
+            self._words[_STOP] = 1
+            self._asked += 1
+            self._publish()
+            self._thread.join()
 
 
 def threads() -> int:

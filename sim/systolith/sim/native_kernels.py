@@ -102,13 +102,11 @@ def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     known.work += (prod(r.counts) * prod(r.shape) + _STEP) * len(r.code.body)
     if known.work < WORTH:
         return None
-    layouts = _layouts(r, known.uses)
-    if layouts is None:
-        return ()
-    shape = Shape(len(r.counts), r.inner, bool(r.shape[1] % LANES), tuple(p.form for p in layouts))
-    if shape not in known.functions:
-        known.functions[shape] = _compile(r.code, shape)
-    function = known.functions[shape]
+    streams = tuple((id(a.pattern), a.bias, a.stream.space) for a in r.accesses)
+    key = ("form", id(r.code), r.counts, r.inner, streams)
+    if key not in r.machine.cache:
+        r.machine.remember(key, _formed(r, known, known.uses))
+    function, layouts = r.machine.cache[key]
     if function is None:
         return ()
     places = [_place(r.machine, a, p) for a, p in zip(r.accesses, layouts, strict=True)]
@@ -118,6 +116,17 @@ def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     for place, p in zip(places, layouts, strict=True):
         words += [place + p.offset, *p.moves, *p.bounds]
     return function, np.array(words, np.int64)
+
+
+def _formed(r: Run, known: _Kernel, uses: _Uses) -> tuple[Function | None, list[_Layout]]:
+    """The function for a run's streams wherever they are, compiled if it is new, and their layouts."""
+    layouts = _layouts(r, uses)
+    if layouts is None:
+        return None, []
+    shape = Shape(len(r.counts), r.inner, bool(r.shape[1] % LANES), tuple(p.form for p in layouts))
+    if shape not in known.functions:
+        known.functions[shape] = _compile(r.code, shape)
+    return known.functions[shape], layouts
 
 
 def _known(r: Run) -> _Kernel:
@@ -153,11 +162,8 @@ def _layouts(r: Run, uses: _Uses) -> list[_Layout] | None:
     found = []
     for number, a in enumerate(r.accesses):
         loops = len(r.counts) if number in uses.body else r.outer
-        key = ("layout", id(a.pattern), a.bias, r.shape, number in uses.stored, loops)
-        if key not in r.machine.cache:
-            r.machine.remember(key, _layout(a, r.shape, number in uses.stored, loops))
-        layout = r.machine.cache[key]
-        if layout is None or not io.is_memory(a.stream):
+        layout = _layout(a, r.shape, number in uses.stored, loops) if io.is_memory(a.stream) else None
+        if layout is None:
             return None
         found.append(layout)
     return found
