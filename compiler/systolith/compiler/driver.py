@@ -25,6 +25,7 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.predict import predict
+from systolith.compiler.prologue import FusePrologues, When
 from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
@@ -45,6 +46,8 @@ AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 """Part of the free VMEM that loads ahead of their use may take: tried in turn."""
 
 MOST_ATTEMPTS = 40
+
+STORED = "all operands of products are stored"
 
 
 class Stages(Mapping[str, str]):
@@ -122,14 +125,28 @@ class Front:
         options = options or Options()
         if options.autotune and options.tuner is None:
             raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
-        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
-        fuse = Fuse()
-        module = clone(self.canonical)
-        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse])
         lower = compile_grouped if options.tuner is None else _tuned
-        compiled = lower(module, chip, options, fuse.decisions)
+        module, decisions, fused = self._grouped(chip, options, When.FASTER)
+        try:
+            compiled = lower(module, chip, options, decisions)
+        except CompileError as problem:
+            if not fused:
+                raise
+            # Tiles that are computed take more room than those that are loaded.
+            module, decisions, _ = self._grouped(chip, options, When.NEVER)
+            lost = Alternative("some are computed in tiles", str(problem))
+            compiled = lower(module, chip, options, [*decisions, Decision("prologue", "", STORED, "", {}, (lost,))])
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
+
+    def _grouped(self, chip: Chip, options: Options, when: When) -> tuple[Module, list[Decision], bool]:
+        """The module in groups, what was decided, and whether some compute operands of products (`FusePrologues`)."""
+        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
+        fuse = Fuse()
+        prologues = FusePrologues(chip, options, fuse.decisions, when)
+        module = clone(self.canonical)
+        run_passes(module, [*exact, BlockNormalisations(chip.vmem.bytes), fuse, prologues])
+        return module, fuse.decisions, bool(prologues.fused)
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:

@@ -20,6 +20,7 @@ from systolith.isa.dtypes import S32
 from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.pattern import UNBOUNDED
 from systolith.isa.program import Origin
+from systolith.isa.timing import vpu_cost
 
 What = Load | tuple[Coordinate, ...] | Inside | int
 """What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
@@ -64,6 +65,24 @@ def emit(
         _emit_part(ctx, plan, part, leaves, outs, origin)
 
 
+def vector_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int:
+    """Cycles of the vector unit for what `emit` appends; arguments and errors as there."""
+    total = 0
+    boxes = list(_split_pieces(plan, box))
+    while boxes:
+        part = boxes.pop()
+        code = _code(chip, plan, part, leaves, _targets(part, outs))
+        if code is None:
+            boxes.extend(halves(part))
+        else:
+            nest = code.nest
+            patterns = [nest.pattern(a) for a in code.work.accesses]
+            total += vpu_cost(code.kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip).latency
+    return total
+
+
 def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
     """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
     for node in plan.all_nodes:
@@ -91,7 +110,7 @@ def _emit_part(
     outs: Sequence[Array],
     origin: Origin,
 ) -> None:
-    targets = [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
+    targets = _targets(box, outs)
     code = _code(ctx.chip, plan, box, leaves, targets)
     if code is None:
         for half in halves(box):
@@ -99,6 +118,10 @@ def _emit_part(
         return
     streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
     run(ctx, code.kernel, code.nest, code.work, streams, origin)
+
+
+def _targets(box: Box, outs: Sequence[Array]) -> list[Target]:
+    return [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Decision:
     """One choice.
 
     Attributes:
-        kind: `fusion`, `unit`, `region`, `tiles`, `blocks`, `memory` or `schedule`.
+        kind: `fusion`, `prologue`, `unit`, `region`, `tiles`, `blocks`, `memory` or `schedule`.
         group: the group's name; empty: the whole module.
         chosen: what.
         why: in a few words.
