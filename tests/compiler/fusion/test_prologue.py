@@ -458,7 +458,8 @@ def test_simulator_and_rtl_agree(text: str) -> None:
     program = compiled(text, chip, When.ALWAYS).program
     assert [g.kind for g in program.groups] == ["kOutput"]
     shapes = [tuple(p.dims) for p in parse_hlo(text).entry.parameters]
+    given = [a.reshape(-1).view(np.uint8) for a in arguments(*shapes)]
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     with Lockstep(chip) as both:
-        result = both.run(Case(program, bind(program, arguments(*shapes), results)))
+        result = both.run(Case(program, bind(program, given, results)))
     assert result.ok, result.difference
