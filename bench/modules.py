@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,13 +20,17 @@ def hlo_path(name: str) -> Path:
     digest = hashlib.sha256(Path(__file__).with_name("models.py").read_bytes()).hexdigest()[:12]
     path = FOLDER / digest / f"{name}.hlo"
     if not path.exists():
-        import jax
-
         case = CASES[name]
-        function, shapes = case.make()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(jax.jit(function, donate_argnums=case.donated).lower(*shapes).as_text("hlo"))
+        path.write_text(lowered(*case.make(), case.donated))
     return path
+
+
+def lowered(function: Callable[..., Any], shapes: Sequence[Any], donated: tuple[int, ...] = ()) -> str:
+    """HLO text of a JAX function of arguments of these shapes."""
+    import jax
+
+    return jax.jit(function, donate_argnums=donated).lower(*shapes).as_text("hlo")
 
 
 def module(name: str) -> Module:

@@ -1,7 +1,8 @@
 """How well the compiler knows what its code costs: cycles planned and predicted, over those simulated, by group.
 
-`planned` is the estimate that tiles were chosen by; `predicted` is made from the code (`compiler/predict.py`).  A
-group's simulated cycles are those in which the run waited for it, so groups that others hide are left out.
+`planned` is the estimate that tiles and blocks were chosen by; `predicted` is made from the code
+(`compiler/predict.py`).  A group's simulated cycles are those in which the run waited for it, so groups that others
+hide are left out.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def section(groups: Iterable[Predicted]) -> list[str]:
     lines = [
         "", "## Predicted over simulated", "",
         f"Groups of all cases with at least {LEAST_SHARE:.0%} of their run's cycles; `planned` is the estimate that"
-        " tiles are chosen by, `predicted` is by closed forms of the code. Worst: the furthest from 1.", "",
-        "| kind | which | groups | median | 10 % | 90 % | worst | where |", "|---" * 8 + "|",
+        " tiles and blocks are chosen by, `predicted` is one pass over the code. Near: within 10 %."
+        " Worst: the furthest from 1.", "",
+        "| kind | which | groups | median | 10 % | 90 % | near | worst | where |", "|---" * 9 + "|",
     ]  # fmt: skip
     which: tuple[tuple[str, Callable[[Predicted], int]], ...] = (
         ("planned", lambda g: g.planned),
@@ -68,5 +70,7 @@ def section(groups: Iterable[Predicted]) -> list[str]:
 def _row(kind: str, name: str, rows: Sequence[Predicted], ratios: Sequence[float]) -> str:
     low, median, high = np.percentile(ratios, (10, 50, 90))
     worst = int(np.argmax(np.abs(np.log(ratios))))
-    cells = (kind, name, len(rows), *(f"{r:.2f}" for r in (median, low, high, ratios[worst])))
+    near = np.mean(np.abs(np.array(ratios) - 1) <= 0.1)
+    spread = (f"{r:.2f}" for r in (median, low, high))
+    cells = (kind, name, len(rows), *spread, f"{near:.0%}", f"{ratios[worst]:.2f}")
     return "| " + " | ".join(map(str, cells)) + f" | {rows[worst].case}, {rows[worst].group} |"

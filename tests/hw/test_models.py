@@ -16,6 +16,7 @@ from systolith.runtime.executable import bind, numbered
 from systolith.runtime.job import Request, arguments_of, to_program
 from systolith.runtime.sources import read_source
 from tests.compiler.fusion.test_batch_loops import mlp
+from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.corpus.load import load
 
 CHIPS = Path(__file__).parent / "chips"
@@ -124,3 +125,18 @@ def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
     assert result.ok, result.difference
     assert result.cycles > 50_000
+
+
+@pytest.mark.parametrize(
+    "text", [softmax(40, 24), softmax(12, 100), adam(300), moments(33, 20)], ids=["row", "wide", "adam", "moments"]
+)
+def test_groups_of_several_results(tiny: Lockstep, text: str, tmp_path: Path) -> None:
+    """Kernels that store values on the way, with and without loops inside."""
+    path = tmp_path / "module.hlo"
+    path.write_text(text)
+    request = Request(path, tiny.chip, random=0)
+    _, program = to_program(request, read_source(path))
+    assert any(g.name.endswith(".outputs") for g in program.groups)
+    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
+    result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
+    assert result.ok, result.difference

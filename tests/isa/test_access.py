@@ -37,7 +37,7 @@ def touched(p: Pattern, bias: tuple[int, int], index: list[int]) -> list[int]:
 
 def rows(a: Access) -> Access:
     """What TILE touches of an interval."""
-    return replace(a, run=32, pitch=64)
+    return a._replace(run=32, pitch=64)
 
 
 small = st.integers(-4, 4)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from systolith.isa.asm import assemble
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import ProgramError
-from systolith.isa.instruction import Instruction, Reg
+from systolith.isa.instruction import Instruction, Reg, Stream
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.program import Program
@@ -126,6 +127,33 @@ def test_each_rule(old: str, new: str, message: str | None) -> None:
         verify_program(program, TINY)
     assert message in str(e.value)
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dst": {"base": 262080}}, "VMEM 0: bytes 262080 to 262207: it has 262144"),
+        ({"src": {"base": 4}}, "HBM buffer x: bytes 4 to 131: it has 128"),
+        ({"src": {"base": 2**31}}, "operand 2147483648"),
+        ({"src": {"base": 0.0}}, "operand 0.0"),
+        ({"src": {"buffer": 7}}, "buffer 7: HBM has 2 buffers"),
+        ({"dst": {"pattern": 99}}, "pattern 99"),
+        ({"waits": (0,) * 5}, "at most 4 tokens"),
+        ({"signals": (-1,)}, "must be from 0 to"),
+    ],
+)
+def test_each_rule_holds_for_the_second_instruction_of_a_form(change: dict[str, Any], message: str) -> None:
+    program = assemble(legal(), TINY)
+    load = replace(program.code[0], waits=(), signals=())
+    program.code[:0] = [load, load]
+    program.debug = []
+    streams = {k: replace(cast(Stream, load.args[k]), **v) for k, v in change.items() if k in load.args}
+    tokens = {k: v for k, v in change.items() if k not in load.args}
+    program.code[1] = replace(load, args={**load.args, **streams}, **tokens)
+    with pytest.raises(ProgramError) as e:
+        verify_program(program, TINY)
+    assert str(e.value).startswith("instruction 1: dma.load: ")
+    assert message in str(e.value)
 
 
 def test_loops_nest_at_most_eight_deep() -> None:

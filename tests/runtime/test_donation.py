@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ from jax import lax
 
 from systolith import api as sl
 from systolith.isa.binary import save
+from tests.compiler.memory.test_donors import CHAIN, SMALL, SUM, module
 
 UPDATE = """HloModule push, input_output_alias={ {0}: (0, {}, may-alias) }
 ENTRY main {
@@ -130,3 +132,63 @@ def test_jit_donates() -> None:
     memory = on_chip.last_executable.memory  # type: ignore[attr-defined]
     assert memory.aliased == cache.nbytes
     assert (cache == np.arange(128 * 32, dtype=np.float32).reshape(128, 32)).all()
+
+
+TURNED = """HloModule turned, buffer_donor={ (0, {}) }
+ENTRY main {
+  a = f32[8,16] parameter(0)
+  b = f32[8,16] parameter(1)
+  s = f32[8,16] add(a, b)
+  ROOT t = f32[128] reshape(s)
+}
+"""
+
+
+def test_a_result_takes_the_memory_of_a_donor_whatever_its_shape(client: sl.Client) -> None:
+    turned = client.compile(TURNED)
+    x, y = client.put(np.ones((8, 16), np.float32)), client.put(np.full((8, 16), 2, np.float32))
+    place = x.offset
+    (z,) = turned(x, y)
+    assert (z.offset, z.shape) == (place, (128,))
+    assert (z.numpy() == 3).all()
+    with pytest.raises(sl.SystolithError, match=r"f32\[8,16\] was donated to turned"):
+        x.numpy()
+
+
+def test_a_donor_that_only_temporaries_take_is_gone_and_its_memory_free() -> None:
+    client = sl.Client(SMALL)
+    chain = client.compile(module("(0, {})", CHAIN).replace("ENTRY", SUM + "ENTRY"))
+    assert chain.memory.hosted
+    assert not chain.memory.aliased
+    used = client.devices[0].hbm.in_use
+    x = client.put(np.ones((64, 100), np.float32))
+    (r,) = chain(x, np.eye(100, dtype=np.float32))
+    with pytest.raises(sl.SystolithError, match="was donated to t"):
+        x.numpy()
+    assert (r.numpy() == 100).all()
+    del r
+    chain.last_run  # noqa: B018  the run has ended
+    gc.collect()
+    assert client.devices[0].hbm.in_use == used
+
+
+def test_a_donor_that_temporaries_take_is_not_another_argument(client: sl.Client) -> None:
+    turned = client.compile(TURNED)
+    x = client.put(np.ones((8, 16), np.float32))
+    with pytest.raises(sl.SystolithError, match="arguments 0 and 1 are one buffer"):
+        turned(x, x)
+
+
+def test_what_jax_donates_without_saying_to_which_result() -> None:
+    """JAX leaves it to the compiler where no result has the argument's shape, but one has its size."""
+
+    def twice(x: jax.Array, w: jax.Array) -> jax.Array:
+        return (jnp.tanh(x @ w) @ w).reshape(32, 64)
+
+    x = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
+    w = np.eye(32, dtype=np.float32)
+    lowered = jax.jit(twice, donate_argnums=0).lower(x, w)
+    assert "buffer_donor={ (0, {}) }" in lowered.compiler_ir("hlo").as_hlo_text()  # type: ignore[union-attr]
+    on_chip = sl.jit(twice, sl.Client("tiny"), donate_argnums=0)
+    np.testing.assert_allclose(on_chip(x, w), twice(jnp.asarray(x), jnp.asarray(w)), atol=1e-2)
+    assert on_chip.last_executable.memory.aliased == x.nbytes  # type: ignore[attr-defined]

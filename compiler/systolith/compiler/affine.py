@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from operator import mul
 
 from systolith.compiler.hlo.attributes import PadDim, SliceDim
 
@@ -96,6 +97,8 @@ class Expr:
 
     def shifted(self, origin: tuple[int, ...]) -> Expr:
         """The same function of indices relative to `origin`."""
+        if not self.quotients:
+            return Expr(self.coefs, self.const + _dot(self.coefs, origin))
         moved = tuple((q.shifted(origin), s) for q, s in self.quotients)
         return Expr(self.coefs, self.const + _dot(self.coefs, origin), moved)
 
@@ -333,12 +336,14 @@ def _unit(rank: int, d: int) -> tuple[int, ...]:
 
 
 def _dot(a: Sequence[int], b: Sequence[int]) -> int:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    return sum(map(mul, a, b))
 
 
 def _affine_interval(coefs: Sequence[int], const: int, box: Box) -> Interval:
     lo = hi = const
     for c, o, n in zip(coefs, box.origin, box.dims, strict=True):
-        lo += c * o + min(0, c * (n - 1))
-        hi += c * o + max(0, c * (n - 1))
+        if c > 0:
+            lo, hi = lo + c * o, hi + c * (o + n - 1)
+        elif c:
+            lo, hi = lo + c * (o + n - 1), hi + c * o
     return lo, hi

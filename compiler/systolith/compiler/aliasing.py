@@ -3,23 +3,31 @@
 `input_output_alias={ {0}: (1, {}, may-alias), ... }` says that result 0 may (or must) use parameter 1's memory; JAX
 writes it for donated arguments.  A result is made in place if every read of the parameter comes before the first write
 in program order: loads may be scheduled earlier than they are written down, never later.
+
+`buffer_donor={ (1, {}), ... }` leaves it to the compiler what parameter 1's memory is used for: for a result of as many
+bytes if one can be made there, and for temporaries (`hbm_plan.py`).  No parameter has both (XLA's
+`hlo_buffer_donor_config.cc`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
+from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
-from systolith.compiler.placement import ALIASES, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.placement import ALIASES, Aliases, Leaf, is_allocation, last_uses, leaf_shapes
 
 ATTRIBUTE = "input_output_alias"
+DONORS = "buffer_donor"
 _ENTRY = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+),\s*\{([\d,\s]*)\}(?:,\s*(may|must)-alias)?\)")
 
 
@@ -46,6 +54,7 @@ class Donation:
         homes: the result in whose memory a value is made, though others read it or it is updated again later.
         fixed: values that lie in memory of results.
         barred: values that cannot be made in their result's memory, only stored there.
+        donors: parameters whose memory temporaries may take, too, once nothing reads it.
         decisions: what became of each alias, for people.
     """
 
@@ -54,6 +63,7 @@ class Donation:
     homes: dict[Leaf, int] = field(default_factory=dict)
     fixed: set[Leaf] = field(default_factory=set)
     barred: set[Leaf] = field(default_factory=set)
+    donors: list[int] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
 
@@ -71,8 +81,8 @@ def read_aliases(module: Module) -> list[ResultAlias]:
         parameters = module.entry.parameters
         if int(number) >= len(parameters):
             raise CompileError(f"{ATTRIBUTE}: parameter {number}: the module has {len(parameters)}")
-        result, shape = _leaf(module.entry.result.shape, output, "result")
-        parameter, given = _leaf(parameters[int(number)].shape, index, f"parameter {number}")
+        result, shape = _leaf(module.entry.result.shape, output, f"{ATTRIBUTE}: result")
+        parameter, given = _leaf(parameters[int(number)].shape, index, f"{ATTRIBUTE}: parameter {number}")
         if (shape.dtype, shape.dims) != (given.dtype, given.dims):
             if kind != "must":
                 continue
@@ -88,17 +98,66 @@ def read_aliases(module: Module) -> list[ResultAlias]:
     return found
 
 
+def read_donors(module: Module) -> list[int]:
+    """Parameters, numbered among the leaves, whose memory is the program's.
+
+    Raises:
+        CompileError: one is no array of a parameter, is named twice, or has an alias.
+    """
+    aliased = {a.parameter for a in read_aliases(module)}
+    found: list[int] = []
+    parameters = module.entry.parameters
+    for number, index in cast("tuple[tuple[int, tuple[int, ...]], ...]", module.attributes.get(DONORS, ())):
+        if number >= len(parameters):
+            raise CompileError(f"{DONORS}: parameter {number}: the module has {len(parameters)}")
+        path = ", ".join(map(str, index))
+        leaf, _ = _leaf(parameters[number].shape, path, f"{DONORS}: parameter {number}")
+        leaf += sum(len(leaf_shapes(p.shape)) for p in parameters[:number])
+        if leaf in aliased or leaf in found:
+            other = f"has an {ATTRIBUTE}, too" if leaf in aliased else "is named twice"
+            raise CompileError(f"{DONORS}: parameter {number} {{{path}}} {other}; name it once")
+        found.append(leaf)
+    return found
+
+
+def most_in_place(module: Module) -> int:
+    """Bytes of results that parameters may have memory for, at most."""
+    shapes = leaf_shapes(module.entry.result.shape)
+    given = [s.bytes for p in module.entry.parameters for s in leaf_shapes(p.shape)]
+    aliased = {a.result for a in read_aliases(module)}
+    donated = Counter(given[n] for n in read_donors(module))
+    others = Counter(s.bytes for n, s in enumerate(shapes) if n not in aliased)
+    return sum(shapes[n].bytes for n in aliased) + sum((donated & others).elements())
+
+
 def _leaf(shape: Shape, path: str, what: str) -> tuple[int, Shape]:
     """Number of the array at a path such as `1, 0` among the leaves of a shape, and its shape."""
     number = 0
     for step in [int(s) for s in path.split(",") if s.strip()]:
         if step >= len(shape.elements):
-            raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: there is no such element")
+            raise CompileError(f"{what} {{{path}}}: there is no such element")
         number += sum(len(leaf_shapes(s)) for s in shape.elements[:step])
         shape = shape.elements[step]
     if not shape.is_array:
-        raise CompileError(f"{ATTRIBUTE}: {what} {{{path}}}: is no array")
+        raise CompileError(f"{what} {{{path}}}: is no array")
     return number, shape
+
+
+def parameter_leaves(module: Module) -> list[Leaf]:
+    """The entry's parameters, tuples flattened."""
+    return [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
+
+
+def wanted_aliases(module: Module, uses: Uses) -> list[ResultAlias]:
+    """The module's aliases, and results for the parameters that it donates without saying what for.
+
+    Raises:
+        CompileError: see `read_aliases`.
+    """
+    aliases, parameters = read_aliases(module), parameter_leaves(module)
+    donors = {parameters[n]: n for n in read_donors(module)}
+    results = uses.aliases.leaves[module.entry.result]
+    return [*aliases, *_given(uses, donors, results, {a.result for a in aliases})]
 
 
 def plan_donation(module: Module, small: int) -> Donation:
@@ -113,9 +172,9 @@ def plan_donation(module: Module, small: int) -> Donation:
     """
     uses = Uses(module.entry)
     results = uses.aliases.leaves[module.entry.result]
-    parameters = [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
-    plan = Donation(fixed=stored_directly(module.entry, uses.aliases))
-    for alias in read_aliases(module):
+    parameters = parameter_leaves(module)
+    plan = Donation(fixed=stored_directly(module.entry, uses.aliases), donors=read_donors(module))
+    for alias in wanted_aliases(module, uses):
         leaf, parameter = results[alias.result], parameters[alias.parameter]
         needed = leaf[0].opcode in ("parameter", "constant") or uses.last[parameter] > uses.position[leaf[0]]
         if leaf == parameter:
@@ -130,11 +189,51 @@ def plan_donation(module: Module, small: int) -> Donation:
             what, why = "is not made in", "the parameter is needed after the result is made"
         if alias.must or leaf == parameter or not needed:
             plan.shared[alias.result] = alias.parameter
+            if uses.keeps(leaf, parameter) and alias.parameter in plan.donors:
+                plan.donors.remove(alias.parameter)
         text = f"result {alias.result} {what} the memory of parameter {alias.parameter}"
-        numbers = {"bytes": leaf_shapes(leaf[0].shape)[leaf[1]].bytes}
+        numbers = {"bytes": _bytes(leaf)}
         plan.decisions.append(Decision("memory", leaf[0].name, text, why, numbers))
     plan.fixed = (plan.fixed - plan.barred) | set(plan.homes)
     return plan
+
+
+def _given(
+    uses: Uses, donors: dict[Leaf, int], results: Sequence[Leaf], taken: Collection[int]
+) -> Iterator[ResultAlias]:
+    """Results of as many bytes for the memory of donated parameters.
+
+    First those that are such a parameter or are made of it in place, then, in the order in which they are made, those
+    that are made when a parameter is not needed any more.
+
+    Args:
+        uses: of the entry.
+        donors: the parameters, numbered among the leaves.
+        results: leaves in order.
+        taken: numbers of results that have memory already.
+    """
+    left = dict(donors)
+    free: dict[int, list[int]] = defaultdict(list)
+    for number, leaf in enumerate(results):
+        if number in taken:
+            continue
+        first = next((old for old in uses.replaceable(leaf) if old in left and _bytes(old) == _bytes(leaf)), None)
+        if first is not None:
+            yield ResultAlias(number, left.pop(first), False)
+        elif leaf[0].opcode not in ("parameter", "constant"):
+            free[_bytes(leaf)].append(number)
+    for numbers in free.values():
+        numbers.sort(key=lambda n: -uses.position[results[n][0]])
+    for old in sorted(left, key=lambda old: uses.last[old]):
+        numbers = free[_bytes(old)]
+        while numbers and uses.position[results[numbers[-1]][0]] <= uses.last[old]:
+            numbers.pop()
+        if numbers:
+            yield ResultAlias(numbers.pop(), left[old], False)
+
+
+def _bytes(leaf: Leaf) -> int:
+    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
 def _in_place(
@@ -142,8 +241,7 @@ def _in_place(
 ) -> tuple[str, str]:
     """Where the values that lead to a result lie, none of which is written before the parameter's last use, and why."""
     *made, first = uses.updated(leaf)
-    size = leaf_shapes(leaf[0].shape)[leaf[1]].bytes
-    if first == parameter and (leaf in plan.fixed or size > small):
+    if first == parameter and (leaf in plan.fixed or _bytes(leaf) > small):
         plan.homes |= dict.fromkeys(made, alias.result)
         return "is updated in", "only what changes is written"
     if uses.may_replace(leaf, parameter):
@@ -153,7 +251,10 @@ def _in_place(
 
 
 def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
-    """Leaves that only the root holds: groups and loops make them in the result buffers."""
+    """Leaves that only the root holds: groups make them in the result buffers, and loops that start without contents.
+
+    What another loop changes stays in VMEM if it fits, and is stored once.
+    """
     used = {
         leaf
         for i in computation.instructions
@@ -164,8 +265,14 @@ def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
     return {
         leaf
         for leaf in aliases.leaves[computation.result]
-        if leaf[0].opcode in ("fusion", "while") and leaf not in used
+        if leaf not in used and (leaf[0].opcode == "fusion" or _starts_empty(leaf, aliases))
     }
+
+
+def _starts_empty(leaf: Leaf, aliases: Aliases) -> bool:
+    """Whether a leaf is the result of a loop that gives it all its contents."""
+    maker, k = leaf
+    return maker.opcode == "while" and is_allocation(aliases.leaves[maker.operands[0]][k][0])
 
 
 class Uses:
@@ -189,6 +296,20 @@ class Uses:
             chain.append(base)
         return chain
 
+    def replaceable(self, leaf: Leaf) -> Iterator[Leaf]:
+        """Values in whose memory `leaf` lies or may be made while it takes their place: itself, what it is made of."""
+        yield leaf
+        yield self.updated(leaf)[-1]
+        for old in (o for operand in leaf[0].operands for o in self.aliases.leaves[operand]):
+            if self.may_replace(leaf, old):
+                yield old
+
+    def keeps(self, leaf: Leaf, old: Leaf) -> bool:
+        """Whether `leaf`, made in the memory of `old`, has elements of it that nothing reads on the way."""
+        if leaf[0].opcode == "while":
+            return self.last.get(old, -1) == self.position[leaf[0]]
+        return self.updated(leaf)[-1] == old
+
     def may_replace(self, leaf: Leaf, old: Leaf) -> bool:
         """Whether `leaf` may be made in the memory of `old`: what reads `old` last reads each element before it is
         written.
@@ -200,7 +321,7 @@ class Uses:
         if maker.opcode == "while":
             initial = self.aliases.leaves[maker.operands[0]]
             return initial.count(old) == 1 and initial[leaf[1]] == old
-        return maker.opcode == "fusion" and (self._base(maker) == old or _pointwise(maker, self._numbers(maker, old)))
+        return maker.opcode == "fusion" and (self._base(maker) == old or pointwise(maker, self._numbers(maker, old)))
 
     def _numbers(self, group: Instruction, leaf: Leaf) -> list[int]:
         return [n for n, o in enumerate(group.operands) if leaf in self.aliases.leaves[o]]
@@ -238,18 +359,18 @@ def _updated_operand(group: Instruction) -> int | None:
     return root.operands[0].number if once else None
 
 
-def _pointwise(group: Instruction, numbers: Collection[int]) -> bool:
-    """Whether a group reads these operands only at the element that it makes: elementwise from them to its result."""
+def pointwise(group: Instruction, numbers: Collection[int]) -> bool:
+    """Whether a group reads these operands only at the element that it makes: elementwise from them to its results."""
     if group.word("kind") not in ("kLoop", "kOutput") or "dimensions" in group.attributes:
         return False
     computation = group.computation("calls")
-    users, root = computation.users(), computation.result
+    users, roots = computation.users(), group_roots(computation)
     reached: Sequence[Instruction] = [p for p in computation.parameters if p.number in numbers]
     seen = set(reached)
     while reached:
-        if any(i.dims != root.dims or not i.shape.is_array for i in reached):
+        if any(i.dims != roots[0].dims or not i.shape.is_array for i in reached):
             return False
-        further = {user for i in reached for user in users[i]}
+        further = {user for i in reached for user in users[i] if user.opcode != "tuple"}
         if not all(is_elementwise(user) for user in further):
             return False
         reached = [user for user in further if user not in seen]

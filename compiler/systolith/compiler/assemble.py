@@ -9,9 +9,9 @@ from systolith.compiler.codegen import Generator, Line
 from systolith.compiler.linear import linearize
 from systolith.compiler.memory_plan import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
-from systolith.compiler.tokens import FINE, HBM_LINE, Ordered, Orderer, Range
+from systolith.compiler.tokens import FINE, HBM_LINE, Ordered, Orderer
 from systolith.compiler.walk import GroupRecord
-from systolith.isa.access import Tile, accesses, size_of
+from systolith.isa.access import Access, Tile, accesses, size_of
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import queues
@@ -72,9 +72,8 @@ def _strip(lines: Sequence[Line]) -> tuple[list[Instruction], dict[str, int], fr
 
 
 def _order(instructions: list[Instruction], boundaries: frozenset[int], program: Program, chip: Chip) -> Ordered:
-    def ranges(instruction: Instruction) -> Iterable[Range]:
-        for a in accesses(instruction, program, chip):
-            yield Range((int(a.space), a.buffer), a.lo, a.hi, a.write, a.run, a.pitch)
+    def touches(instruction: Instruction) -> Iterable[Access]:
+        return accesses(instruction, program, chip)
 
     sizes: dict[tuple[int, int], int] = {(int(s), 0): size_of(s, 0, program, chip) for s in MEMORIES}
     for unit in range(chip.mxu.count):
@@ -83,7 +82,7 @@ def _order(instructions: list[Instruction], boundaries: frozenset[int], program:
     for number, decl in enumerate(program.buffers):
         sizes[(int(Space.HBM), number)] = decl.bytes
     fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1, int(Space.HBM): HBM_LINE.bit_length() - 1}
-    return Orderer(queues(chip), ranges, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
+    return Orderer(queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
 
 
 def probes(

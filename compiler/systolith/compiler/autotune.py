@@ -1,4 +1,4 @@
-"""Trying tile plans: the best candidates of the cost model, each compiled for its group alone and timed by a simulator.
+"""Trying tile plans and sizes of blocks: the best of an estimate, each compiled for its group alone and simulated.
 
 The simulator is given by the caller (the compiler knows none).  What won is remembered in a JSON file, by what the
 group computes, where its values lie, the room that it has, the chip and the compiler.
@@ -10,19 +10,20 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
+from systolith.compiler.alike import group_key
 from systolith.compiler.assemble import assemble
+from systolith.compiler.block_dims import blocked_along
+from systolith.compiler.blocks import lower_blocks
 from systolith.compiler.driver import schedule
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.gemm_plan import GemmPlan
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import Lowering
+from systolith.compiler.lowering import Lowering, Plan
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.walk import Walk
 from systolith.isa.dtypes import dtype
 from systolith.isa.files import OutputError, write_atomic
 from systolith.isa.instruction import Space
@@ -54,7 +55,7 @@ def default_cache() -> Path:
 
 @dataclass(eq=False)
 class Tuner:
-    """Picks tile plans.
+    """Picks tile plans and sizes of blocks.
 
     Attributes:
         count: plans of each group to try.
@@ -73,23 +74,21 @@ class Tuner:
     def __post_init__(self) -> None:
         self.known = read_cache(self.path)
 
-    def pick(
-        self, ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int
-    ) -> str:
-        """The signature of the plan that a kOutput group is to have; empty: the cheapest.
+    def pick(self, walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> str:
+        """The signature of the plan that a kOutput or blocked group is to have; empty: the cheapest.
 
         Args:
-            ctx: where the group is to be lowered; only told what was decided.
+            walk: that the group is to be lowered in; only told what was decided.
             group: the `fusion`.
             operands, results: its arrays.
-            free: bytes of VMEM that no whole value takes.
         """
+        ctx = walk.ctx
         if any(a.dynamic is not None for a in (*operands, *results)):
             return ""
-        key = _key(ctx, group, operands, results, free)
+        key = group_key(ctx, group, operands, results, walk.free)
         tuned = self.known.get(key)
         if tuned is None or tuned.tried < self.count:
-            tuned = self._try(ctx, group, operands, results, free)
+            tuned = self._try(walk, group, operands, results)
             self.known[key] = tuned
             write_cache(self.path, {key: tuned})
         if tuned.plan:
@@ -100,16 +99,14 @@ class Tuner:
             ctx.explain.append(Decision("autotune", name, tuned.plan, "the fastest alone", numbers, other))
         return tuned.plan
 
-    def _try(
-        self, ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int
-    ) -> Tuned:
+    def _try(self, walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> Tuned:
         found: list[tuple[int, int, str]] = []
-        plans: Sequence[GemmPlan] = ()
+        plans: Sequence[Plan] = ()
         number = 0
         while number < max(1, min(self.count, len(plans))):
             self.stage(f"autotuning {group.name}: {number + 1} of {self.count}")
             picked = plans[number].signature if plans else ""
-            program, plans = _alone(ctx, group, operands, results, free, picked)
+            program, plans = _alone(walk, group, operands, results, picked)
             cycles = None if program is None else self.measure(program)
             if cycles is not None:
                 found.append((cycles, number, plans[number].signature))
@@ -121,10 +118,11 @@ class Tuner:
 
 
 def _alone(
-    ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int, picked: str
-) -> tuple[Program | None, Sequence[GemmPlan]]:
+    walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array], picked: str
+) -> tuple[Program | None, Sequence[Plan]]:
     """A program of one group, its arrays where they lie in the module (None: no place for its tiles), and its plans."""
-    sub = Lowering(ctx.chip, ctx.module, replace(ctx.options, tuner=None), ctx.budget, group=group, picked=picked)
+    apart = walk.apart(group, picked)
+    sub = apart.ctx
     moved: dict[Buf, Buf] = {}
 
     def same(array: Array) -> Array:
@@ -132,8 +130,12 @@ def _alone(
             moved[array.buf] = _like(sub, array.buf)
         return replace(array, buf=moved[array.buf])
 
-    lower_output(sub, group, [same(a) for a in operands], [same(a) for a in results])
-    fitted = schedule(sub, free)
+    inputs, outputs = [same(a) for a in operands], [same(a) for a in results]
+    if blocked_along(group):
+        lower_blocks(apart, group, inputs, outputs)
+    else:
+        lower_output(sub, group, inputs, outputs)
+    fitted = schedule(sub, walk.free)
     if fitted.plan.failed is not None:
         return None, sub.plans
     program, _ = assemble(group.name, fitted.block, sub.buffers, fitted.plan, sub.chip)
@@ -147,21 +149,6 @@ def _like(sub: Lowering, buf: Buf) -> Buf:
     made = sub.vmem(buf.name, buf.bytes)
     sub.whole.add(made)
     return made
-
-
-def _key(ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int) -> str:
-    """What the cycles of a group's plans depend on, as a digest: names do not count."""
-    body = group.computation("calls")
-    number = {i: n for n, i in enumerate(body.instructions)}
-    operations = [(i.opcode, str(i.shape), [number[o] for o in i.operands], _attributes(i)) for i in body.instructions]
-    arrays = [(int(a.buf.space), a.dtype.name, a.dims, a.strides, a.origin) for a in (*operands, *results)]
-    machine = (ctx.chip.digest(), version("systolith"), ctx.options.precision, ctx.budget, free)
-    return sha256(repr((operations, number[body.result], arrays, machine)).encode()).hexdigest()
-
-
-def _attributes(i: Instruction) -> list[tuple[str, str]]:
-    ignored = ("metadata", "calls", "to_apply")
-    return sorted((name, repr(value)) for name, value in i.attributes.items() if name not in ignored)
 
 
 # The memory.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from systolith.compiler.batch_dims import DimClass
+from systolith.compiler.batch_dims import GIVEN, DimClass
 from systolith.compiler.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.fusion import REDUCTIONS, on_mxu
@@ -19,9 +19,6 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.placement import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
 from systolith.compiler.views import view_base
 from systolith.isa.chip import Chip
-
-GIVEN = frozenset({"parameter", "constant"})
-"""What is not computed, but lies in HBM."""
 
 SMALL_SHARE = 64
 """What takes less than this part of VMEM is loaded once for all blocks."""

@@ -7,7 +7,6 @@ instructions that all keep one, the stretch can run on a few of its indices at a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from systolith.compiler.block_dims import NotBlockableError, operand_dim
@@ -16,8 +15,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 Dim = tuple[Instruction, int]
 """A dimension of an instruction's result."""
 
-NEVER = frozenset({"parameter", "constant"})
-"""What is not computed by a stretch, but read."""
+GIVEN = frozenset({"parameter", "constant"})
+"""What is not computed, but lies in HBM."""
 
 
 @dataclass
@@ -35,6 +34,10 @@ class DimClass:
     dims: dict[Instruction, int] = field(default_factory=dict)
     kept: set[Instruction] = field(default_factory=set)
     reached: set[Instruction] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        i, d = next(iter(self.dims.items()))
+        return f"dimension {d} of {i.name}"
 
     def lost(self, i: Instruction) -> bool:
         """Whether an instruction needs values of other indices, so that a stretch has to end before it."""
@@ -71,12 +74,12 @@ def classes(computation: Computation) -> list[DimClass]:
             del of.dims[i]
         if of.size > 1:
             _keep(computation, of, twice[root])
-    return [of for of in found.values() if of.kept]
+    return [of for of in found.values() if of.kept and all(i.shape.size for i in of.dims)]
 
 
 def _operand_dims(i: Instruction, d: int) -> list[tuple[Instruction, int | None]]:
     """The dimension of each operand that belongs to one of the result; empty if the result does not keep it."""
-    if i.opcode in NEVER:
+    if i.opcode in GIVEN:
         return []
     try:
         return [(o, operand_dim(i, k, d)) for k, o in enumerate(i.operands)]
@@ -89,15 +92,15 @@ def _keep(computation: Computation, of: DimClass, twice: set[Instruction]) -> No
     for i in computation.instructions:
         if any(o in of.reached for o in i.operands):
             of.reached.add(i)
-        if i in of.dims and i.opcode not in NEVER and all(_fits(of, o, e, twice) for o, e in _pairs(i, of)):
+        if i in of.dims and _is_kept(i, of, twice):
             of.kept.add(i)
             of.reached.add(i)
 
 
-def _pairs(i: Instruction, of: DimClass) -> Iterator[tuple[Instruction, int | None]]:
-    found = _operand_dims(i, of.dims[i])
-    # Nothing to read at the same index: it is made from nothing (iota), or does not keep the dimension.
-    yield from found or [(i, None)]
+def _is_kept(i: Instruction, of: DimClass, twice: set[Instruction]) -> bool:
+    """Whether an instruction has operands (an iota has none: it is read), and each gives what is needed."""
+    pairs = _operand_dims(i, of.dims[i])
+    return bool(pairs) and all(_fits(of, o, e, twice) for o, e in pairs)
 
 
 def _fits(of: DimClass, o: Instruction, e: int | None, twice: set[Instruction]) -> bool:

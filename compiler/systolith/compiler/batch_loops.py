@@ -24,6 +24,8 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import HEAVY, Fuse, on_mxu
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.passes.dead_code import drop_dead
+from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import VALUES_SHARE
 from systolith.isa.chip import Chip
@@ -71,6 +73,8 @@ class BatchLoops:
             module.computations[at:at] = made
             self.decisions.append(path.decision(split, first, last))
             changed = True
+        if changed:
+            drop_dead(entry, Effects())
         return changed
 
 
@@ -107,7 +111,10 @@ class _Path:
         self.trial, self.splits = trial, splits
         self.estimates = [Estimate(trial, s) for s in splits]
         self.stored = {v.of for step in trial.steps for v in step.makes}
-        self.regions = [[self._region(s.of, step) for step in trial.steps] for s in splits]
+        classes = {id(s.of): s.of for s in splits}
+        regions = {key: [self._region(of, step) for step in trial.steps] for key, of in classes.items()}
+        self.regions = [regions[id(s.of)] for s in splits]
+        self.changes = [self._change(position) for position in range(len(trial.steps) + 1)]
         self.cycles = [
             [self._cycles(n, step, region) for step, region in zip(trial.steps, regions, strict=True)]
             for n, regions in enumerate(self.regions)
@@ -147,7 +154,7 @@ class _Path:
         total: list[float] = [0, *(inf for _ in self.splits[1:])]
         back: list[list[int]] = []
         for position in range(steps):
-            change = self._change(position)
+            change = self.changes[position]
             source = min(range(len(total)), key=lambda s: total[s] + change[s][1])
             left = total[source] + change[source][1]
             came = [s if total[s] <= left + change[s][0] else source for s in range(len(total))]
@@ -156,7 +163,7 @@ class _Path:
                 for s, (t, c) in enumerate(zip(total, change, strict=True))
             ]
             back.append(came)
-        ended = self._change(steps)
+        ended = self.changes[steps]
         state = min(range(len(total)), key=lambda s: total[s] + ended[s][1])
         chosen = []
         for came in reversed(back):
@@ -191,7 +198,8 @@ class _Path:
 
     def _turns(self, number: int) -> str:
         split = self.splits[number]
-        return f"{split.blocks} turns of {split.of.size // split.blocks} of {split.of.size} indices"
+        size = split.of.size // split.blocks
+        return f"{split.blocks} turns of {size} of {split.of.size} indices along {split.of}"
 
     def loops(self) -> list[tuple[Split, int, int]]:
         """Stretches in loops: the split, the first group, and the one after the last."""
@@ -206,5 +214,5 @@ class _Path:
 
     def _between(self, n: int, first: int, last: int) -> float:
         """Cycles of a stretch with a split."""
-        ends = 0 if not n else self._change(first)[n][0] + self._change(last)[n][1]
+        ends = 0 if not n else self.changes[first][n][0] + self.changes[last][n][1]
         return ends + sum(self.cycles[n][first:last])

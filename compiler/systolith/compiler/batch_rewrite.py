@@ -16,8 +16,6 @@ from systolith.compiler.blocking import Outline, Region
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
-from systolith.compiler.passes.dead_code import drop_dead
-from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.while_trip_count import stated
 from systolith.compiler.placement import ALLOCATE
@@ -27,7 +25,7 @@ from systolith.isa.dtypes import PRED, S32
 def to_loop(
     computation: Computation, region: Region, roots: Collection[Instruction], turns: int, taken: Names
 ) -> list[Computation]:
-    """Run a region in a loop, in place.
+    """Run a region in a loop, in place.  Dead code is left behind.
 
     Args:
         computation: changed.
@@ -78,7 +76,7 @@ def _release(computation: Computation, region: Region, roots: Collection[Instruc
             i.operands = [outside(o) for o in i.operands]
             out += list(copies.values())[before:]
         out.append(i)
-    computation.root = computation.result
+    computation.root = computation.result  # which may have been the last instruction without being named
     computation.instructions = out
 
 
@@ -231,4 +229,3 @@ def _insert(
             else:
                 out[stack.pop()] = None
     computation.instructions = list(out)
-    drop_dead(computation, Effects())

@@ -29,9 +29,6 @@ RESIDENT_SHARE = 0.5
 NESTED_SHARE = 0.25
 """The same for a region within a block: the rest is for the operands of other blocks, and for tiles."""
 
-REPEATED = frozenset({"broadcast", "iota"})
-"""What regions make for themselves rather than read."""
-
 Region = dict[Instruction, int]
 """Instructions and the dimension of each that is blocked."""
 
@@ -293,7 +290,7 @@ class Outline:
         if o in self.taken:
             return self.taken[o]
         key = o, None if d is None else operand_dim(user, k, d)
-        if o.opcode in REPEATED or (o.opcode == "constant" and not o.shape.rank):
+        if _is_repeated(o, key[1]):
             if key not in self._repeated:
                 operands = [self._operand(p, o, n, key[1]) for n, p in enumerate(o.operands)]
                 self._repeated[key] = replace(o, operands=operands, attributes=dict(o.attributes))
@@ -303,6 +300,13 @@ class Outline:
             number = len(self.parameters)
             self.parameters[key] = Instruction(f"p{number}.{o.name}", "parameter", o.shape, number=number)
         return self.parameters[key]
+
+
+def _is_repeated(o: Instruction, d: int | None) -> bool:
+    """Whether a region makes a value for itself: a scalar, or what is the same for all indices of its dimension."""
+    if o.opcode == "iota":
+        return d is None or d != o.integer("iota_dimension")
+    return o.opcode == "broadcast" or (o.opcode == "constant" and not o.shape.rank)
 
 
 def _downstream(computation: Computation, region: Iterable[Instruction]) -> set[Instruction]:

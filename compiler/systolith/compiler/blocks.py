@@ -1,35 +1,38 @@
 """Lowering of blocked groups: the group on some indices of its blocked dimension, one block after another.
 
-Of a block every operand and result is a view of the whole one; values in between lie in VMEM.  The number of indices is
-the largest with which a block leaves room for the next one's operands.
+Of a block every operand and result is a view of the whole one; values in between lie in VMEM.  Several blocks are in
+the making at a time, their operations in one order (`interleave.py`).  How many indices a block has is the choice of an
+estimate: one block of each size is lowered and put in order with copies of itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from systolith.compiler.affine import Box
+from systolith.compiler.alike import group_key
 from systolith.compiler.block_dims import blocked_along, blocked_dims, resized
 from systolith.compiler.blocking import outline
+from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.interleave import interleave
 from systolith.compiler.lowering import view
+from systolith.compiler.multi_output import fuse_outputs
+from systolith.compiler.operation_times import Item, copies, timed
 from systolith.compiler.placement import Placement, place_computation, result_leaves
-from systolith.compiler.tile.ir import Array, Block, If, TileOp, While
+from systolith.compiler.tile.ir import Array, Block
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
 
 if TYPE_CHECKING:
     from systolith.compiler.walk import Walk
-
-T = TypeVar("T")
-
-Stage = list[TileOp | While | If]
-"""Operations of one group of one block."""
 
 BLOCK_SHARE = 0.5
 """Part of the free VMEM that the values of one block may take: the rest is for what runs ahead, and for tiles."""
@@ -37,25 +40,64 @@ BLOCK_SHARE = 0.5
 OPERANDS_SHARE = 0.25
 """Part of the free VMEM that operands of a block may take which are loaded once for several groups."""
 
-PIPELINE_PART = 1.5
-"""The values of all blocks in the pipeline may take so many times the part of the free VMEM that tiles may take: where
-memory is tight, smaller tiles go with smaller blocks."""
+PIPELINE_PART = 2.0
+"""The blocks in the making may take so many times the part of the free VMEM that tiles may take: where memory is tight,
+smaller tiles go with smaller blocks."""
 
-BLOCKS_WANTED = 16
+FEWEST = 8
 """Blocks to have at least, so that transfers of one overlap the computation of another."""
+
+SIZES = 3
+"""Sizes of blocks to estimate, the largest that fit."""
+
+AT_ONCE = 4
+"""Blocks in the making at most; more keep no unit busier."""
+
+ALIKE = 0.01
+"""Sizes whose estimates differ by less than this are alike; then that of the most blocks in the making is chosen, which
+leaves room for what the estimate does not see, and of those the largest, of the fewest operations."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """A size of blocks.
+
+    Attributes:
+        size: indices of a block.
+        blocks: their number.
+        bytes: of VMEM that those in the making take.
+        at_once: blocks in the making at a time.
+        cycles: estimated.
+    """
+
+    size: int
+    blocks: int
+    bytes: int
+    at_once: int
+    cycles: int
+
+    @property
+    def signature(self) -> str:
+        """What tells it from the other sizes."""
+        return f"blocks of {self.size}"
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """For `explain`."""
+        return {"cycles": self.cycles, "blocks": self.blocks, "at a time": self.at_once, "bytes": self.bytes}
 
 
 @lru_cache(maxsize=256)
-def block(group: Instruction, size: int, vmem: int) -> Computation:
-    """The grouped computation of a block of `size` indices.
+def block(group: Instruction, size: int, chip: Chip) -> tuple[Computation, list[Decision]]:
+    """The grouped computation of a block of `size` indices, and what was decided about its groups' results.
 
     One index of it may be too much, too: then it runs in blocks of another dimension.
     """
     small = resized(group.computation("calls"), _dims(group), size)
     if size == 1:
-        outline(small, vmem)
+        outline(small, chip.vmem.bytes)
     group_computation(small)
-    return small
+    return small, fuse_outputs(small, chip)
 
 
 @lru_cache(maxsize=64)
@@ -64,51 +106,61 @@ def _dims(group: Instruction) -> dict[Instruction, int | None]:
     return blocked_dims(computation, list(zip(group_roots(computation), blocked_along(group), strict=True)))
 
 
-def lower_blocks(walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a blocked group; `operands` and `results` are its arrays."""
-    computation, dims = group.computation("calls"), _dims(group)
-    whole = group_roots(computation)[0].dims[blocked_along(group)[0]]
-    size, depth, decision = _choose(walk, group, whole)
-    walk.ctx.explain.append(decision)
-    inputs = [
-        a if dims.get(p) is not None else walk.near(a) for p, a in zip(computation.parameters, operands, strict=True)
+def near_operands(walk: Walk, group: Instruction, operands: Sequence[Array]) -> list[Array]:
+    """The operands of a blocked group; what every block needs whole is brought to VMEM as far as there is room."""
+    dims, parameters = _dims(group), group.computation("calls").parameters
+    live = walk.placement.live
+    room = (walk.ctx.chip.vmem.bytes - live.get(group, 0)) * OPERANDS_SHARE
+    found = []
+    for p, array in zip(parameters, operands, strict=True):
+        near = array if dims.get(p) is not None else walk.near(array)
+        if near is array and dims.get(p) is None and array.buf.space is Space.HBM and p.shape.bytes <= room:
+            near = walk.ctx.stage_in(array, Box(array.origin, array.dims), "load for all blocks")
+            live[group] = live.get(group, 0) + p.shape.bytes
+            room -= p.shape.bytes
+        found.append(near)
+    return found
+
+
+def lower_blocks(walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a blocked group; `inputs` (see `near_operands`) and `results` are its arrays."""
+    ctx = walk.ctx
+    picked, ctx.picked = ctx.picked, ""
+    found, rejected = _blockings(walk, group, inputs, results)
+    best = next((c for c in found if c.signature == picked), found[0])
+    ctx.explain.append(_decision(group, best, found, rejected, picked))
+    stages = [
+        timed(_stages(walk, group, inputs, results, start, min(best.size, _whole(group) - start)), ctx.chip)
+        for start in range(0, _whole(group), best.size)
     ]
-    stages: list[list[Stage]] = []
-    for start in range(0, whole, size):
-        here = min(size, whole - start)
-        small = block(group, here, walk.ctx.chip.vmem.bytes)
-        _plan(walk.placement, group, small, walk.ctx.chip.vmem.bytes)
-        parts = [_part(a, dims.get(p), start, here) for p, a in zip(computation.parameters, inputs, strict=True)]
-        places = [_part(a, d, start, here) for a, d in zip(results, blocked_along(group), strict=True)]
-        walk.homes |= dict(zip(result_leaves(small), places, strict=True))
-        several = _read_again(small, walk.ctx.chip.vmem.bytes - walk.placement.live.get(group, 0))
-        stages.append(joined(_lowered(walk, small, parts, several), depth))
-    walk.ctx.block.items += [item for stage in skewed(stages) for item in stage]
+    ctx.block.items += [op.item for _, op in interleave(stages, best.at_once).ops]
+    ctx.plans = found
 
 
-def _lowered(walk: Walk, small: Computation, parts: Sequence[Array], several: Collection[Instruction]) -> list[Stage]:
-    """The operations of a block, a list for each of its groups; operands in `several` are loaded first."""
+def _whole(group: Instruction) -> int:
+    """Indices of the blocked dimension."""
+    return group_roots(group.computation("calls"))[0].dims[blocked_along(group)[0]]
+
+
+def _stages(
+    walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], start: int, size: int
+) -> list[list[Item]]:
+    """The operations of the block of so many indices from `start` on, a list for each of its groups."""
+    dims, vmem = _dims(group), walk.ctx.chip.vmem.bytes
+    small, decided = block(group, size, walk.ctx.chip)
+    walk.ctx.explain += decided
+    _plan(walk.placement, group, small, vmem)
+    parameters = group.computation("calls").parameters
+    parts = [_part(a, dims.get(p), start, size) for p, a in zip(parameters, inputs, strict=True)]
+    places = [_part(a, d, start, size) for a, d in zip(results, blocked_along(group), strict=True)]
+    walk.homes |= dict(zip(result_leaves(small), places, strict=True))
+    several = _read_again(small, vmem - walk.placement.live.get(group, 0))
     outer, walk.ctx.block = walk.ctx.block, Block()
     parts = [_staged(walk, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     ends: list[int] = []
     walk.computation(small, parts, lambda i, value: ends.append(len(walk.ctx.block.items)))
     items, walk.ctx.block = walk.ctx.block.items, outer
     return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
-
-
-def joined(stages: Sequence[Stage], depth: int) -> list[Stage]:
-    """Neighbouring stages put together, so that there are at most `depth`."""
-    each = -(-len(stages) // depth)
-    return [[item for stage in stages[i : i + each] for item in stage] for i in range(0, len(stages), each)]
-
-
-def skewed(blocks: Sequence[Sequence[T]]) -> Iterator[T]:
-    """The stages of blocks as a software pipeline has them: stage k of block b in step b + k, later blocks first."""
-    depth = max(len(stages) for stages in blocks)
-    for step in range(len(blocks) + depth - 1):
-        for b in reversed(range(max(0, step - depth + 1), min(step + 1, len(blocks)))):
-            if step - b < len(blocks[b]):
-                yield blocks[b][step - b]
 
 
 def _read_again(small: Computation, free: int) -> list[Instruction]:
@@ -128,39 +180,39 @@ def _staged(walk: Walk, part: Array, several: bool) -> Array:
     return walk.ctx.stage_in(part, Box(part.origin, part.dims), "load block") if several else part
 
 
-def _choose(walk: Walk, group: Instruction, whole: int) -> tuple[int, int, Decision]:
-    """The largest block with which every stage of the pipeline has room; else one index, and fewer stages.
+# The choice.
 
-    Returns:
-        Indices of a block, stages at most, and why.
+
+def _blockings(
+    walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array]
+) -> tuple[list[Blocking], list[Alternative]]:
+    """The sizes that a block can have, the best first, and those that do not fit; one that does not fit if none does.
+
+    Groups that are alike are estimated once.
     """
-    chip = walk.ctx.chip
+    live = walk.placement.live.get(group, 0)
+    room = int((walk.ctx.chip.vmem.bytes - live) * PIPELINE_PART * walk.placement.share)
+    key = group_key(walk.ctx, group, inputs, results, room)
+    if key in walk.blockings:
+        return walk.blockings[key]
+    found: list[Blocking] = []
     rejected: list[Alternative] = []
-    for size in _sizes(whole):
-        small = block(group, size, chip.vmem.bytes)
-        depth = sum(i.opcode == "fusion" for i in small.instructions)
-        trial = _plan(Placement(live=walk.placement.live, share=walk.placement.share), group, small, chip.vmem.bytes)
-        live = trial.live.get(group, 0)
-        # In the pipeline there is a block in each stage.
-        values = sum(trial.live[i] - live for i in small.instructions if i.opcode == "fusion")
-        spilled = any(leaf not in result_leaves(small) for leaf in trial.spilled)
-        room = int((chip.vmem.bytes - live) * PIPELINE_PART * walk.placement.share)
-        numbers = {"blocks": -(-whole // size), "bytes in flight": values, "bytes free": room}
-        if not spilled and values <= room:
-            why = f"the largest of at least {min(BLOCKS_WANTED, whole)} blocks that fits"
+    for size in _sizes(_whole(group)):
+        trial, why = _tried(walk, group, inputs, results, size, room)
+        if trial is not None and (not why or (size == 1 and not found)):
+            found.append(trial)
+        elif why:
+            rejected.append(Alternative(f"blocks of {size}", why, trial.numbers if trial else {}))
+        if len(found) == SIZES:
             break
-        why = "values of one block go to HBM" if spilled else "the pipeline's values do not fit"
-        rejected.append(Alternative(f"blocks of {size}", why, numbers))
-    else:
-        rejected.pop()
-        depth = 1 if spilled else -(-depth * room // values)
-        numbers["stages"] = depth
-    chosen = f"blocks of {size} of {whole} along dimension {blocked_along(group)[0]}"
-    return size, depth, Decision("blocks", group.name, chosen, why, numbers, tuple(rejected))
+    alike = min(c.cycles for c in found) * (1 + ALIKE)
+    found.sort(key=lambda c: (0, -c.at_once, -c.size) if c.cycles <= alike else (c.cycles,))
+    walk.blockings[key] = found, rejected
+    return found, rejected
 
 
 def _sizes(whole: int) -> Iterator[int]:
-    pieces = min(BLOCKS_WANTED, whole)
+    pieces = min(FEWEST, whole)
     last = 0
     while True:
         size = -(-whole // pieces)
@@ -169,6 +221,44 @@ def _sizes(whole: int) -> Iterator[int]:
         if size == 1:
             return
         last, pieces = size, pieces * 2
+
+
+def _tried(
+    walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], size: int, room: int
+) -> tuple[Blocking | None, str]:
+    """What blocks of a size take, from one that is lowered apart (None: it was not), and why they do not fit."""
+    vmem, blocks = walk.ctx.chip.vmem.bytes, -(-_whole(group) // size)
+    sub, (small, _) = walk.apart(group), block(group, size, walk.ctx.chip)
+    spilled = _plan(sub.placement, group, small, vmem).spilled - set(result_leaves(small))
+    if spilled and size > 1:
+        return None, "values of one block go to HBM"
+    try:
+        stages = timed(_stages(sub, group, inputs, results, 0, size), walk.ctx.chip)
+    except CompileError:
+        if size == 1:
+            raise
+        return None, "no tiles of a block fit"
+    outside = {a.buf for a in (*inputs, *results)}
+    for at_once in range(min(AT_ONCE, blocks), 0, -1):
+        order = interleave(copies(stages, blocks, walk.ctx.chip), at_once)
+        taken = order.peak(outside)
+        if taken <= room:
+            break
+    fits = at_once >= min(2, blocks) and taken <= room
+    return Blocking(size, blocks, taken, at_once, order.cycles), "" if fits else f"two do not fit in {room:,} bytes"
+
+
+def _decision(
+    group: Instruction, best: Blocking, found: Sequence[Blocking], rejected: Sequence[Alternative], picked: str
+) -> Decision:
+    chosen = f"{best.signature} of {_whole(group)} along dimension {blocked_along(group)[0]}, {best.at_once} at a time"
+    others = [
+        Alternative(c.signature, "slower" if c.cycles > best.cycles else "hardly faster", c.numbers)
+        for c in found
+        if c is not best
+    ]
+    why = "the fastest in the simulator" if best.signature == picked else "the least cycles"
+    return Decision("blocks", group.name, chosen, why, best.numbers, (*others, *rejected))
 
 
 def _plan(placement: Placement, group: Instruction, small: Computation, vmem: int) -> Placement:

@@ -15,6 +15,9 @@ from systolith.isa.program import Origin
 
 NO_ORIGIN = Origin()
 
+REGISTER_FIELDS = frozenset({"ra", "rb", "rd"})
+"""Arguments that can only be registers."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -87,13 +90,15 @@ class Generator:
         self.lines.append(Line(Instruction(item.op, args, item.unit), item.origin, item))
 
     def _value(self, name: str, value: Arg | str, item: TileOp) -> Value:
+        if type(value) is int and name not in REGISTER_FIELDS:
+            return value
         if isinstance(value, Ref):
             return self._address(value) if name == "imm" else self._stream(value, item)
         if isinstance(value, Kernel):
             return self.tables.kernel(value)
         if isinstance(value, tuple):
-            return tuple(self._value(name, v, item) for v in value)  # type: ignore[return-value]
-        if name in ("ra", "rb", "rd"):
+            return tuple([self._value(name, v, item) for v in value])  # type: ignore[return-value]
+        if name in REGISTER_FIELDS:
             return self._register(value)  # type: ignore[arg-type]
         return self._operand(value) if isinstance(value, VReg) else value
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
@@ -44,11 +45,13 @@ class Index:
         lo = hi = self.offset
         for axis, coef in self.coefs.items():
             first, count = ranges[axis]
-            ends = (coef * first, coef * (first + count - 1))
-            lo, hi = lo + min(ends), hi + max(ends)
-        lo, hi = -(-lo // self.div), hi // self.div
-        first = min(max(lo, 0), self.size - 1)
-        return first, max(first, min(hi, self.size - 1))
+            near, far = coef * first, coef * (first + count - 1)
+            lo, hi = (lo + near, hi + far) if coef > 0 else (lo + far, hi + near)
+        if self.div > 1:
+            lo, hi = -(-lo // self.div), hi // self.div
+        last = self.size - 1
+        first = min(max(lo, 0), last)
+        return first, max(first, min(hi, last))
 
     def bounded(self, sizes: Mapping[str, int]) -> bool:
         """Whether some point of the axes is outside, or not a multiple of `div`."""
@@ -95,16 +98,20 @@ class Contraction:
     def box(self, operand: tuple[Index, ...], ranges: Ranges) -> Box:
         """The box of an operand that ranges of the axes reach (clipped to the array)."""
         ends = [index.interval(ranges) for index in operand]
-        return Box(tuple(lo for lo, _ in ends), tuple(hi - lo + 1 for lo, hi in ends))
+        return Box(tuple([lo for lo, _ in ends]), tuple([hi - lo + 1 for lo, hi in ends]))
 
     def useful(self, ranges: Ranges) -> int:
         """Multiply-accumulates in the ranges whose operands are both elements, not padding."""
-        total, rest = 1, set(ranges)
-        for index in self.lhs:
-            if index.coefs and index.bounded(self.sizes):
-                total *= index.inside(ranges)
-                rest -= set(index.coefs)
-        return total * prod(ranges[a][1] for a in rest)
+        total = 1
+        for index in self._padded:
+            total *= index.inside(ranges)
+        bounded = {a for index in self._padded for a in index.coefs}
+        return total * prod([count for a, (_, count) in ranges.items() if a not in bounded])
+
+    @cached_property
+    def _padded(self) -> list[Index]:
+        """The streamed operand's indices that are outside at some point."""
+        return [index for index in self.lhs if index.coefs and index.bounded(self.sizes)]
 
 
 def _frozen(coefs: dict[str, int]) -> Mapping[str, int]:

@@ -106,6 +106,8 @@ def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget:
 
     Where there is not, what is streamed anyway is better off without the rest in its way.
     """
+    from systolith.compiler.walk import CACHED_SHARE
+
     aliases = Aliases(body)
     (parameter,) = body.parameters
     used = {
@@ -115,8 +117,6 @@ def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget:
         for o in j.operands
         for leaf in aliases.leaves[o]
     }
-    from systolith.compiler.walk import CACHED_SHARE
-
     wanted = {
         array.buf: array
         for k, array in enumerate(state)

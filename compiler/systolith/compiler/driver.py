@@ -6,15 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from systolith.compiler.aliasing import plan_donation, read_aliases
-from systolith.compiler.assemble import assemble, line_bytes, probes
+from systolith.compiler.aliasing import most_in_place, plan_donation
+from systolith.compiler.assemble import line_bytes, probes
 from systolith.compiler.batch_loops import BatchLoops
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
 from systolith.compiler.fusion import Fuse
 from systolith.compiler.group_info import group_infos
-from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -22,10 +21,14 @@ from systolith.compiler.legality import check_legality
 from systolith.compiler.lowering import Lowering, Options
 from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at
 from systolith.compiler.memory_report import Layout, MemoryUse
+from systolith.compiler.multi_output import FuseOutputs
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.predict import predict
+from systolith.compiler.prologue import FusePrologues, When
+from systolith.compiler.relief import Lowered, Relief, relieved
 from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
@@ -46,6 +49,8 @@ AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 """Part of the free VMEM that loads ahead of their use may take: tried in turn."""
 
 MOST_ATTEMPTS = 40
+
+STORED = "all operands of products are stored"
 
 
 class Stages(Mapping[str, str]):
@@ -123,14 +128,29 @@ class Front:
         options = options or Options()
         if options.autotune and options.tuner is None:
             raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
-        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
-        loops, fuse = BatchLoops(chip), Fuse()
-        module = clone(self.canonical)
-        run_passes(module, [*exact, loops, BlockNormalisations(chip.vmem.bytes), fuse])
         lower = compile_grouped if options.tuner is None else _tuned
-        compiled = lower(module, chip, options, [*loops.decisions, *fuse.decisions])
+        module, decisions, fused = self._grouped(chip, options, When.FASTER)
+        try:
+            compiled = lower(module, chip, options, decisions)
+        except CompileError as problem:
+            if not fused:
+                raise
+            # Tiles that are computed take more room than those that are loaded.
+            module, decisions, _ = self._grouped(chip, options, When.NEVER)
+            lost = Alternative("some are computed in tiles", str(problem))
+            compiled = lower(module, chip, options, [*decisions, Decision("prologue", "", STORED, "", {}, (lost,))])
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
+
+    def _grouped(self, chip: Chip, options: Options, when: When) -> tuple[Module, list[Decision], bool]:
+        """The module in groups, what was decided, and whether some compute operands of products (`FusePrologues`)."""
+        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
+        loops, fuse, outputs = BatchLoops(chip), Fuse(), FuseOutputs(chip)
+        prologues = FusePrologues(chip, options, fuse.decisions, when)
+        module = clone(self.canonical)
+        blocks = BlockNormalisations(chip.vmem.bytes)
+        run_passes(module, [*exact, loops, UniqueNames(), blocks, fuse, prologues, outputs])
+        return module, [*loops.decisions, *fuse.decisions, *outputs.decisions], bool(prologues.fused)
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:
@@ -155,18 +175,24 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
 @collection_paused()
 def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
     """Compile grouped HLO: every group is a `fusion` instruction; `decided`: what was on the way there."""
-    walk, fitted = _fit(module, chip, options)
+
+    def lower(module: Module) -> Lowered:
+        lowered = Lowered(module, *_fit(module, chip, options))
+        lowered.share(into_results=False)
+        return lowered
+
+    lowered, relief = lower(module), Relief()
+    if lowered.hbm > chip.hbm.bytes:
+        lowered, relief = relieved(lowered, chip, lower)
+    module, walk, fitted = lowered.module, lowered.walk, lowered.fitted
     ctx, plan = walk.ctx, fitted.plan
-    share_temporaries(fitted.block)
-    buffers = buffer_table(ctx.buffers)
-    _check_hbm(module, buffers, chip)
-    program, ops = assemble(module.name, fitted.block, buffers, plan, chip)
-    explain = each_once([*decided, *ctx.explain])
+    program, ops, buffers = lowered.assembled(chip)
+    explain = each_once([*decided, *relief.decisions, *ctx.explain])
     program.groups = group_infos(module, planned_cycles(ctx.explain), predict(program, chip))
     if options.probes:
         program.probes = probes(walk.records, ops, fitted.moved, plan, buffers)
     verify_program(program, chip)
-    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole))
+    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole), relief.remade)
     stages = Stages(
         {
             "grouped.hlo": lambda: print_hlo(module),
@@ -277,24 +303,11 @@ def _lower(
 def _check_interface(module: Module, chip: Chip) -> None:
     """Refuse what cannot fit before any work is done on it."""
     parameters = sum(p.shape.bytes for p in module.entry.parameters)
-    leaves = leaf_shapes(module.entry.result.shape)
-    results = sum(s.bytes for s in leaves) - sum(leaves[a.result].bytes for a in read_aliases(module))
+    results = sum(s.bytes for s in leaf_shapes(module.entry.result.shape)) - most_in_place(module)
     if parameters + results > chip.hbm.bytes:
         raise CompileError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"
             f" {results}), chip {chip.name!r} has {chip.hbm.bytes}"
-        )
-
-
-def _check_hbm(module: Module, buffers: list[Buf], chip: Chip) -> None:
-    own = [b for b in buffers if b.shares is None]
-    total = sum(b.bytes for b in own)
-    if total > chip.hbm.bytes:
-        parts = ", ".join(
-            f"{role} {sum(b.bytes for b in own if b.decl is not None and b.decl.role is role)}" for role in Role
-        )
-        raise CompileError(
-            f"module {module.name!r} needs {total} bytes of HBM ({parts}), chip {chip.name!r} has {chip.hbm.bytes}"
         )
 
 

@@ -20,6 +20,7 @@ from systolith.isa.dtypes import S32
 from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.pattern import UNBOUNDED
 from systolith.isa.program import Origin
+from systolith.isa.timing import vpu_cost
 
 What = Load | tuple[Coordinate, ...] | Inside | int
 """What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
@@ -64,6 +65,24 @@ def emit(
         _emit_part(ctx, plan, part, leaves, outs, origin)
 
 
+def vector_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int:
+    """Cycles of the vector unit for what `emit` appends; arguments and errors as there."""
+    total = 0
+    boxes = list(_split_pieces(plan, box))
+    while boxes:
+        part = boxes.pop()
+        code = _code(chip, plan, part, leaves, _targets(part, outs))
+        if code is None:
+            boxes.extend(halves(part))
+        else:
+            nest = code.nest
+            patterns = [nest.pattern(a) for a in code.work.accesses]
+            total += vpu_cost(code.kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip).latency
+    return total
+
+
 def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
     """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
     for node in plan.all_nodes:
@@ -91,7 +110,7 @@ def _emit_part(
     outs: Sequence[Array],
     origin: Origin,
 ) -> None:
-    targets = [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
+    targets = _targets(box, outs)
     code = _code(ctx.chip, plan, box, leaves, targets)
     if code is None:
         for half in halves(box):
@@ -99,6 +118,18 @@ def _emit_part(
         return
     streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
     run(ctx, code.kernel, code.nest, code.work, streams, origin)
+
+
+def kernel_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int | None:
+    """Estimate of what one instruction for a box takes; arguments as for `emit`. None: it needs several."""
+    code = _code(chip, plan, box, leaves, _targets(box, outs))
+    return None if code is None else code.nest.cycles
+
+
+def _targets(box: Box, outs: Sequence[Array]) -> list[Target]:
+    return [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
 
 
 @dataclass(frozen=True)
@@ -226,15 +257,7 @@ def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
     Raises:
         ValueError: the array does not cover what the map reads there (a staged tile is too small).
     """
-    local = Box.whole(box.dims)
-    read = index.footprint(local, [o + n for o, n in zip(array.origin, array.dims, strict=True)])
-    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
-    reach = [e.interval(local) for e in index.dims]
-    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
-    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
-    covered = inside and (bool(index.bounds) or fits)
-    if read.elements and not covered:
-        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
+    _check_covered(array, index, Box.whole(box.dims))
     strides = [0] * len(box.dims)
     offset = array.offset
     quotients: dict[Quotient, int] = {}
@@ -246,6 +269,18 @@ def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
             quotients[q] = quotients.get(q, 0) + scale * stride
     access = Access(array.dtype, tuple(strides), axis_coords(index.bounds, quotients), fill)
     return StreamSpec(access, array, offset)
+
+
+def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
+    reach = [e.interval(local) for e in index.dims]
+    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
+    if all(lo >= base and hi < end for (lo, hi), base, end in zip(reach, array.origin, ends, strict=True)):
+        return
+    read = index.footprint(local, ends)
+    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
+    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
+    if read.elements and not (inside and (index.bounds or fits)):
+        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
 
 
 def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:

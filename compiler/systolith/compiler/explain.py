@@ -33,7 +33,8 @@ class Decision:
     """One choice.
 
     Attributes:
-        kind: `fusion`, `unit`, `region`, `tiles`, `blocks`, `memory` or `schedule`.
+        kind: `loop`, `fusion`, `prologue`, `outputs`, `unit`, `region`, `tiles`, `blocks`, `memory`, `schedule` or
+            `autotune`.
         group: the group's name; empty: the whole module.
         chosen: what.
         why: in a few words.
@@ -77,5 +78,9 @@ def as_text(decisions: Iterable[Decision]) -> str:
 
 
 def planned_cycles(decisions: Iterable[Decision]) -> dict[str, int]:
-    """For each group whose tiles were chosen by an estimate, its cycles."""
-    return {d.group: int(d.numbers["cycles"]) for d in decisions if d.kind == "tiles"}
+    """For each group whose tiles or blocks were chosen by an estimate, its cycles."""
+    found: dict[str, int] = {}
+    for d in decisions:
+        if d.kind in ("tiles", "blocks"):
+            found.setdefault(d.group, int(d.numbers["cycles"]))  # the choice of blocks comes before the tiles in them
+    return found

@@ -17,7 +17,8 @@ shape of what it follows and reads it at the same index; transposes may follow i
 inside the groups, other constants are operands.
 
 How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
-that uses it costs more.  A group computes one materialised value from others.
+that uses it costs more.  A group computes one materialised value from others; `multi_output.py` then makes groups of
+several results of kLoop and kInput groups, with a tuple as the root.
 """
 
 from __future__ import annotations
@@ -384,22 +385,12 @@ class _Grouping:
                 value[i] = Instruction(i.name, "fusion", i.shape, [value[o] for o in leaves], attributes, line=i.line)
                 out.append(value[i])
                 made.append(computation)
-                self._record(i, heavy, computation)
+                why = f"stored: {self.why[i]}" if i in self.why else f"stored: {i.opcode} is"
+                self.decisions.append(made_of(i.name, heavy, computation, why))
         self.computation.root = value[self.computation.result]
         self.computation.instructions = out
         _drop_unused(self.computation)
         return made
-
-    def _record(self, i: Instruction, heavy: Instruction, computation: Computation) -> None:
-        """Say what a group is made of."""
-        inside = [j for j in computation.instructions if j.opcode != "parameter"]
-        fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
-        more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
-        unit = "mxu" if on_mxu(heavy) else "vpu" if heavy.opcode in HEAVY or is_cheap(heavy) else "copies"
-        why = f"stored: {self.why[i]}" if i in self.why else f"stored: {i.opcode} is"
-        self.decisions.append(
-            Decision("fusion", i.name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
-        )
 
     def _group_computation(
         self, root: Instruction, heavy: Instruction, taken: Names
@@ -432,6 +423,15 @@ class _Grouping:
         result = visit(root, root)
         name = taken.fresh(f"group.{root.name}")
         return Computation(name, [*leaves.values(), *out], result), list(leaves)
+
+
+def made_of(name: str, heavy: Instruction, computation: Computation, why: str) -> Decision:
+    """What a group is made of; `heavy` is its heaviest operation."""
+    inside = [j for j in computation.instructions if j.opcode != "parameter"]
+    fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
+    more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
+    unit = "mxu" if on_mxu(heavy) else "vpu" if heavy.opcode in HEAVY or is_cheap(heavy) else "copies"
+    return Decision("fusion", name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
 
 
 def _metadata(i: Instruction) -> dict[str, Attribute]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import Any, Protocol, TypeVar
 
+from systolith.compiler.computed import Computed
 from systolith.compiler.contraction import Contraction, Index, Ranges
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.gemm_plan import GemmPlan, Problem, ranked
@@ -74,6 +75,7 @@ class Stager:
         capacity: bytes.
         minor: dimensions that are laid out innermost by a transposing copy; empty: as they are.
         what: for origins.
+        made: what computes the operand, if it is not in memory.
     """
 
     ctx: Lowering
@@ -81,6 +83,7 @@ class Stager:
     capacity: int
     what: str
     minor: tuple[int, ...] = ()
+    made: Computed | None = None
     _kept: OrderedDict[Box, Array] = field(default_factory=OrderedDict)
 
     def get(self, box: Box) -> Array:
@@ -88,9 +91,13 @@ class Stager:
         if self.array.buf.space == Space.VMEM and not self.minor:
             return self.ctx.stage_in(self.array, box)
         if box in self._kept:
-            self._kept.move_to_end(box)
+            if self.made is None:  # computed ones are there before their turn, and go in the order in which they came
+                self._kept.move_to_end(box)
             return self._kept[box]
-        staged = self.ctx.stage_in(self.array, box, f"load {self.what}")
+        if self.made is not None:
+            staged = self.made.tile(self.ctx, box)
+        else:
+            staged = self.ctx.stage_in(self.array, box, f"load {self.what}")
         if self.minor:
             staged = self._transposed(staged)
         self._kept[box] = staged
@@ -110,6 +117,10 @@ class Stager:
         return turned
 
 
+Block = tuple[Tile, list[Tile], list[Tile]]
+"""Jobs that are made together: the batch, tiles of m, tiles of n."""
+
+
 @dataclass
 class Job:
     """A product in the making: its ranges, its matrix unit, its first accumulator row."""
@@ -125,7 +136,7 @@ class Gemm:
     Args:
         ctx: where to.
         contraction: what.
-        lhs, rhs: where the operands lie.
+        operands: where the left and the right one lie, or what computes them.
         passes: of `passes_of`; integer contractions have one.
         integer: s32 sums of 8-bit products.
         finish: makes the output of accumulators.
@@ -136,7 +147,7 @@ class Gemm:
         self,
         ctx: Lowering,
         contraction: Contraction,
-        operands: tuple[Array, Array],
+        operands: tuple[Array | Computed, Array | Computed],
         passes: tuple[tuple[int, int], ...],
         integer: bool,
         finish: Finish,
@@ -150,7 +161,8 @@ class Gemm:
             finish,
             hlo,
         )
-        self.lhs, self.rhs = operands
+        self.computed = tuple(o if isinstance(o, Computed) else None for o in operands)
+        self.lhs, self.rhs = (o.like if isinstance(o, Computed) else o for o in operands)
         self.jobs = 0
         self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
 
@@ -160,22 +172,31 @@ class Gemm:
         Raises:
             CompileError: no choice of tiles fits, or an operand needs more loops than an address generator has.
         """
-        k_order = self._k_order()
-        minor = self._minor(k_order)
-        plans = ranked(self._problem(k_order, minor), self.ctx.chip, self.ctx.budget)
+        plans = self.plans()
         if not plans:
             raise self.ctx.error(
                 f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
             )
         self.ctx.plans = plans
-        plan = next((p for p in plans if p.signature == self.ctx.picked), plans[0])
+        picked = self.ctx.picked
+        plan = next((p for p in plans if p.signature == picked), plans[0]) if picked else plans[0]
         self.ctx.explain.append(self._decision(plan, plans))
-        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", minor)
-        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs")
-        for values in product(*(range(self.c.sizes[a]) for a in self.c.batch)):
-            batch: Tile = {a: (v, 1) for a, v in zip(self.c.batch, values, strict=True)}
-            for m, n in _blocks(plan):
-                self._block(plan, batch, m, n)
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(self._k_order()), self.computed[0])
+        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
+        batches = product(*(range(self.c.sizes[a]) for a in self.c.batch))
+        blocks = [
+            (dict(zip(self.c.batch, ((v, 1) for v in values), strict=True)), m, n)
+            for values in batches
+            for m, n in _blocks(plan)
+        ]
+        later = iter(blocks[1:])
+        for number, block in enumerate(blocks):
+            self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
+
+    def plans(self) -> Sequence[GemmPlan]:
+        """The candidates that fit, the cheapest first."""
+        k_order = self._k_order()
+        return ranked(self._problem(k_order, self._minor(k_order)), self.ctx.chip, self.ctx.budget)
 
     def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan]) -> Decision:
         mxu = self.ctx.chip.mxu
@@ -211,50 +232,71 @@ class Gemm:
         mxu = self.ctx.chip.mxu
         one: Tile = {a: (0, s) for a, s in self.c.sizes.items()} | dict.fromkeys(self.c.batch, (0, 1))
         first = one | packed_tiles(k_order, self.c.sizes, mxu.rows)[0] | box_tiles(self.c.n, self.c.sizes, mxu.cols)[0]
-        lhs, rows = operand_ref(self.c.lhs, self._staged(self.lhs, self.c.lhs, one), first, (self.c.m, k_order))
+        lhs, rows = operand_ref(self.c.lhs, self._staged(0, self.c.lhs, one), first, (self.c.m, k_order))
         cost = 1 if minor else row_cost(lhs, rows, self.ctx.chip)
-        ref, rows, _ = self._weights(self._staged(self.rhs, self.c.rhs, one), k_order, first)
+        ref, rows, _ = self._weights(self._staged(1, self.c.rhs, one), k_order, first)
         load = row_cost(ref, rows, self.ctx.chip) * prod(ref.pattern.counts[:rows])
         finish = self.finish
         weight_loads = len({b for _, b in self.passes})
         passes = (len(self.passes), weight_loads)
+        left, right = (None if c is None else c.source(self.ctx.chip) for c in self.computed)
         return Problem(
-            self.c, k_order, self.lhs, self.rhs, cost, load, *passes, finish.stored, bool(minor), finish.vector_cycles
-        )
+            self.c, k_order, self.lhs, self.rhs, cost, load, *passes, finish.stored, bool(minor), finish.vector_cycles,
+            (left, right),
+        )  # fmt: skip
 
-    def _staged(self, array: Array, index: tuple[Index, ...], ranges: Ranges) -> Array:
+    def _staged(self, side: int, index: tuple[Index, ...], ranges: Ranges) -> Array:
         """How the part of an operand that ranges reach lies when it is staged."""
+        array, made = (self.lhs, self.rhs)[side], self.computed[side]
         if array.buf.space == Space.VMEM:
             return array
         box = self.c.box(index, ranges)
-        return replace(array, dims=box.dims, strides=dense(box.dims, array.dtype.size), origin=box.origin)
+        strides = made.strides(box.dims) if made else dense(box.dims, array.dtype.size)
+        return replace(array, dims=box.dims, strides=strides, origin=box.origin)
 
     # Emission.
 
-    def _block(self, plan: GemmPlan, batch: Tile, m: list[Tile], n: list[Tile]) -> None:
+    def _block(self, plan: GemmPlan, block: Block, later: list[Block]) -> None:
+        batch, m, n = block
         jobs = [self._job({**batch, **mt, **nt}) for mt in m for nt in n]
         self._refs.clear()
         units = self.ctx.chip.mxu.count
-        # Weights that the first blocks wait for come in pieces.
-        size = plan.piece if n[0] == plan.n[0] else plan.chunk
         together = len(plan.k) - plan.apart
         for start in range(0, len(plan.k), plan.chunk):
-            chunk = plan.k[start : start + plan.chunk]
-            span = union(chunk)
-            spans = [union(chunk[i // size * size : (i // size + 1) * size]) for i in range(len(chunk))]
-            left = [self.c.box(self.c.lhs, {**batch, **mt, **span}) for mt in m]
-            right = [self.c.box(self.c.rhs, {**batch, **union(n), **s}) for s in spans]
+            left, right = self._boxes(plan, block, start)
             end = min(start + plan.chunk, len(plan.k))
             turns = [(range(len(jobs)), range(start, min(end, together)), False)]
             if end == len(plan.k):
                 groups = (range(first, min(first + units, len(jobs))) for first in range(0, len(jobs), units))
                 turns += [(some, range(together, end), True) for some in groups]
             for some, tiles, last in turns:
+                if last and later:
+                    # In the vector unit's queue these come before the results of this block.
+                    self._compute((left, right), *(self._boxes(plan, b, 0) for b in later))
+                    later = []
                 for k, number in product(tiles, some):
                     operands = self.left.get(left[number // len(n)]), self.right.get(right[k - start])
                     self._step(jobs[number], plan.k[k], operands, accumulate=k > 0)
                 for number in some if last else ():
                     self.finish(*self._result(jobs[number]))
+
+    def _boxes(self, plan: GemmPlan, block: Block, start: int) -> tuple[list[Box], list[Box]]:
+        """Boxes of the operands that a chunk of a block needs: for each m tile, for each k tile."""
+        batch, m, n = block
+        chunk = plan.k[start : start + plan.chunk]
+        # Weights that the first blocks wait for come in pieces.
+        size = plan.piece if n[0] == plan.n[0] else plan.chunk
+        span = union(chunk)
+        spans = [union(chunk[i // size * size : (i // size + 1) * size]) for i in range(len(chunk))]
+        left = [self.c.box(self.c.lhs, {**batch, **mt, **span}) for mt in m]
+        return left, [self.c.box(self.c.rhs, {**batch, **union(n), **s}) for s in spans]
+
+    def _compute(self, *needed: tuple[Sequence[Box], Sequence[Box]]) -> None:
+        """Compute boxes of the left and the right operand, if those are not in memory."""
+        for both in needed:
+            for stager, boxes in zip((self.left, self.right), both, strict=True):
+                for box in dict.fromkeys(boxes) if stager.made else ():
+                    stager.get(box)
 
     def _job(self, ranges: Tile) -> Job:
         unit = self.jobs % self.ctx.chip.mxu.count

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+
+Cycles = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class Flow:
         last: cycles of both for the jobs that end last.
         latency: of HBM.
         fill: cycles from the end of a stream until its results are there.
+        lhs_made, rhs_made: cycles in which the vector unit computes the operands of a chunk, as often as they are moved
+            (0: they are not computed).
+        first_made: of these, for what the first matmul needs.
     """
 
     blocks: tuple[int, int]
@@ -47,19 +53,23 @@ class Flow:
     last: int
     latency: int
     fill: int
+    lhs_made: int = 0
+    rhs_made: int = 0
+    first_made: int = 0
 
     @property
     def totals(self) -> dict[str, int]:
         """Cycles of each unit, and of what does not overlap at either end."""
         m, n = self.blocks
         blocks = m * n * self.repeats
-        loads = self.lhs * m * (n if self.lhs_again else 1) + self.rhs * n * (m if self.rhs_again else 1)
-        loads *= -(-self.tiles // self.chunk)
+        chunks = -(-self.tiles // self.chunk) * self.repeats
+        left, right = m * (n if self.lhs_again else 1) * chunks, n * (m if self.rhs_again else 1) * chunks
+        first = self.first + self.latency * bool(self.first) + self.first_made
         return {
             "compute": blocks * self.tiles * self.compute,
-            "transfer": loads * self.repeats + blocks * self.store,
-            "vector": blocks * self.vector,
-            "ends": self.first + self.last + self.fill + self.latency * (bool(self.first) + bool(self.store)),
+            "transfer": self.lhs * left + self.rhs * right + blocks * self.store,
+            "vector": self.lhs_made * left + self.rhs_made * right + blocks * self.vector,
+            "ends": first + self.last + self.fill + self.latency * bool(self.store),
         }
 
     @property
@@ -73,29 +83,55 @@ class Flow:
     def cycles(self) -> int:
         """Estimate: loads run ahead in the order of the blocks, and each block computes when it has its operands."""
         once = self._followed(1)
-        return once + (self.repeats - 1) * (self._followed(2) - once) if self.repeats > 1 else once
+        if self.repeats == 1:
+            return once
+        # The first two batches may hide work that piles up over all of them.
+        t = self.totals
+        return max(once + (self.repeats - 1) * (self._followed(2) - once), t["transfer"], t["vector"])
 
     def _followed(self, repeats: int) -> int:
         m_blocks, n_blocks = self.blocks
         block = np.arange(m_blocks * n_blocks * repeats)
         within = block % (m_blocks * n_blocks)
         m, n = (within // n_blocks, within % n_blocks) if self.m_outer else (within % m_blocks, within // m_blocks)
-        within_chunk = np.arange(self.tiles) % self.chunk
-        heads = within_chunk == 0
-        lhs = np.outer(((n == 0) | self.lhs_again) * self.lhs, heads)
-        coarse, fine = heads * self.rhs, (within_chunk % self.piece == 0) * (self.rhs * self.piece // self.chunk)
-        rhs = ((m == 0) | self.rhs_again)[:, None] * np.where((n == 0)[:, None], fine, coarse)
-        each = np.cumsum(lhs + rhs).reshape(len(block), self.tiles)
-        if self.apart:
-            each[:, -self.apart :] = each[:, -1:]
-        moved = each.ravel()
+        moved = np.cumsum(self._staged(m, n, self.lhs, self.rhs))
         # Results go out between the loads of the next block.
         stored = np.maximum(np.arange(1 - self.tiles, len(moved) - self.tiles + 1), 0) * self.store // self.tiles
-        ready = moved + stored + self.latency * bool(self.first)
-        ready[0] = self.first + self.latency * bool(self.first)
+        made = self._at_ends(self._made(m, n, moved))
+        ready = np.maximum(self._at_ends(moved) + stored, made) + self.latency * bool(self.first)
+        ready[0] = self.first + self.latency * bool(self.first) + self.first_made
         before = np.arange(len(moved)) * self.compute
         start = before + np.maximum.accumulate(ready - before)
         computed = int(start[-1]) + self.compute + self.fill
         results = int(start[self.tiles - 1]) + self.compute + self.fill + len(block) * max(self.vector, self.wait)
         end = max(computed + self.last, results) + self.latency * bool(self.store)
         return max(end, int(moved[-1]) + len(block) * self.store + self.latency)
+
+    def _staged(self, m: Cycles, n: Cycles, lhs: int, rhs: int) -> Cycles:
+        """What staging costs before each k tile of the blocks at m, n, if a chunk's operands cost `lhs` and `rhs`."""
+        within_chunk = np.arange(self.tiles) % self.chunk
+        heads = within_chunk == 0
+        left = np.outer(((n == 0) | self.lhs_again) * lhs, heads)
+        coarse, fine = heads * rhs, (within_chunk % self.piece == 0) * (rhs * self.piece // self.chunk)
+        right = ((m == 0) | self.rhs_again)[:, None] * np.where((n == 0)[:, None], fine, coarse)
+        return np.ravel(left + right)
+
+    def _at_ends(self, ready: Cycles) -> Cycles:
+        """The first of the last k tiles of a block needs what all of them need."""
+        if not self.apart:
+            return ready
+        each = ready.reshape(-1, self.tiles).copy()
+        each[:, -self.apart :] = each[:, -1:]
+        return each.ravel()
+
+    def _made(self, m: Cycles, n: Cycles, moved: Cycles) -> Cycles:
+        """When the vector unit has computed what each k tile needs, from what has moved by then; 0: it computes none.
+
+        In its queue the next block's operands come before the results of a block.
+        """
+        if not (self.lhs_made or self.rhs_made):
+            return np.zeros_like(moved)
+        results = np.maximum(np.arange(len(m)) - 1, 0) * self.vector
+        each = self._staged(m, n, self.lhs_made, self.rhs_made)
+        work = np.cumsum(each) + np.repeat(results, self.tiles)
+        return np.asarray(np.maximum.accumulate(moved - (work - each)) + work)

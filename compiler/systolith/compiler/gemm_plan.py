@@ -25,6 +25,12 @@ CLOSELY = 32
 ALIKE = 0.01
 """Candidates whose estimates differ by less than this are alike; then the one of the fewest operations is chosen."""
 
+INPUTS_SHARE = 4
+"""Part of a group's room in VMEM through which what an operand is computed from passes."""
+
+MOST_AHEAD = 8
+"""Blocks whose operands are computed ahead, at most."""
+
 PIECES = 4
 """Loads of the weights of a chunk, where the first blocks wait for them; each is one less that runs ahead."""
 
@@ -51,6 +57,7 @@ class GemmPlan:
         moved: bytes to and from HBM.
         flow: work of each unit.
         cycles: estimated.
+        ahead: computed operands are computed so many blocks ahead.
     """
 
     m: tuple[Tile, ...]
@@ -68,6 +75,7 @@ class GemmPlan:
     moved: int
     flow: Flow
     cycles: int = 0
+    ahead: int = 0
 
     def __str__(self) -> str:
         rows, cols, depth = (prod(n for _, n in t[0].values()) for t in (self.m, self.n, self.k))
@@ -106,19 +114,39 @@ class GemmPlan:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What it takes to stage all of an operand once.
+
+    Attributes:
+        read: bytes from HBM.
+        vector: cycles of the vector unit.
+        each: of these, what any tile takes, however small.
+    """
+
+    read: int
+    vector: int = 0
+    each: int = 0
+
+    def part(self, size: int, whole: int, tiles: int) -> Source:
+        """For `size` of its `whole` bytes, in so many tiles."""
+        return Source(self.read * size // whole, (self.vector - self.each) * size // whole + self.each * tiles)
+
+
+@dataclass(frozen=True)
 class Problem:
     """What the plan depends on.
 
     Attributes:
         contraction: axes and indices.
         k_order: axes of the sum, outermost first.
-        lhs, rhs: where the operands lie.
+        lhs, rhs: where the operands lie, or would if they were not computed.
         row_cost: cycles of one streamed row.
         load_cost: cycles in which the weights of one tile enter.
         lhs_passes, rhs_passes: matmuls, and weight loads, of one tile.
         out_bytes: bytes of the output that go to HBM (0: it stays in VMEM).
         transposed: whether the left operand is copied into another order in VMEM.
         vector_cost: cycles of the epilogue for each vector.
+        computed: what it takes to compute the operands; None: they lie in memory.
     """
 
     contraction: Contraction
@@ -132,6 +160,20 @@ class Problem:
     out_bytes: int
     transposed: bool
     vector_cost: int = 1
+    computed: tuple[Source | None, Source | None] = (None, None)
+
+    def sources(self) -> tuple[Source, Source]:
+        """What it takes to stage the operands: those in HBM are loaded, those in VMEM are there."""
+        left, right = self.computed
+        return left or _in_memory(self.lhs), right or _in_memory(self.rhs)
+
+
+def _in_memory(array: Array) -> Source:
+    return Source(_bytes(array) if array.buf.space == Space.HBM else 0)
+
+
+def _bytes(array: Array) -> int:
+    return prod(array.dims) * array.dtype.size
 
 
 @dataclass(frozen=True)
@@ -235,25 +277,40 @@ def _evaluate(p: Problem, chip: Chip, budget: int, tiles: Tiles, blocks: tuple[i
     repeats = c.count(c.batch)
     out_tile = _points(m[0]) * _points(first_n) * 4 * block_m
     lhs_hbm, rhs_hbm = p.lhs.buf.space == Space.HBM, p.rhs.buf.space == Space.HBM
-    lhs_need, lhs_times = _reuse(lhs_part * chunks, lhs_part, m_blocks, n_blocks if not m_outer else 1, n_blocks)
-    rhs_need, rhs_times = _reuse(rhs_part * chunks, rhs_part, n_blocks, m_blocks if m_outer else 1, m_blocks)
     jobs = block_m * block_n
+    step = _step(p, chip, m[0])
+    compute = -(-jobs // chip.mxu.count) * step
+    all_blocks = m_blocks * n_blocks * repeats
+    fill = chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline
+    # The vector unit waits for each block's results; what the matrix units do meanwhile has to be there.
+    waits, every = fill + compute * len(k), max(1, jobs * step * len(k) // chip.mxu.count)
+    ahead = min(MOST_AHEAD if chunks == 1 else 1, all_blocks - 1, waits // every)
+    later = [ahead if source else 0 for source in p.computed]
+    again = (1, m_blocks) if m_outer else (n_blocks, 1)
+    lhs_need, lhs_times = _reuse(lhs_part * chunks, lhs_part, m_blocks, (again[0], n_blocks, repeats), later[0])
+    rhs_need, rhs_times = _reuse(rhs_part * chunks, rhs_part, n_blocks, (again[1], m_blocks, repeats), later[1])
+    left, right = (
+        source.part(part, _bytes(array), tiles)
+        for source, part, array, tiles in zip(
+            p.sources(), (lhs_part, rhs_part), (p.lhs, p.rhs), (block_m, 1), strict=True
+        )
+    )
     apart = min(_apart(chip), len(k) - (chunks - 1) * chunk) if jobs > chip.mxu.count else 0
     piece = -(-chunk // PIECES)
-    if n_blocks == m_blocks == 1:  # weights come in pieces, and go
+    if n_blocks == m_blocks == 1 and p.computed[1] is None:  # weights come in pieces, and go
         rhs_need = min(rhs_need, rhs_part * (apart + 2 * piece) // chunk)
     room = budget - 2 * out_tile if p.out_bytes else budget
+    room -= sum(min(s.read, budget // INPUTS_SHARE) for s, c in zip((left, right), p.computed, strict=True) if c)
     lhs_staged = (2 if p.transposed and lhs_hbm else 1) * (lhs_hbm or p.transposed)
     kept = ((lhs_need * lhs_staged, lhs_times), (rhs_need * rhs_hbm, rhs_times))
-    dropped = ((2 * lhs_part * lhs_staged, n_blocks), (2 * rhs_part * rhs_hbm, m_blocks))
+    few = [1 + max(1, n) for n in later]
+    dropped = ((few[0] * lhs_part * lhs_staged, n_blocks), (few[1] * rhs_part * rhs_hbm, m_blocks))
     choice = _fitting(kept, dropped, room, m_outer)
     if choice is None:
         return None
     (lhs_cache, lhs_times), (rhs_cache, rhs_times) = choice
-    lhs_part, rhs_part = lhs_part * lhs_hbm, rhs_part * rhs_hbm
-    moved = p.out_bytes + repeats * chunks * (lhs_part * m_blocks * lhs_times + rhs_part * n_blocks * rhs_times)
+    moved = p.out_bytes + repeats * chunks * (left.read * m_blocks * lhs_times + right.read * n_blocks * rhs_times)
     together = min(jobs, chip.mxu.count)
-    all_blocks = m_blocks * n_blocks * repeats
     vectors = -(-_points(m[0]) // chip.vpu.sublanes) * -(-_points(n[0]) // chip.vpu.lanes)
     store = -(-_transfer(chip, p.out_bytes) // all_blocks)
     row = p.out_bytes // (c.count(c.batch) * c.count(c.m) * c.count(c.n)) * _points(n[0])
@@ -268,18 +325,21 @@ def _evaluate(p: Problem, chip: Chip, budget: int, tiles: Tiles, blocks: tuple[i
         chunk=chunk,
         piece=piece,
         apart=apart,
-        lhs=_transfer(chip, lhs_part) + LOAD_OVERHEAD * block_m * lhs_hbm,
-        rhs=_transfer(chip, rhs_part) + LOAD_OVERHEAD * rhs_hbm,
+        lhs=_transfer(chip, left.read) + LOAD_OVERHEAD * block_m * lhs_hbm,
+        rhs=_transfer(chip, right.read) + LOAD_OVERHEAD * rhs_hbm,
         lhs_again=lhs_times > 1,
         rhs_again=rhs_times > 1,
-        first=_transfer(chip, lhs_part // block_m + rhs_part * piece // chunk),
-        compute=-(-jobs // chip.mxu.count) * _step(p, chip, m[0]),
+        first=_transfer(chip, left.read // block_m + right.read * piece // chunk),
+        compute=compute,
         vector=jobs * vectors * p.vector_cost,
         store=store,
         wait=jobs * chip.hbm.latency if apiece and jobs * all_blocks > 1 else 0,
         last=together * (vectors * p.vector_cost + store // jobs),
         latency=chip.hbm.latency,
-        fill=chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline,
+        fill=fill,
+        lhs_made=left.vector,
+        rhs_made=right.vector,
+        first_made=left.vector // block_m + right.vector * piece // chunk,
     )
     return GemmPlan(
         m,
@@ -297,6 +357,7 @@ def _evaluate(p: Problem, chip: Chip, budget: int, tiles: Tiles, blocks: tuple[i
         moved,
         flow,
         flow.bound,
+        max(later),
     )
 
 
@@ -334,14 +395,20 @@ def _fitting(
     return next((c for c in (kept, one, dropped) if c[0][0] + c[1][0] <= room), None)
 
 
-def _reuse(all_k: int, part: int, own: int, outer: int, other: int) -> tuple[int, int]:
-    """Bytes to keep so that nothing is loaded twice, and how often each part is loaded then.
+def _reuse(all_k: int, part: int, own: int, others: tuple[int, int, int], ahead: int) -> Operand:
+    """Bytes to keep so that nothing is staged twice, and how often each part is staged then.
 
-    `own` blocks of the operand; `outer`: how often the outer loop comes back to all of them; `other`: blocks of the
-    other operand that pass while one of its own stays.
+    Args:
+        all_k: bytes of one block's part of the operand, for all chunks.
+        part: for one chunk.
+        own: blocks of the operand.
+        others: how often the outer loop comes back to all of them; blocks of the other operand that pass while one of
+            its own stays; batches.
+        ahead: blocks whose first parts are there before they are needed; 0: loads run ahead in room of their own.
     """
+    outer, other, repeats = others
     if outer > 1:
-        return all_k * own, 1
+        return all_k * own + (ahead * part if repeats > 1 else 0), 1
     if other > 1:
-        return 2 * all_k, 1
-    return 2 * part, 1
+        return all_k + max(all_k, ahead * part), 1
+    return part + max(part, ahead * part), 1

@@ -80,6 +80,7 @@ def union(tiles: Sequence[Tile]) -> Tile:
     """The smallest ranges that hold all tiles."""
     ranges: Tile = {}
     for axis in tiles[0]:
-        first = min(t[axis][0] for t in tiles)
-        ranges[axis] = (first, max(t[axis][0] + t[axis][1] for t in tiles) - first)
+        spans = [t[axis] for t in tiles]
+        first = min(spans)[0]
+        ranges[axis] = (first, max([start + size for start, size in spans]) - first)
     return ranges

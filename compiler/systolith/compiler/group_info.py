@@ -30,8 +30,7 @@ def group_infos(
 
     Args:
         module: grouped.
-        planned, predicted: cycles of one execution of each group, by name; a blocked group has a plan for each product
-            in it, and none as a whole.
+        planned, predicted: cycles of one execution of each group, by name.
     """
     found: list[GroupInfo] = []
     _collect(module.entry, 1, found)
@@ -39,7 +38,7 @@ def group_infos(
     return [
         replace(
             g,
-            planned=(planned or {}).get(g.name, 0) * g.executions * (g.kind == "kOutput"),
+            planned=(planned or {}).get(g.name, 0) * g.executions,
             predicted=cycles.get(g.name, 0) * g.executions,
         )
         for g in found

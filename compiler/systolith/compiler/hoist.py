@@ -45,19 +45,19 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
     best, least = None, nest.cycles
     for count in range(1, len(nest.outer) + 1):
         for inner in combinations(nest.outer, count):
-            still = _unchanged(order, access, inner)
-            held = _held(order, roots, still)
-            if not held or prod(p.count for p in inner) < 2:
+            still = unchanged(order, access, inner)
+            nodes = held(order, roots, still)
+            if not nodes or prod(p.count for p in inner) < 2:
                 continue
             cycles = _cycles(chip, order, still, nest, inner)
             if cycles < least:
                 outer = tuple(p for p in nest.outer if p not in inner)
                 turned = replace(nest, outer=(*outer, *inner), inner=count, cycles=cycles)
-                best, least = Hoisting(turned, held), cycles
+                best, least = Hoisting(turned, nodes), cycles
     return best
 
 
-def _unchanged(order: Sequence[Node], access: dict[int, Access], inner: Sequence[Loop]) -> set[int]:
+def unchanged(order: Sequence[Node], access: dict[int, Access], inner: Sequence[Loop]) -> set[int]:
     """Nodes (by id) that have the same value in every iteration of some loops; not constants."""
     dims = {p.dim for p in inner}
     still: set[int] = set()
@@ -75,7 +75,7 @@ def _unchanged(order: Sequence[Node], access: dict[int, Access], inner: Sequence
     return still
 
 
-def _held(order: Sequence[Node], roots: Sequence[Node], still: set[int]) -> tuple[Node, ...]:
+def held(order: Sequence[Node], roots: Sequence[Node], still: set[int]) -> tuple[Node, ...]:
     """The unchanged nodes that changing ones, or stores, use."""
     used = {id(r) for r in roots}
     for node in order:

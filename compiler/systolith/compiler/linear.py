@@ -112,10 +112,10 @@ def vregs_of(item: Item) -> list[VReg]:
         return [v for v in (item.ra, item.rb) if isinstance(v, VReg)]
     found: list[VReg] = []
     for value in item.args.values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, VReg):
+        for part in value if type(value) is tuple else (value,):
+            if type(part) is VReg:
                 found.append(part)
-            elif isinstance(part, Ref):
+            elif type(part) is Ref:
                 found += [v for v in (part.dynamic, *part.bias) if isinstance(v, VReg)]
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from operator import add
 from typing import Protocol
 
 from systolith.compiler.affine import Box
@@ -67,9 +68,19 @@ def lower_loop(ctx: StagingContext, group: Instruction, operands: Sequence[Array
 
 
 def lower_plan(
-    ctx: StagingContext, plan: GroupPlan, arrays: Mapping[Instruction, Array], results: Sequence[Array]
+    ctx: StagingContext,
+    plan: GroupPlan,
+    arrays: Mapping[Instruction, Array],
+    results: Sequence[Array],
+    within: Box | None = None,
+    budget: int = 0,
 ) -> None:
-    """Compute the whole iteration space of a plan, tile by tile; arguments as for `lower_loop` and `emit`."""
+    """Compute a plan's iteration space, tile by tile; arguments as for `lower_loop` and `emit`.
+
+    Args:
+        within: the part to compute; None: all of it.
+        budget: bytes of VMEM for the tiles; 0: as many as the context has.
+    """
     staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
     outs = [a for a in results if a.buf.space == Space.HBM]
 
@@ -77,9 +88,11 @@ def lower_plan(
         into = sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in staged)
         return into + box.elements * sum(a.dtype.size for a in outs)
 
-    sizes = choose_tile(plan.dims, traffic, ctx.budget)
+    within = within or Box.whole(plan.dims)
+    sizes = choose_tile(within.dims, traffic, budget or ctx.budget)
     tiles: dict[Instruction, Array] = {}
-    for box in boxes(plan.dims, sizes):
+    for part in boxes(within.dims, sizes):
+        box = Box(tuple(map(add, within.origin, part.origin)), part.dims)
         for leaf in staged:
             need = plan.footprint(leaf, box)
             have = tiles.get(leaf)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from systolith.isa.program import BufferDecl, Origin, Role
 
 if TYPE_CHECKING:
     from systolith.compiler.autotune import Tuner
-    from systolith.compiler.gemm_plan import GemmPlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Options:
     Attributes:
         precision: default, high or highest for every dot and convolution; None: what the module asks for.
         probes: record where each group's inputs and outputs lie, for checks.
-        autotune: tile plans of each product that are tried in the simulator; 0: the estimate decides.
+        autotune: tile plans of each product, and sizes of blocks, to try in the simulator; 0: the estimate decides.
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
     """
@@ -76,7 +75,7 @@ def view(array: Array, box: Box) -> Array:
         if o < base or o + n > base + size:
             raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
         offset += (o - base) * stride
-    return replace(array, dims=box.dims, origin=box.origin, offset=offset)
+    return Array(array.buf, array.dtype, box.dims, array.strides, box.origin, offset, array.dynamic)
 
 
 def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -109,6 +108,14 @@ def chunks(array: Array, limit: int) -> Iterator[Box]:
         yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
 
 
+class Plan(Protocol):
+    """One of several ways to lower a group."""
+
+    @property
+    def signature(self) -> str:
+        """What tells it from the others."""
+
+
 @dataclass
 class Lowering:
     """State of one lowering of a module.
@@ -123,9 +130,10 @@ class Lowering:
         region: the blocked group that it is in, if any.
         buffers: the buffer table so far.
         explain: what was chosen, for the user.
+        donated: parameters in whose memory temporaries may lie once nothing reads them.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
-        picked: the tile plan that the group being lowered is to have, as `GemmPlan.signature`; empty: the cheapest.
-        plans: the tile plans that the last product could have had, the cheapest first.
+        picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
+        plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
     chip: Chip
@@ -137,13 +145,20 @@ class Lowering:
     region: Instruction | None = None
     buffers: list[Buf] = field(default_factory=list)
     explain: list[Decision] = field(default_factory=list)
+    donated: set[Buf] = field(default_factory=set)
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
-    plans: Sequence[GemmPlan] = ()
+    plans: Sequence[Plan] = ()
+    _constants: dict[tuple[DType, bytes], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
     _next_row: dict[int, int] = field(default_factory=dict)
+
+    def apart(self, group: Instruction, picked: str = "") -> Lowering:
+        """A lowering of one group of the same module that leaves nothing here."""
+        options = replace(self.options, tuner=None)
+        return Lowering(self.chip, self.module, options, self.budget, group=group, region=self.region, picked=picked)
 
     # Names, buffers, registers.
 
@@ -240,6 +255,14 @@ class Lowering:
         """An array without memory, for a value that has no contents yet."""
         buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))
         return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
+    def constant(self, constant: Instruction) -> Array:
+        """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
+        data, element = constant_bytes(constant), constant.shape.dtype
+        if (element, data) not in self._constants:
+            self._constants[element, data] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
+        buf = self._constants[element, data]
+        return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
 
     def copy(self, src: Array, dst: Array, what: str) -> None:
         """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from systolith.compiler.affine import Box, IndexMap
+from systolith.compiler.computed import Computed, computed
 from systolith.compiler.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.emit import emit
 from systolith.compiler.errors import compile_error
 from systolith.compiler.expression import Load, Micro, topological
 from systolith.compiler.gemm import INTEGER_OPERANDS, Gemm, passes_of
+from systolith.compiler.gemm_plan import GemmPlan
 from systolith.compiler.group import GroupPlan, analyze, group_roots
-from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.kernel_builder import interval
 from systolith.compiler.loops import lower_plan
@@ -52,37 +54,49 @@ def lower_output(ctx: Lowering, group: Instruction, operands: Sequence[Array], r
     """Lower a kOutput group; arguments as for `loops.lower_loop`."""
     computation = group.computation("calls")
     arrays = dict(zip(computation.parameters, operands, strict=True))
-    product = next(i for i in computation.instructions if i.opcode in CONTRACTIONS)
+    product = product_of(computation)
     roots, results = untransposed(group_roots(computation), results)
     plan = analyze(roots, frontier={product}) if roots != [product] else None
-    sides = _sides(ctx, product, arrays)
+    sides = _sides(product, arrays)
     if plan is None or _in_place(plan, product):
-        _Product(
-            ctx, product, sides, _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
-        ).emit()
+        epilogue = _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
+        _gemm(ctx, product, sides, epilogue).emit()
         return
     value = ctx.value(product.name, product.shape.dtype, product.dims)
     alone = analyze([product], frontier={product})
-    _Product(ctx, product, sides, _Epilogue(ctx, alone, product, {}, [value])).emit()
+    _gemm(ctx, product, sides, _Epilogue(ctx, alone, product, {}, [value])).emit()
     lower_plan(ctx, plan, {**arrays, product: value}, results)
 
 
-def _sides(ctx: Lowering, product: Instruction, arrays: Mapping[Instruction, Array]) -> tuple[Array, Array]:
-    """Where the operands lie: parameters of the group, or views of them.
+def product_of(computation: Computation) -> Instruction:
+    """The dot or convolution of a kOutput group's computation."""
+    return next(i for i in computation.instructions if i.opcode in CONTRACTIONS)
+
+
+def planned(ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> GemmPlan | None:
+    """The tiles that a kOutput group would have; None: none fit.  Arguments and errors as for `lower_output`."""
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    product = product_of(computation)
+    roots, results = untransposed(group_roots(computation), results)
+    epilogue = _Epilogue(ctx, analyze(roots, frontier={product}), product, arrays, results)
+    return next(iter(_gemm(ctx, product, _sides(product, arrays), epilogue).plans()), None)
+
+
+def _sides(product: Instruction, arrays: Mapping[Instruction, Array]) -> tuple[Array | Computed, Array | Computed]:
+    """Where the operands lie (parameters of the group, or views of them), or what computes them.
 
     Raises:
-        CompileError: one is computed inside the group.
+        CompileError: as for `computed`.
     """
-    found = []
-    for side in product.operands[:2]:
-        base = view_base(side)
-        array = as_view(arrays[base], side) if base in arrays else None
-        if array is None:
-            raise compile_error(
-                product, f"its operand {side.name!r} ({side.opcode}) is computed inside its group", ctx.module
-            )
-        found.append(array)
-    return found[0], found[1]
+    left, right = (_side(side, arrays) for side in product.operands[:2])
+    return left, right
+
+
+def _side(side: Instruction, arrays: Mapping[Instruction, Array]) -> Array | Computed:
+    base = view_base(side)
+    array = as_view(arrays[base], side) if base in arrays else None
+    return array or computed(side, arrays)
 
 
 def _in_place(plan: GroupPlan, product: Instruction) -> bool:
@@ -138,30 +152,20 @@ def _vector_cycles(plan: GroupPlan, product: Instruction, chip: Chip) -> int:
     return interval(chip, [*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)])
 
 
-class _Product:
-    """The contraction of a group."""
+def _gemm(
+    ctx: Lowering, product: Instruction, sides: tuple[Array | Computed, Array | Computed], epilogue: _Epilogue
+) -> Gemm:
+    """The contraction of a group.
 
-    def __init__(self, ctx: Lowering, product: Instruction, sides: tuple[Array, Array], epilogue: _Epilogue) -> None:
-        self.ctx, self.product, self.sides, self.epilogue = ctx, product, sides, epilogue
-
-    def emit(self) -> None:
-        """Append everything.
-
-        Raises:
-            CompileError: an empty operand, or types that the matrix units do not have.
-        """
-        if not all(Box.whole(a.dims).elements for a in self.sides):
-            raise compile_error(
-                self.product, "an operand has no elements; replace the operation by a constant", self.ctx.module
-            )
-        integer = is_integer(self.product)
-        lhs, rhs = (o.shape.dtype for o in self.product.operands)
-        precision = requested_precision(self.product, self.ctx.options.precision)
-        passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
-        if integer and self.product.shape.dtype is not S32:
-            raise compile_error(
-                self.product, "integer products are summed in s32; ask for an s32 result", self.ctx.module
-            )
-        contraction = contraction_of(self.product)
-        gemm = Gemm(self.ctx, contraction, self.sides, passes, integer, self.epilogue, self.product.name)
-        gemm.emit()
+    Raises:
+        CompileError: an empty operand, or types that the matrix units do not have.
+    """
+    if not all(o.shape.size for o in product.operands[:2]):
+        raise compile_error(product, "an operand has no elements; replace the operation by a constant", ctx.module)
+    integer = is_integer(product)
+    lhs, rhs = (o.shape.dtype for o in product.operands)
+    precision = requested_precision(product, ctx.options.precision)
+    passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
+    if integer and product.shape.dtype is not S32:
+        raise compile_error(product, "integer products are summed in s32; ask for an s32 result", ctx.module)
+    return Gemm(ctx, contraction_of(product), sides, passes, integer, epilogue, product.name)

@@ -6,11 +6,12 @@ at the next free place after the one before it, so that consecutive tiles differ
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field
 
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp
+from systolith.compiler.tile.ir import Block, Buf, If, TileOp
 from systolith.isa.instruction import Space
 
 MARGINS = (256, 32, 0)
@@ -24,6 +25,9 @@ LONG = 1024
 
 
 ON_CHIP = (Space.VMEM, Space.SMEM)
+
+END = sys.maxsize
+"""A position after every operation."""
 
 
 @dataclass
@@ -52,31 +56,32 @@ class MemoryPlan:
     lives: list[Live] = field(default_factory=list)
 
 
-def buffers_of(op: TileOp) -> list[Buf]:
-    """Every buffer that an operation names, index lists included."""
-    found: list[Buf] = []
-    for value in op.args.values():
-        for ref in value if type(value) is tuple else (value,):
-            if type(ref) is Ref:
-                if ref.buf is not None:
-                    found.append(ref.buf)
-                if ref.index is not None:
-                    found.append(ref.index)
-    return found
-
-
-def lives(block: Block, spaces: Collection[Space] = ON_CHIP) -> list[Live]:
+def lives(
+    block: Block, spaces: Collection[Space] = ON_CHIP, before: Collection[Buf] = (), after: Collection[Buf] = ()
+) -> list[Live]:
     """Lives of the buffers of some spaces, in order of first use.
 
     What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
     before it is read, in each iteration.
+
+    Args:
+        block: the program.
+        spaces: of the buffers.
+        before: buffers that hold something when it starts; they live from -1.
+        after: buffers that are needed when it has ended; they live until `END`, and throughout if it never uses them.
     """
-    found: dict[Buf, Live] = {}
+    found: dict[Buf, Live] = {b: Live(b, -1, -1) for b in before}
     loops: list[tuple[int, int]] = []
     for position, op in positions(block, loops):
-        for buf in buffers_of(op):
+        for buf in op.buffers:
             if buf.space in spaces:
-                found.setdefault(buf, Live(buf, position, position)).last = position
+                live = found.get(buf)
+                if live is None:
+                    found[buf] = Live(buf, position, position)
+                else:
+                    live.last = position
+    for buf in after:
+        found.setdefault(buf, Live(buf, -1, END)).last = END
     for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
         for live in found.values():
             if live.first < start <= live.last < end or start <= live.first < end <= live.last:
@@ -120,21 +125,20 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     plan = MemoryPlan(lives=lives(block))
     in_vmem = [v for v in plan.lives if v.buf.space == Space.VMEM]
     values = {v.buf for v in in_vmem if v.buf in whole or v.last - v.first > LONG}
-    placed: list[tuple[Live, int, int]] = []
+    placed = _Placed()
     by_size = sorted((v for v in in_vmem if v.buf in values), key=lambda v: (-v.buf.bytes, v.first, v.buf.name))
     for live in by_size:
         size = -(-live.buf.bytes // line) * line
-        taken = sorted((a, e) for other, a, e in placed if other.first <= live.last and live.first <= other.last)
-        address = _highest(taken, size, vmem)
+        address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
             plan.failed = live
             return plan
         plan.address[live.buf] = address
-        placed.append((live, address, address + size))
+        placed.add(live, address, address + size)
     if not _tiles(plan, [v for v in in_vmem if v.buf not in values], placed, vmem, line):
         return plan
     scalars = [v for v in plan.lives if v.buf.space == Space.SMEM]
-    if not _tiles(plan, scalars, [], smem, 4):
+    if not _tiles(plan, scalars, _Placed(), smem, 4):
         return plan
     ends = [plan.address[v.buf] + v.buf.bytes for v in in_vmem]
     starts = [plan.address[v.buf] for v in in_vmem]
@@ -142,7 +146,27 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     return plan
 
 
-def _highest(taken: list[tuple[int, int]], size: int, limit: int) -> int | None:
+class _Placed:
+    """Places in memory and the times they are taken, found by time: stretches of positions list who lives in them."""
+
+    SPAN = 512
+
+    def __init__(self) -> None:
+        self._stretches: dict[int, list[tuple[Live, int, int]]] = {}
+
+    def add(self, live: Live, start: int, end: int) -> None:
+        """Take the bytes from `start` to `end` for a life."""
+        for stretch in range(live.first // self.SPAN, live.last // self.SPAN + 1):
+            self._stretches.setdefault(stretch, []).append((live, start, end))
+
+    def during(self, first: int, last: int) -> set[tuple[int, int]]:
+        """What is taken at some position from `first` to `last`."""
+        stretches = range(first // self.SPAN, last // self.SPAN + 1)
+        near = (self._stretches.get(stretch, ()) for stretch in stretches)
+        return {(start, end) for each in near for v, start, end in each if v.first <= last and first <= v.last}
+
+
+def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | None:
     top = limit
     for start, end in sorted(taken, key=lambda t: -t[1]):
         if top - end >= size:
@@ -151,7 +175,7 @@ def _highest(taken: list[tuple[int, int]], size: int, limit: int) -> int | None:
     return top - size if top >= size else None
 
 
-def _tiles(plan: MemoryPlan, tiles: list[Live], placed: list[tuple[Live, int, int]], limit: int, line: int) -> bool:
+def _tiles(plan: MemoryPlan, tiles: list[Live], placed: _Placed, limit: int, line: int) -> bool:
     """Place tiles in order of first use, each after the last one (around the end); false if one finds no place."""
     active: list[tuple[Live, int, int]] = []
     pointer = 0
@@ -161,8 +185,7 @@ def _tiles(plan: MemoryPlan, tiles: list[Live], placed: list[tuple[Live, int, in
         step = max(line, live.buf.align)
         address = None
         for margin in MARGINS:
-            others = (t for t in placed if t[0].first <= live.last and live.first <= t[0].last + margin)
-            taken = sorted((a, e) for _, a, e in (*active, *others))
+            taken = sorted([(a, e) for _, a, e in active] + [*placed.during(live.first - margin, live.last)])
             address = _next(taken, size, pointer, limit, step)
             if address is not None:
                 break

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from systolith.compiler.memory_plan import MemoryPlan, lives, positions
+from systolith.compiler.rematerialise import Remade
 from systolith.compiler.tile.ir import Block, Buf
+from systolith.isa.access import memory_of
 from systolith.isa.binary import to_bytes
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
@@ -63,13 +66,16 @@ class MemoryUse:
         aliased: results made in the memory of parameters.
         temporaries: spilled values in HBM, all together (they share memory where their lives allow).
         temporaries_unshared: the same if each had its own memory.
+        hosted: temporaries in the memory of parameters that nothing reads any more or of results that are not made yet.
+        remade: values that are computed again, or later, because HBM would not hold them until then; empty of a binary.
         vmem: the part of VMEM that is used at some time.
         instructions: of the program.
     """
 
-    def __init__(self, program: Program, layout: Layout | None = None) -> None:
-        """`layout`: None of a binary: it has no live ranges."""
+    def __init__(self, program: Program, layout: Layout | None = None, remade: Sequence[Remade] = ()) -> None:
+        """`layout`: None of a binary: it has no live ranges; `remade`: what is computed again so that it fits."""
         self._program, self._layout = program, layout
+        self.remade = tuple(remade)
         own = Counter[Role]()
         shared = Counter[Role]()
         for b in program.buffers:
@@ -80,6 +86,8 @@ class MemoryUse:
         self.constants = own[Role.CONSTANT]
         self.temporaries = own[Role.TEMP]
         self.temporaries_unshared = own[Role.TEMP] + shared[Role.TEMP]
+        roots = ((b, program.buffers[memory_of(n, program)]) for n, b in enumerate(program.buffers))
+        self.hosted = sum(b.bytes for b, root in roots if b.role is Role.TEMP is not root.role)
         self.vmem = program.vmem_high_water
         self.instructions = len(program.code)
 
@@ -135,6 +143,9 @@ class MemoryUse:
             "constants": self.constants,
             "temporaries": self.temporaries,
             "temporaries_unshared": self.temporaries_unshared,
+            "hosted": self.hosted,
+            "remade": sum(r.bytes for r in self.remade),
+            "remade_cycles": sum(r.cycles for r in self.remade),
             "vmem": self.vmem,
             "vmem_peak": self.vmem_peak,
             "instructions": self.instructions,
@@ -143,12 +154,15 @@ class MemoryUse:
     def __str__(self) -> str:
         """A table: one line a kind of memory."""
         peak = list(self.vmem_peak.items())[:_SHOWN]
+        hosted = f", {self.hosted:,} in memory of parameters and results" if self.hosted else ""
+        saved, again = sum(r.bytes for r in self.remade), sum(r.cycles for r in self.remade)
         rows = [
             ("HBM", self.hbm, ""),
             ("  parameters", self.parameters, f"{self.aliased:,} of them aliased with results" if self.aliased else ""),
             ("  results", self.results, ""),
             ("  constants", self.constants, ""),
-            ("  temporaries", self.temporaries, f"{self.temporaries_unshared:,} without sharing"),
+            ("  temporaries", self.temporaries, f"{self.temporaries_unshared:,} without sharing{hosted}"),
+            *([("  computed again", saved, f"less at the peaks; about {again:,} cycles more")] if saved else []),
             ("VMEM", self.vmem, f"{sum(self.vmem_peak.values()):,} alive at once" if self.vmem_peak else ""),
             *((f"  {name or '(no group)'}", size, "of these") for name, size in peak),
             ("binary", self.binary, f"{self.instructions:,} instructions"),
@@ -159,7 +173,10 @@ class MemoryUse:
         """The summary, and one line a buffer with its live range."""
         heading = ("buffer", "bytes", "space", "role", "first group", "last group", "memory of")
         lines = [(r.name, f"{r.bytes:,}", r.space, r.role, r.first, r.last, r.shares) for r in self.ranges]
-        return f"{self}\n\n{_table([heading, *lines])}\n"
+        again = ("computed again", "bytes less at the peak", "before", "groups", "cycles")
+        remade = [(r.group, f"{r.bytes:,}", r.before, str(r.groups), f"{r.cycles:,}") for r in self.remade]
+        tables = [_table([again, *remade])] if remade else []
+        return "\n\n".join([str(self), *tables, _table([heading, *lines])]) + "\n"
 
 
 _SHOWN = 5

@@ -10,9 +10,8 @@ import numpy as np
 from systolith.compiler.control import alu, load_scalar
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import Box, Lowering, constant_bytes, view
+from systolith.compiler.lowering import Box, Lowering, view
 from systolith.compiler.tile.ir import Array, VReg
-from systolith.isa.program import Role
 
 
 def lower_custom(ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -38,7 +37,7 @@ def _operand(
     if operand.opcode == "constant" and not operand.dims and operand.shape.dtype.is_integer:
         return int(np.asarray(operand.literal))
     if operand.opcode == "constant":
-        array = ctx.table(operand.name, Role.CONSTANT, operand.shape.dtype, operand.dims, data=constant_bytes(operand))
+        array = ctx.constant(operand)
         return ctx.stage_in(array, Box(array.origin, array.dims))
     raise compile_error(
         root, f"its operand {operand.name!r} ({operand.opcode}) is computed inside its group", ctx.module

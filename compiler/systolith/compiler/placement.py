@@ -1,12 +1,14 @@
 """Placement: which values lie in VMEM, which in HBM, and how much VMEM is left for each group's tiles.
 
 An intermediate value lies whole in VMEM from the group that makes it to its last use, unless what is alive with it does
-not fit: then the largest value is spilled to HBM.
+not fit: then the largest value is spilled to HBM.  (What is used least for how long it lives would move fewer bytes,
+but was measured slower: ResNet-50 by 1 to 2 %, BERT-base by up to 20 %.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -145,24 +147,24 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     aliases = Aliases(computation)
     last = last_uses(computation, aliases)
     start = {i: n for n, i in enumerate(computation.instructions)}
-    made = [leaf for leaf in last if leaf[0].opcode not in ("parameter", "constant") and not is_allocation(leaf[0])]
-
-    placement.spilled |= {leaf for leaf in made if leaf_shapes(leaf[0].shape)[leaf[1]].bytes > vmem * VALUE_SHARE}
-
-    def alive(position: int) -> Iterator[tuple[int, Leaf]]:
-        for leaf in made:
-            if start[leaf[0]] <= position <= last[leaf] and leaf not in placement.spilled:
-                yield leaf_shapes(leaf[0].shape)[leaf[1]].bytes, leaf
-
+    made: dict[Instruction, list[Leaf]] = defaultdict(list)
+    for leaf in last:
+        if leaf[0].opcode not in ("parameter", "constant") and not is_allocation(leaf[0]):
+            made[leaf[0]].append(leaf)
+            if leaf_shapes(leaf[0].shape)[leaf[1]].bytes > vmem * VALUE_SHARE:
+                placement.spilled.add(leaf)
+    alive: dict[Leaf, int] = {}
     for position, i in enumerate(computation.instructions):
+        alive |= {leaf: leaf_shapes(i.shape)[leaf[1]].bytes for leaf in made[i] if leaf not in placement.spilled}
         if i.opcode not in ("fusion", "while", "conditional"):
             continue
-        values = sorted(alive(position), key=lambda v: v[0])
-        total = outer + sum(size for size, _ in values)
-        while values and total > limit:
-            size, leaf = values.pop()
+        alive = {leaf: size for leaf, size in alive.items() if last[leaf] >= position}
+        total = outer + sum(alive.values())
+        while alive and total > limit:
+            # Of equal ones that which was made last.
+            leaf = max(alive, key=lambda leaf: (alive[leaf], start[leaf[0]], leaf[1]))
             placement.spilled.add(leaf)
-            total -= size
+            total -= alive.pop(leaf)
         placement.live[i] = total
         placement.budget[i] = int((vmem - total) * placement.share)
         for inner in nested(i):

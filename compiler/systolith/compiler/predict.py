@@ -1,48 +1,26 @@
-"""Cycles that a group takes, from the code that was made for it and the closed forms of `isa/timing.py`.
+"""Cycles that a group takes: one pass over the program by the rules of `docs/architecture.md` section 2.1.
 
-Units overlap, so a group takes what its slowest unit takes: its work, after what has to come before its first
-instruction and before what has to follow its last.  One rule for every kind of group; nothing is simulated.
+Every instruction starts when it has been issued, its unit is free and its tokens are there; how long it takes is a
+closed form of `isa/timing.py`.  Two things are simpler than in the simulator, so that program order is all the order
+that is needed: HBM halves its bandwidth between loads and stores instead of granting chunks, and what it once said of
+a transfer stays; loops and branches are taken once, as they are written.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
-from systolith.isa.opcodes import queue_of
+from systolith.isa.opcodes import OPCODES, queue_of
 from systolith.isa.program import Program
-from systolith.isa.timing import CostModel, issue_cycles
+from systolith.isa.timing import Cost, CostModel, issue_cycles
 
+SEQ = "seq"
 HBM = "hbm"
 """The unit of everything that moves to or from HBM, whichever queue it is in."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """An instruction of a group.
-
-    Attributes:
-        index: in the program.
-        queue: its queue.
-        unit: what it keeps busy: its queue, or HBM.
-        fence: it waits for the results of all before it in its queue.
-        work: cycles in which nothing else can have the unit.
-        latency: cycles from its start until what waits for it may start.
-        issue: cycles of SEQ.
-        ahead: it stands among the instructions of an earlier group, so that nobody waits for it here.
-    """
-
-    index: int
-    queue: str
-    unit: str
-    fence: bool
-    work: int
-    latency: int
-    issue: int
-    ahead: bool = False
 
 
 @dataclass
@@ -50,118 +28,131 @@ class Prediction:
     """One execution of a group.
 
     Attributes:
-        cycles: of the whole.
-        bound: the unit that decides.
-        work: cycles of each unit.
-        before, after: cycles until the unit that decides may start, and from its end to the group's.
+        cycles: in which the run waits for it: from when everything before it in the program has retired until it has.
+        work: cycles of each unit: its queue, or HBM.
     """
 
     cycles: int = 0
-    bound: str = ""
-    work: dict[str, int] = field(default_factory=dict)
-    before: int = 0
-    after: int = 0
+    work: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def bound(self) -> str:
+        """The unit that has most to do."""
+        return max(self.work, key=self.work.__getitem__, default="")
 
 
 def predict(program: Program, chip: Chip) -> dict[str, Prediction]:
     """A prediction for each group that the program's instructions come from."""
-    steps: dict[str, list[Step]] = defaultdict(list)
-    issue: dict[str, int] = defaultdict(int)
+    found: dict[str, Prediction] = defaultdict(Prediction)
+    timeline, done = _Timeline(chip), 0
+    for instruction, group, cost in _costs(program, chip):
+        issue = issue_cycles(instruction, chip)
+        retired = timeline.add(instruction, cost, issue)
+        p = found[group]
+        p.work[SEQ] += issue
+        if cost.occupancy and instruction.op != "sync":
+            unit = HBM if cost.chunks else queue_of(instruction)
+            p.work[unit] += cost.occupancy
+        p.cycles += max(0, retired - done)
+        done = max(done, retired)
+    return {group: p for group, p in found.items() if group}
+
+
+def _costs(program: Program, chip: Chip) -> Iterator[tuple[Instruction, str, Cost]]:
+    """Each instruction, its group, and its cost."""
     costs = CostModel(program, chip)
     for index, instruction in enumerate(program.code):
-        if index >= len(program.debug) or program.debug[index] < 0:
-            continue
-        group = program.origins[program.debug[index]].group
-        cycles = issue_cycles(instruction, chip)
-        issue[group] += cycles
-        if queue_of(instruction) != "seq":
-            steps[group].append(_step(index, instruction, costs, cycles))
-    producers = _producers(program.code)
-    ends = [(found[-1].index, group) for group, found in steps.items()]
-    return {
-        group: _predict(_begun(found, group, ends), producers, issue[group]) for group, found in steps.items() if group
-    }
+        origin = program.debug[index] if index < len(program.debug) else -1
+        yield instruction, program.origins[origin].group if origin >= 0 else "", costs.of(instruction)
 
 
-def _begun(steps: Sequence[Step], group: str, ends: Sequence[tuple[int, str]]) -> Sequence[Step]:
-    """The steps, those that run while groups before this one are busy as if they took no time to wait for."""
-    first = next((s.index for s in steps if s.unit != HBM), steps[0].index)
-    begin = max((end for end, other in ends if other != group and end < first), default=-1)
-    return [replace(s, ahead=True) if s.index < begin else s for s in steps]
+@dataclass
+class _Queue:
+    """A unit's queue.
+
+    Attributes:
+        starts: of the last instructions, as many as a queue holds.
+        free: when the next may start.
+        retired: when all before have retired.
+    """
+
+    starts: deque[int]
+    free: int = 0
+    retired: int = 0
 
 
-def _step(index: int, instruction: Instruction, costs: CostModel, issue: int) -> Step:
-    cost, queue = costs.of(instruction), queue_of(instruction)
-    # The next tile cannot be loaded before the latch that waits for this one.
-    work = cost.latency + 1 if instruction.op == "mxu.load" else cost.occupancy
-    unit = HBM if cost.chunks else queue
-    return Step(index, queue, unit, instruction.fence, work, cost.latency, issue)
+class _Timeline:
+    """When instructions run that are given in program order."""
 
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.time = 0
+        self.queues: dict[str, _Queue] = defaultdict(lambda: _Queue(deque(maxlen=chip.fifo.depth)))
+        self.tokens: dict[int, deque[int]] = defaultdict(deque)
+        self.bandwidth = Bandwidth()
 
-def _producers(code: Sequence[Instruction]) -> dict[int, list[int]]:
-    """For each instruction that waits, those that signal what it waits for; loops are taken as they are written."""
-    signals: dict[int, list[int]] = defaultdict(list)
-    waited: dict[int, int] = defaultdict(int)
-    found: dict[int, list[int]] = {}
-    for index, instruction in enumerate(code):
+    def add(self, instruction: Instruction, cost: Cost, issue: int) -> int:
+        """The next instruction; when it has retired."""
+        name = queue_of(instruction)
+        if name == SEQ:
+            self.time = self._waited(instruction, self.time) + issue
+            return self._signal(instruction, self.time)
+        queue = self.queues[name]
+        self.time += issue
+        if len(queue.starts) == self.chip.fifo.depth:
+            self.time = max(self.time, queue.starts[0])
+        start = self._waited(instruction, max(self.time + 1, queue.free))
+        if instruction.fence:
+            start = max(start, queue.retired)
+        queue.starts.append(start)
+        queue.free = start + cost.occupancy
+        retired = start + cost.latency
+        if cost.chunks:
+            queue.free, late = self.bandwidth.take(name, start, cost.occupancy)
+            self.queues["st" if name == "ld" else "ld"].free += late
+            retired = queue.free + self.chip.hbm.latency
+        if not OPCODES[instruction.op].retires_alone:
+            retired = max(retired, queue.retired)
+        queue.retired = max(retired, queue.retired)
+        return self._signal(instruction, retired)
+
+    def _waited(self, instruction: Instruction, start: int) -> int:
+        """When its tokens are there, at `start` or later; those of a loop's last iteration count as there."""
         for token in instruction.waits:
-            if waited[token] < len(signals[token]):
-                found.setdefault(index, []).append(signals[token][waited[token]])
-            waited[token] += 1
+            if self.tokens[token]:
+                start = max(start, self.tokens[token].popleft())
+        return start
+
+    def _signal(self, instruction: Instruction, time: int) -> int:
         for token in instruction.signals:
-            signals[token].append(index)
-    return found
+            self.tokens[token].append(time)
+        return time
 
 
-def _predict(steps: Sequence[Step], producers: Mapping[int, list[int]], issue: int) -> Prediction:
-    work: dict[str, int] = defaultdict(int)
-    retired: dict[str, int] = defaultdict(int)
-    for s in steps:
-        # A unit also waits for its own results: stores to the same line of HBM, for one.
-        start = max(work[s.unit], retired[s.queue] if s.fence else 0)
-        work[s.unit] = start + s.work
-        retired[s.queue] = max(retired[s.queue], start + s.latency)
-    ahead, rest = _before(steps, producers, len(work)), _after(steps, producers, len(work))
-    total = {unit: ahead[unit] + cycles + rest[unit] for unit, cycles in work.items()}
-    bound = max(total, key=total.__getitem__)
-    if issue > total[bound]:
-        return Prediction(issue, "seq", {**work, "seq": issue})
-    return Prediction(total[bound], bound, {**work, "seq": issue}, ahead[bound], rest[bound])
+class Bandwidth:
+    """The bandwidth of HBM, which two queues share: a transfer has half of it while the other queue's run."""
 
+    def __init__(self) -> None:
+        self.taken: dict[str, deque[tuple[int, int]]] = {"ld": deque(), "st": deque()}
 
-def _before(steps: Sequence[Step], producers: Mapping[int, list[int]], units: int) -> dict[str, int]:
-    """For each unit, when its first instruction may start."""
-    first: dict[str, int] = {}
-    free: dict[str, int] = defaultdict(int)
-    done: dict[int, int] = {}
-    retired: dict[str, int] = defaultdict(int)
-    issued = 0
-    for s in steps:
-        if s.ahead:
-            first.setdefault(s.unit, 0)
-            continue
-        issued += s.issue
-        start = max(issued, free[s.unit], retired[s.queue] if s.fence else 0)
-        start = max([start, *(done.get(p, 0) for p in producers.get(s.index, ()))])
-        retired[s.queue] = max(retired[s.queue], start + s.latency)
-        free[s.unit], done[s.index] = start + s.work, start + s.latency
-        first.setdefault(s.unit, start)
-        if len(first) == units:
-            break
-    return first
+    def take(self, queue: str, start: int, cycles: int) -> tuple[int, int]:
+        """Transfer for so many cycles (of the whole bandwidth) from `start` on: not before a queue's earlier ones.
 
-
-def _after(steps: Sequence[Step], producers: Mapping[int, list[int]], units: int) -> dict[str, int]:
-    """For each unit, how much follows the end of its last instruction."""
-    last: dict[str, int] = {}
-    following: dict[str, int] = defaultdict(int)
-    waiting: dict[int, int] = defaultdict(int)
-    for s in reversed(steps):
-        rest = max(s.latency + waiting[s.index], s.work + following[s.unit])
-        following[s.unit] = rest
-        for p in producers.get(s.index, ()):
-            waiting[p] = max(waiting[p], rest)
-        last.setdefault(s.unit, rest - s.work)
-        if len(last) == units:
-            break
-    return last
+        Returns:
+            When it ends, and by how much the other queue's transfers are late.
+        """
+        other = self.taken["st" if queue == "ld" else "ld"]
+        while other and other[0][1] <= start:
+            other.popleft()
+        at, late = start, 0
+        for n, (lo, hi) in enumerate(other):
+            begin, end = lo + late, hi + late
+            if cycles and end > at:
+                alone = min(cycles, max(0, begin - at))
+                both = min(cycles - alone, end - max(at, begin))
+                at, cycles, late = at + alone + 2 * both, cycles - alone - both, late + both
+                end += both
+            other[n] = begin, end
+        at += cycles
+        self.taken[queue].append((start, at))
+        return at, late

@@ -9,6 +9,7 @@ cross-lane unit (or, for general computations, a second kernel with kept lanes) 
 the epilogue.
 - *unrolled*: a kernel loads the few elements that are to be reduced (a pooling window) through a stream each.
 
+Several reductions over the same dimensions, and values of the whole space, are made in one pass (`reduce_ways.py`).
 Reduced dimensions that do not fit in VMEM are taken in chunks, each combined with the result so far.
 """
 
@@ -21,21 +22,18 @@ from math import prod
 from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.emit import StreamSpec, Target, emit, halves, run
 from systolith.compiler.errors import CompileError
-from systolith.compiler.expression import Carried, Const, Load, Micro, Node, topological
-from systolith.compiler.group import GroupPlan, streams_of
+from systolith.compiler.expression import Carried, Load, Node
+from systolith.compiler.group import GroupPlan, group_roots
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.kernel_builder import build, interval, latency
+from systolith.compiler.kernel_builder import build
 from systolith.compiler.loops import StagingContext, boxes, choose_tile
-from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation
+from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
+from systolith.compiler.reduce_ways import Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
-from systolith.isa.kernel import MAX_STREAMS
-from systolith.isa.pattern import MAX_LOOPS, Pattern
-
-PASS_OVERHEAD = 40
-"""Cycles that a further instruction costs in fetch, fill and drain, roughly."""
+from systolith.isa.pattern import Pattern
 
 
 def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -43,35 +41,9 @@ def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Arr
     computation = group.computation("calls")
     arrays = dict(zip(computation.parameters, operands, strict=True))
     r = reduction_of(computation)
-    _Lowering(ctx, r, arrays, results).lower()
-
-
-@dataclass(frozen=True)
-class _Finish:
-    """What becomes of accumulated values.
-
-    Attributes:
-        before: leaves that hold what earlier chunks gave; empty for the first chunk.
-        last: whether this is the last chunk, so that the group's results follow; else raw values are kept.
-        with_init: whether accumulation starts from the initial values, so that they are in already.
-    """
-
-    before: tuple[Instruction, ...] = ()
-    last: bool = True
-
-    def nodes(self, r: Reduction, values: Sequence[Node], index: IndexMap, started: bool) -> list[Node]:
-        """Nodes of the targets; `started`: the initial values are in `values` already."""
-        g = r.graph
-        if self.before:
-            values = r.combine([g.node(Load(leaf, index)) for leaf in self.before], values)
-        if not self.last:
-            return list(values)
-        neutral = all(
-            isinstance(init, Const) and init.image == image for init, image in zip(r.inits, r.identities, strict=True)
-        )
-        if not started and not neutral and None not in r.identities:
-            values = r.combine(values, r.inits)
-        return r.results(r.rounded(values), index)
+    aside = {n for n, root in enumerate(group_roots(computation)) if root in r.sides}
+    sides = [a for n, a in enumerate(results) if n in aside]
+    _Lowering(ctx, r, arrays, [a for n, a in enumerate(results) if n not in aside], sides).lower()
 
 
 @dataclass
@@ -82,17 +54,18 @@ class _Lowering:
     r: Reduction
     arrays: Mapping[Instruction, Array]
     results: Sequence[Array]
+    sides: Sequence[Array]
 
     def lower(self) -> None:
         """Tile over kept dimensions, in chunks of reduced ones where they do not fit."""
         r = self.r
         if not prod(r.dims):
             index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
-            nodes = r.results(r.rounded([_rank0(r, n) for n in r.inits]), index)
+            nodes = r.results(r.rounded(over_result(r).inits), index)
             box = Box.whole([r.dims[d] for d in r.kept])
             self._elementwise(nodes, box, self.arrays, self.results)
             return
-        inputs = GroupPlan(r.dims, (), (*r.inputs, *r.inits), r.graph)
+        inputs = GroupPlan(r.dims, (), (*r.inputs, *r.side_nodes, *r.inits), r.graph)
         self.epilogue = GroupPlan(
             r.dims, (), tuple(r.results([r.graph.const(0)] * len(r.inputs), r.embedding())), r.graph
         )
@@ -108,7 +81,8 @@ class _Lowering:
     def _traffic(self, box: Box) -> int:
         into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)
         out = sum(a.dtype.size for a in self.results if a.buf.space == Space.HBM)
-        return into + out * prod(box.dims[d] for d in self.r.kept)
+        beside = sum(a.dtype.size for a in self.sides if a.buf.space == Space.HBM)
+        return into + beside * box.elements + out * prod(box.dims[d] for d in self.r.kept)
 
     def _need(self, leaf: Instruction, box: Box) -> Box:
         found = [plan.footprint(leaf, box) for plan in self.plans]
@@ -129,18 +103,22 @@ class _Lowering:
         r, ctx = self.r, self.ctx
         chunks = list(boxes([r.dims[d] for d in r.reduced], chunk))
         targets = [ctx.out_tile(a, box) for a in self.results]
+        types = [register_type(s.dtype) for s in r.shapes]
         before: tuple[Instruction, ...] = ()
         held: dict[Instruction, Array] = {}
         for k, part in enumerate(chunks):
-            whole = _joined(r, box, part)
+            whole = joined(r, box, part)
             leaves = {**self._leaves(whole), **held}
-            if k == len(chunks) - 1:
-                self._box(whole, box, _Finish(before), leaves, targets)
-                break
-            raw = [self._scratch(f"{r.heavy.name}.sum{n}", register_type(s.dtype), box) for n, s in enumerate(r.shapes)]
-            self._box(whole, box, _Finish(before, False), leaves, raw)
-            before = tuple(scratch_leaf(f"sum{n}", register_type(s.dtype), s.dims) for n, s in enumerate(r.shapes))
-            held = dict(zip(before, raw, strict=True))
+            sides = [ctx.out_tile(a, whole) for a in self.sides]
+            last = k == len(chunks) - 1
+            raw = [] if last else [self._scratch(f"{r.heavy.name}.sum{n}", t, box) for n, t in enumerate(types)]
+            self._box(Task(r, whole, box, Finish(before, last), leaves, targets if last else raw, sides))
+            before = tuple(
+                scratch_leaf(f"sum{n}", t, s.dims) for n, (t, s) in enumerate(zip(types, r.shapes, strict=True))
+            )
+            held = dict(zip(before, raw, strict=False))
+            for side, array in zip(sides, self.sides, strict=True):
+                ctx.stage_out(side, array, whole)
         for target, array in zip(targets, self.results, strict=True):
             ctx.stage_out(target, array, box)
 
@@ -149,78 +127,28 @@ class _Lowering:
 
     # One box.
 
-    def _box(
-        self, whole: Box, kept: Box, finish: _Finish, leaves: Mapping[Instruction, Array], targets: Sequence[Array]
-    ) -> None:
-        """Reduce a box of the iteration space into `targets`, which cover the box `kept` of the result."""
-        r = self.r
-        started = not finish.before and finish.last
-        starts = list(r.inits) if started else r.starts()
-        index = r.embedding()
-        nodes = finish.nodes(r, [Carried(k) for k in range(len(r.inputs))], index, started)
-        outs = [Target(a, index.shifted(whole.origin)) for a in targets]
-        accumulation = Accumulation(r, self.ctx.chip)
-        direct = accumulation.kernel(whole, leaves, starts, nodes, outs, False)
-        across = None
-        if any(whole.dims[d] > 1 for d in r.reduced):
-            across = accumulation.kernel(
-                whole, leaves, r.starts(), [Carried(k) for k in range(len(r.inputs))], None, True
-            )
-        if finish.last and self._unrolled(kept, whole, finish, leaves, targets, direct):
-            return
-        if direct is None and across is None:
-            for half in halves(Box(kept.origin, kept.dims)):
-                part = _joined(
-                    r, half, Box(tuple(whole.origin[d] for d in r.reduced), tuple(whole.dims[d] for d in r.reduced))
-                )
-                self._box(part, half, finish, leaves, targets)
-            return
-        if across is not None and self._rows_in_place(across, kept, finish, leaves, targets):
-            return
-        if across is None or (direct is not None and direct.nest.cycles <= self._across_cycles(across, kept)):
-            assert direct is not None
-            self._run(direct, direct.streams, "reduce")
-        else:
-            self._across(across, kept, finish, leaves, targets)
+    def _box(self, task: Task) -> None:
+        """Reduce a box of the iteration space."""
+        self._by(Ways(self.ctx.chip).best(task), task)
 
-    def _unrolled(
-        self,
-        kept: Box,
-        whole: Box,
-        finish: _Finish,
-        leaves: Mapping[Instruction, Array],
-        targets: Sequence[Array],
-        direct: AccumulatingKernel | None,
-    ) -> bool:
-        """Reduce few elements in one iteration, a stream each, where that is faster; gives whether it did."""
-        r, chip = self.r, self.ctx.chip
-        steps = list(boxes([whole.dims[d] for d in r.reduced], [1] * len(r.reduced)))
-        if direct is None or len(steps) * len(r.inputs) >= MAX_STREAMS:
-            return False
-        result = _over_result(r)
-        values: list[Node] = list(result.inits)
-        for step in steps:
-            origin = [0] * len(r.dims)
-            for d, o in zip(r.reduced, step.origin, strict=True):
-                origin[d] = whole.origin[d] + o
-            values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
-        index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
-        nodes = finish.nodes(result, values, index, True)
-        plan = GroupPlan(tuple(r.dims[d] for d in r.kept), (), tuple(nodes), r.graph)
-        ops = (
-            [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
-        )
-        outer = prod(p.count for p in direct.nest.outer[: len(direct.nest.outer) - direct.nest.inner])
-        if streams_of(plan) > MAX_STREAMS or outer * interval(chip, ops) + latency(chip, ops) > direct.nest.cycles:
-            return False
-        emit(self.ctx, plan, kept, leaves, targets, self.ctx.origin("reduce"))
-        return True
-
-    def _across_cycles(self, k: AccumulatingKernel, kept: Box) -> int:
-        """Estimate of the whole way with reduced lanes."""
-        rows = kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
-        passes = 2 + len(self.r.inputs)
-        return k.nest.cycles + rows + kept.elements // self.ctx.chip.vpu.lanes + passes * PASS_OVERHEAD
+    def _by(self, way: Way, task: Task) -> None:
+        """Reduce it in a way that has been found for it."""
+        if way.name == "apart":
+            if task.sides:
+                emit(self.ctx, task.side_plan(), task.whole, task.leaves, task.sides, self.ctx.origin("compute"))
+            for one, part in zip(way.parts, task.parts(), strict=True):
+                self._by(one, part)
+        elif way.name == "halves":
+            for half in halves(Box(task.kept.origin, task.kept.dims)):
+                self._box(task.over(half))
+        elif way.name == "unrolled" and way.plan is not None:
+            emit(self.ctx, way.plan, task.kept, task.leaves, task.targets, self.ctx.origin("reduce"))
+        elif way.name == "rows" and way.source is not None:
+            self._rows_in_place(way.source, task)
+        elif way.kernel is not None and way.name == "across":
+            self._across(way.kernel, task)
+        elif way.kernel is not None:
+            self._run(way.kernel, way.kernel.streams, "reduce")
 
     def _run(self, k: AccumulatingKernel, streams: Sequence[StreamSpec], what: str) -> None:
         kernel = build(self.ctx.chip, k.builder.source())
@@ -228,15 +156,8 @@ class _Lowering:
 
     # Reduced lanes.
 
-    def _across(
-        self,
-        k: AccumulatingKernel,
-        kept: Box,
-        finish: _Finish,
-        leaves: Mapping[Instruction, Array],
-        targets: Sequence[Array],
-    ) -> None:
-        r, nest = self.r, k.nest
+    def _across(self, k: AccumulatingKernel, task: Task) -> None:
+        r, nest, kept = task.r, k.nest, task.kept
         width = nest.lane.count
         height = nest.sublane.count if nest.sublane.dim in nest.reduced else 1
         partial = [
@@ -245,7 +166,7 @@ class _Lowering:
         ]
         accesses, streams = list(k.work.accesses), list(k.streams)
         for number, what in enumerate(k.builder.streams):
-            if isinstance(what, int):
+            if isinstance(what, int) and what < len(partial):
                 strides = [
                     4 * height * width * s if d not in nest.reduced else 0
                     for d, s in enumerate(accesses[number].strides)
@@ -264,103 +185,71 @@ class _Lowering:
             streams,
             self.ctx.origin("partial reduce"),
         )
-        self._after_rows(self._rows(partial, height, width, kept), kept, finish, leaves, targets)
+        self._after_rows(self._rows(partial, height, width, task), task)
 
-    def _after_rows(
-        self,
-        rows: Sequence[Array],
-        kept: Box,
-        finish: _Finish,
-        leaves: Mapping[Instruction, Array],
-        targets: Sequence[Array],
-    ) -> None:
-        """The epilogue of what `rows` hold for the box `kept`."""
-        r = self.r
+    def _after_rows(self, rows: Sequence[Array], task: Task) -> None:
+        """The epilogue of what `rows` hold for the kept dimensions."""
+        r, kept = task.r, task.kept
         held = [scratch_leaf(f"row{n}", a.dtype, s.dims) for n, (a, s) in enumerate(zip(rows, r.shapes, strict=True))]
         index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
         values = [r.graph.node(Load(leaf, index)) for leaf in held]
-        nodes = finish.nodes(_over_result(r), values, index, None in r.identities)
-        self._elementwise(nodes, kept, {**leaves, **dict(zip(held, rows, strict=True))}, targets)
+        nodes = task.finish.nodes(over_result(r), values, index, None in r.identities)
+        self._elementwise(nodes, kept, {**task.leaves, **dict(zip(held, rows, strict=True))}, task.targets)
 
-    def _rows_in_place(
-        self,
-        k: AccumulatingKernel,
-        kept: Box,
-        finish: _Finish,
-        leaves: Mapping[Instruction, Array],
-        targets: Sequence[Array],
-    ) -> bool:
-        """Let the cross-lane unit read rows that lie in memory as they are: one vector each, nothing to compute first.
-
-        Gives whether it did.
-        """
-        r, nest = self.r, k.nest
-        source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
-        several = nest.inner or nest.sublane.dim in nest.reduced or len(k.builder.streams) != 2
-        if source is None or source.array is None or source.access.coords or several or r.plain is None:
-            return False
-        if not isinstance(r.inputs[0], Load):
-            return False
-        places = [d for d in range(len(k.work.dims)) if d not in nest.reduced]
-        access = k.work.accesses[[isinstance(w, Load) for w in k.builder.streams].index(True)]
-        dims = (*places, nest.lane.dim)
-        if access.dtype is not register_type(r.shapes[0].dtype):
-            return False  # the cross-lane unit does not widen
-        if len(dims) > MAX_LOOPS or r.identities[0] is None or source.array.buf.space != Space.VMEM:
-            return False
-        counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
-        src = Ref(source.array.buf, Pattern(access.dtype, counts, strides, fill=r.identities[0]), source.offset)
-        row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), kept)
-        args: dict[str, Arg] = {"src": replace(src, dynamic=source.array.dynamic), "function": r.plain}
-        args["dst"] = Ref(row.buf, Pattern(row.dtype, counts[:-1] or (1,), _dense(counts[:-1]) or (4,)))
+    def _rows_in_place(self, source: Ref, task: Task) -> None:
+        """Let the cross-lane unit read rows as they lie in memory."""
+        r = task.r
+        row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), task.kept)
+        counts = source.pattern.counts[:-1]
+        dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), _dense(counts) or (4,)))
+        args: dict[str, Arg] = {"src": source, "dst": dst, "function": r.plain[0]}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
-        self._after_rows([row], kept, finish, leaves, targets)
-        return True
+        self._after_rows([row], task)
 
-    def _rows(self, partial: Sequence[Array], height: int, width: int, kept: Box) -> list[Array]:
-        """Partial results [rows, height, width] reduced to one element a row, as arrays over the box `kept`."""
-        r = self.r
+    def _rows(self, partial: Sequence[Array], height: int, width: int, task: Task) -> list[Array]:
+        """Partial results [rows, height, width] reduced to one element a row, as arrays over the kept dimensions."""
+        r, kept = task.r, task.kept
         out = [self._scratch(f"{r.heavy.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
         n = kept.elements
-        if r.plain is None:
-            self._rows_by_kernel(partial, height, width, kept, out)
+        if not r.plain:
+            self._rows_by_kernel(r, partial, height, width, kept, out)
             return out
-        source = partial[0]
-        if height > 1:
-            middle = self._scratch(f"{r.heavy.name}.column", source.dtype, Box.whole((n, height)))
-            self._xlu(source, middle, n * height, width)
-            source, width = middle, height
-        self._xlu(source, out[0], n, width)
+        for source, target, function, identity in zip(partial, out, r.plain, r.identities, strict=True):
+            assert identity is not None
+            if height > 1:
+                middle = self._scratch(f"{r.heavy.name}.column", source.dtype, Box.whole((n, height)))
+                self._xlu(source, middle, (n * height, width), function, identity)
+                self._xlu(middle, target, (n, height), function, identity)
+            else:
+                self._xlu(source, target, (n, width), function, identity)
         return out
 
-    def _xlu(self, source: Array, target: Array, rows: int, width: int) -> None:
-        r = self.r
-        identity = r.identities[0]
-        assert identity is not None
-        assert r.plain is not None
-        src = Ref(source.buf, Pattern(source.dtype, (rows, width), (4 * width, 4), fill=identity))
+    def _xlu(self, source: Array, target: Array, counts: tuple[int, int], function: str, identity: int) -> None:
+        """Reduce dense rows."""
+        rows, width = counts
+        src = Ref(source.buf, Pattern(source.dtype, counts, (4 * width, 4), fill=identity))
         dst = Ref(target.buf, Pattern(target.dtype, (rows,), (4,)))
-        args: dict[str, Arg] = {"src": src, "dst": dst, "function": r.plain}
+        args: dict[str, Arg] = {"src": src, "dst": dst, "function": function}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
 
     def _rows_by_kernel(
-        self, partial: Sequence[Array], height: int, width: int, kept: Box, out: Sequence[Array]
+        self, r: Reduction, partial: Sequence[Array], height: int, width: int, kept: Box, out: Sequence[Array]
     ) -> None:
         """The same for a general computation: a kernel with kept lanes over the partial results."""
-        r = self.r
         dims = (kept.elements, height * width)
         flat = [replace(a, dims=dims, strides=(4 * dims[1], 4), origin=(0, 0)) for a in partial]
         leaves = [scratch_leaf(f"part{n}", a.dtype, dims) for n, a in enumerate(flat)]
         index = IndexMap.identity(2)
         inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in leaves)
-        inits = tuple(_reranked(r, n, 2) for n in r.inits)
+        inits = tuple(reranked(r, n, 2) for n in r.inits)
         inner = replace(r, dims=dims, kept=(0,), reduced=(1,), inputs=inputs, inits=inits)
         rows = [replace(a, dims=(dims[0],), strides=(4,), origin=(0,)) for a in out]
         embed = inner.embedding()
         targets = [Target(a, embed) for a in rows]
         scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, flat, strict=True))}
         nodes = [Carried(n) for n in range(len(inputs))]
-        k = Accumulation(inner, self.ctx.chip).kernel(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
             raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: its computation needs too many streams")
         self._run(k, k.streams, "across lanes")
@@ -375,28 +264,3 @@ class _Lowering:
 def _dense(dims: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides in bytes of 32-bit elements."""
     return tuple(4 * prod(dims[d + 1 :]) for d in range(len(dims)))
-
-
-def _joined(r: Reduction, kept: Box, reduced: Box) -> Box:
-    """The box of the iteration space over boxes of the kept and of the reduced dimensions."""
-    origin, dims = [0] * len(r.dims), [1] * len(r.dims)
-    for box, places in ((kept, r.kept), (reduced, r.reduced)):
-        for d, o, n in zip(places, box.origin, box.dims, strict=True):
-            origin[d], dims[d] = o, n
-    return Box(tuple(origin), tuple(dims))
-
-
-def _reranked(r: Reduction, node: Node, rank: int) -> Node:
-    """An initial value's expression (loads of scalars only) in a space of another rank."""
-    loads = [n for n in topological([node]) if isinstance(n, Load)]
-    swap: dict[int, Node] = {id(n): r.graph.node(replace(n, map=IndexMap(rank, ()))) for n in loads}
-    return r.graph.substitute([node], swap)[0]
-
-
-def _rank0(r: Reduction, node: Node) -> Node:
-    return _reranked(r, node, len(r.kept))
-
-
-def _over_result(r: Reduction) -> Reduction:
-    """The reduction with initial values over the result's space."""
-    return replace(r, inits=tuple(_rank0(r, n) for n in r.inits))

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from systolith.compiler.affine import Box
-from systolith.compiler.emit import StreamSpec, Target, describe
+from systolith.compiler.emit import StreamSpec, Target, What, describe
 from systolith.compiler.errors import CompileError
-from systolith.compiler.expression import Carried, Const, Inside, Load, Node
+from systolith.compiler.expression import Carried, Const, Inside, Load, Node, topological
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.kernel_builder import KernelBuilder, interval, latency
+from systolith.compiler.hoist import held, unchanged
+from systolith.compiler.kernel_builder import KernelBuilder, build, interval, latency
 from systolith.compiler.reduction import Reduction
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vector import Access, Nest, Work, choose, merge
+from systolith.compiler.vector import Access, Loop, Nest, Order, Work, choose, merge
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import S32
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.timing import vpu_cost
 
 TAILS = Inside(())
 """Where the elements of the last vectors exist."""
@@ -23,7 +28,7 @@ TAILS = Inside(())
 
 @dataclass(frozen=True)
 class AccumulatingKernel:
-    """An accumulating kernel with its loops."""
+    """An accumulating kernel with its loops; `nest.cycles` are those of its run."""
 
     builder: KernelBuilder
     nest: Nest
@@ -32,78 +37,143 @@ class AccumulatingKernel:
 
 
 @dataclass(frozen=True)
+class Job:
+    """What a kernel is to accumulate.
+
+    Attributes:
+        box: of the iteration space.
+        leaves: an array for each leaf.
+        starts: what the accumulators start from.
+        finish: what is stored of them, in terms of `Carried`.
+        outs: where; None: partial results, one for each lane.
+        lanes_reduced: whether a reduced dimension goes to the lanes.
+        sides: where the reduction's sides go.
+        order: that the loops must have; None: any.
+    """
+
+    box: Box
+    leaves: Mapping[Instruction, Array]
+    starts: Sequence[Node]
+    finish: Sequence[Node]
+    outs: Sequence[Target] | None
+    lanes_reduced: bool
+    sides: Sequence[Target] = ()
+    order: Order | None = None
+
+
+@dataclass(frozen=True)
 class Accumulation:
-    """Makes the accumulating kernels of a reduction for a chip."""
+    """Makes the accumulating kernels of a reduction for a chip.
+
+    A kernel runs the reduced loops inside, with a prologue and an epilogue around them for each vector of kept
+    elements, which costs the time to fill and drain the pipeline; where there are streams for it, an iteration takes a
+    vector of kept elements with all that is reduced to it instead.
+    """
 
     r: Reduction
     chip: Chip
 
-    def kernel(
-        self,
-        box: Box,
-        leaves: Mapping[Instruction, Array],
-        starts: Sequence[Node],
-        finish: Sequence[Node],
-        outs: Sequence[Target] | None,
-        lanes_reduced: bool,
-    ) -> AccumulatingKernel | None:
-        """The accumulating kernel of a box; None if its loops do not fit. `outs` None: partial results."""
-        tails = False
-        while True:
-            k = self._try_kernel(box, leaves, starts, finish, outs, lanes_reduced, tails)
-            if k is None or tails or not any(d in k.nest.reduced for d in k.nest.tails):
-                return k
-            tails = True
+    def kernel(self, job: Job) -> AccumulatingKernel | None:
+        """The faster kernel; None if its loops do not fit."""
+        looped = self._looped(job, False)
+        if looped is not None and any(d in looped.nest.reduced for d in looped.nest.tails):
+            looped = self._looped(job, True)
+        if looped is None:
+            return None
+        found = [looped, self._unrolled(job, looped)]
+        timed = [t for k in found if k is not None and (t := self._timed(k)) is not None]
+        return min(timed, key=lambda k: k.nest.cycles, default=looped)
 
-    def _try_kernel(
-        self,
-        box: Box,
-        leaves: Mapping[Instruction, Array],
-        starts: Sequence[Node],
-        finish: Sequence[Node],
-        outs: Sequence[Target] | None,
-        lanes_reduced: bool,
-        tails: bool,
-    ) -> AccumulatingKernel | None:
-        r, chip = self.r, self.chip
-        g = r.graph
+    def _timed(self, k: AccumulatingKernel) -> AccumulatingKernel | None:
+        """With the cycles of the scheduled kernel; None if it does not fit in the registers."""
+        try:
+            kernel = build(self.chip, k.builder.source())
+        except CompileError:
+            return None
+        patterns = [k.nest.pattern(a) for a in k.work.accesses]
+        cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)
+        return replace(k, nest=replace(k.nest, cycles=cost.occupancy))
+
+    def _looped(self, job: Job, tails: bool) -> AccumulatingKernel | None:
+        """A kernel that runs the reduced loops inside."""
+        r, g, box = self.r, self.r.graph, job.box
         b = KernelBuilder()
         inputs = g.specialise(r.inputs, box)
         if tails:
             inputs = [self._neutral(x, s) for x, s in zip(inputs, g.specialise(r.starts(), box), strict=True)]
-        for n, value in enumerate(b.lower("prologue", g.specialise(starts, box))):
+        for n, value in enumerate(b.lower("prologue", g.specialise(job.starts, box))):
             b.carried[n] = b.register()
             b.emit("prologue", "mov", value, dst=b.carried[n])
-        carried = [Carried(n) for n in range(len(inputs))]
-        for n, value in enumerate(b.lower("body", r.combine(carried, inputs))):
+        values = self._step(b, job, inputs)
+        for n, value in enumerate(values):
             b.carry("body", n, value)
-        for n, value in enumerate(b.lower("epilogue", g.specialise(finish, box))):
-            b.emit("epilogue", "st", value, imm=b.stream(n))
-        try:
-            source = b.source()
-        except CompileError:
+        self._store(b, "epilogue", b.lower("epilogue", g.specialise(job.finish, box)), 0)
+        work, streams = self._work(b, job)
+        nest = None if work is None else choose(self.chip, work, job.order)
+        return AccumulatingKernel(b, nest, work, streams) if work is not None and nest is not None else None
+
+    def _unrolled(self, job: Job, k: AccumulatingKernel) -> AccumulatingKernel | None:
+        """The kernel with all turns of its inner loops in one iteration; None: there are none, or too many."""
+        g, nest = self.r.graph, k.nest
+        inner, outer = nest.outer[len(nest.outer) - nest.inner :], nest.outer[: len(nest.outer) - nest.inner]
+        if not 1 < prod(p.count for p in inner) < MAX_STREAMS or any(d in nest.reduced for d in nest.tails):
             return None
-        streams = []
-        for what in b.streams:
-            if isinstance(what, int) and outs is None:
-                streams.append(_partial(r, box))
-            elif isinstance(what, Inside) and what == TAILS:
-                streams.append(StreamSpec(Access(S32, (0,) * len(box.dims), (), 0, False, True)))
-            else:
-                streams.append(describe(what, box, leaves, outs or ()))
-        ops = [o.op for o in source.body]
-        work = merge(
-            Work(
-                box.dims,
-                tuple(s.access for s in streams),
-                frozenset(r.reduced),
-                interval(chip, ops),
-                latency(chip, ops),
-                lanes_reduced,
-            )
-        )
-        nest = choose(chip, work)
-        return None if nest is None else AccumulatingKernel(b, nest, work, tuple(streams))
+        turns = list(product(*(range(p.count) for p in inner)))
+        access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
+        inputs, sides = g.specialise(self.r.inputs, job.box), g.specialise(self.r.side_nodes, job.box)
+        order = topological([*inputs, *sides])
+        b = KernelBuilder()
+        still = held(order, [*inputs, *sides], unchanged(order, access, inner))
+        for node, register in zip(still, b.lower("body", still), strict=True):
+            b.held[id(node)] = register
+        b.carried = dict(enumerate(b.lower("body", g.specialise(job.starts, job.box))))
+        at: dict[int, tuple[int, ...]] = {}
+        for turn in turns:
+            first = len(b.streams)
+            b.carried = dict(enumerate(self._step(b, job, inputs)))
+            at |= dict.fromkeys(range(first, len(b.streams)), turn)
+        self._store(b, "body", b.lower("body", g.specialise(job.finish, job.box)), 0)
+        work, streams = self._work(b, job)
+        if work is None or work.dims != k.work.dims:
+            return None
+        by = {n: [(p.dim, p.step * t) for p, t in zip(inner, turn, strict=True)] for n, turn in at.items()}
+        moved = [_moved(s, a, by.get(n, ())) for n, (s, a) in enumerate(zip(streams, work.accesses, strict=True))]
+        around = replace(nest, outer=outer or (Loop(nest.lane.dim, nest.lane.count, 1),), inner=0)
+        work = replace(work, accesses=tuple(a for _, a in moved))
+        return AccumulatingKernel(b, around, work, tuple(s for s, _ in moved))
+
+    def _step(self, b: KernelBuilder, job: Job, inputs: Sequence[Node]) -> list[int]:
+        """Append what one vector of every input does; gives the new accumulated values."""
+        r = self.r
+        carried = [Carried(n) for n in range(len(inputs))]
+        values = b.lower("body", [*r.combine(carried, inputs), *r.graph.specialise(r.side_nodes, job.box)])
+        self._store(b, "body", values[len(inputs) :], len(job.finish))
+        return values[: len(inputs)]
+
+    def _store(self, b: KernelBuilder, section: str, values: Sequence[int], first: int) -> None:
+        for n, value in enumerate(values):
+            b.emit(section, "st", value, imm=b.stream(first + n))
+
+    def _work(self, b: KernelBuilder, job: Job) -> tuple[Work | None, tuple[StreamSpec, ...]]:
+        """What is to be vectorised, merged, and its streams before that; None: there are too many."""
+        r, chip, box = self.r, self.chip, job.box
+        if len(b.streams) > MAX_STREAMS:
+            return None, ()
+        streams = tuple(self._spec(what, job) for what in b.streams)
+        ops = [o.op for o in b.sections["body"]]
+        accesses = tuple(s.access for s in streams)
+        reduced, ii, length = frozenset(r.reduced), interval(chip, ops), latency(chip, ops)
+        return merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced)), streams
+
+    def _spec(self, what: What, job: Job) -> StreamSpec:
+        """A stream of a kernel."""
+        if isinstance(what, int) and what >= len(job.finish):
+            return describe(what - len(job.finish), job.box, job.leaves, job.sides)
+        if isinstance(what, int) and job.outs is None:
+            return _partial(self.r, job.box)
+        if what == TAILS:
+            return StreamSpec(Access(S32, (0,) * len(job.box.dims), (), 0, False, True))
+        return describe(what, job.box, job.leaves, job.outs or ())
 
     def _neutral(self, x: Node, start: Node) -> Node:
         """An input that is neutral in the last vector's lanes beyond a reduced dimension."""
@@ -111,6 +181,13 @@ class Accumulation:
         if isinstance(x, Load) and isinstance(start, Const) and not x.map.bounds and x.map.total:
             return g.node(replace(x, fill=start.image))
         return g.micro("select", g.node(TAILS), x, start)
+
+
+def _moved(spec: StreamSpec, access: Access, by: Sequence[tuple[int, int]]) -> tuple[StreamSpec, Access]:
+    """A stream and its merged access, so many indices further along some dimensions."""
+    offset = spec.offset + sum(access.strides[d] * n for d, n in by)
+    coords = tuple(c._replace(offset=c.offset + sum(c.coefs[d] * n for d, n in by)) for c in access.coords)
+    return replace(spec, offset=offset), replace(access, coords=coords)
 
 
 def _partial(r: Reduction, box: Box) -> StreamSpec:

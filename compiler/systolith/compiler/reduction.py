@@ -1,13 +1,15 @@
 """What a kInput group computes: inputs over an iteration space of kept and reduced dimensions.
 
 For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
-window's; for a convolution on the vector unit also the channels of a group.
+window's; for a convolution on the vector unit also the channels of a group.  Several `reduce`s of one space are one
+reduction with an accumulator each; values of the whole space (what is reduced, if it is needed in memory too) are
+stored on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from systolith.compiler.affine import Bound, Expr, IndexMap, divided
 from systolith.compiler.elementwise import check_dtype
@@ -46,19 +48,22 @@ class Reduction:
     """A reduction over an iteration space.
 
     Attributes:
-        heavy: the `reduce` or `reduce-window`.
-        roots: the group's results.
+        heavies: the `reduce` or `reduce-window`; or several reduces by one operation each, over the same dimensions.
+        roots: the group's results that are made of reduced values, each of those of one of `heavies`.
         dims: sizes of the iteration space.
         kept, reduced: its dimensions, in order; `kept` are the result's.
         graph: where nodes are made.
         inputs: for each operand, its element at a point of the space.
         inits: for each operand, the initial value.
-        plain: micro-operation of a reduction by one associative operation; None for a general computation.
+        plain: micro-operations, for each operand, of reductions by one associative operation; none for a general
+            computation.
         identities: per operand, what changes nothing; None: not known, the initial value serves (XLA demands that it
             may be taken any number of times).
+        sides: the other results, elements of the space.
+        side_nodes: for each of those, its element at a point of the space.
     """
 
-    heavy: Instruction
+    heavies: tuple[Instruction, ...]
     roots: tuple[Instruction, ...]
     dims: tuple[int, ...]
     kept: tuple[int, ...]
@@ -66,18 +71,46 @@ class Reduction:
     graph: Graph
     inputs: tuple[Node, ...]
     inits: tuple[Node, ...]
-    plain: str | None
+    plain: tuple[str, ...]
     identities: tuple[int | None, ...]
+    sides: tuple[Instruction, ...] = ()
+    side_nodes: tuple[Node, ...] = ()
+
+    @property
+    def heavy(self) -> Instruction:
+        """The first of `heavies`, for names."""
+        return self.heavies[0]
 
     @property
     def shapes(self) -> list[Shape]:
         """Shapes of the reduction's results."""
-        return list(self.heavy.shape.leaves())
+        return [s for heavy in self.heavies for s in heavy.shape.leaves()]
+
+    def parts(self) -> list[Reduction]:
+        """A reduction for each of `heavies`, which load what `sides` hold."""
+        index = IndexMap.identity(len(self.dims)).over(self.dims)
+        held = {
+            id(node): self.graph.node(Load(side, index)) for node, side in zip(self.side_nodes, self.sides, strict=True)
+        }
+        return [
+            replace(
+                self,
+                heavies=(heavy,),
+                roots=tuple(root for root in self.roots if reached(root, {heavy})),
+                inputs=tuple(self.graph.substitute(self.inputs[n : n + 1], held)),
+                inits=self.inits[n : n + 1],
+                plain=self.plain[n : n + 1],
+                identities=self.identities[n : n + 1],
+                sides=(),
+                side_nodes=(),
+            )
+            for n, heavy in enumerate(self.heavies)
+        ]
 
     def combine(self, a: Sequence[Node], b: Sequence[Node]) -> list[Node]:
         """The computation on two sets of values."""
-        if self.plain is not None:
-            return [self.graph.micro(self.plain, a[0], b[0])]
+        if self.plain:
+            return [self.graph.micro(*each) for each in zip(self.plain, a, b, strict=True)]
         return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
 
     def starts(self) -> list[Node]:
@@ -90,24 +123,36 @@ class Reduction:
         out = []
         for value, shape in zip(values, self.shapes, strict=True):
             t = shape.dtype
-            narrow = self.plain is not None and t.bits < 32 and t.kind is not Kind.PRED
+            narrow = bool(self.plain) and t.bits < 32 and t.kind is not Kind.PRED
             prefix = "round" if t.is_float else "wrap"
             out.append(self.graph.micro(f"{prefix}.{t}", value) if narrow else value)
         return out
 
     def results(self, values: Sequence[Node], index: IndexMap) -> list[Node]:
         """The group's results where `index` picks result elements and `values` are the reduction's there."""
-        if self.heavy in self.roots and len(self.roots) == 1:
+        if self.roots == self.heavies:
             return list(values)
-        nodes = expressions(self.graph, self.roots, index, {self.heavy})
-        loads = [n for n in _loads(nodes) if n.leaf is self.heavy]
-        return self.graph.substitute(nodes, {id(n): values[0] for n in loads})
+        nodes = expressions(self.graph, self.roots, index, self.heavies)
+        made = dict(zip(self.heavies, values, strict=True))
+        return self.graph.substitute(nodes, {id(n): made[n.leaf] for n in _loads(nodes) if n.leaf in made})
 
     def embedding(self) -> IndexMap:
         """From the iteration space to the result's elements."""
         rank = len(self.dims)
         units = tuple(Expr(tuple(int(k == d) for k in range(rank))) for d in self.kept)
         return IndexMap(rank, units, extents=self.dims)
+
+
+def reached(root: Instruction, sources: Collection[Instruction]) -> bool:
+    """Whether an instruction is one of `sources`, or computed from one."""
+    seen, todo = {root}, [root]
+    while todo:
+        i = todo.pop()
+        if i in sources:
+            return True
+        todo += [o for o in i.operands if o not in seen]
+        seen.update(i.operands)
+    return False
 
 
 def _loads(nodes: Sequence[Node]) -> list[Load]:
@@ -132,14 +177,34 @@ def reduction_of(computation: Computation) -> Reduction:
     Raises:
         CompileError: element types or operations that the vector unit does not have.
     """
-    heavy = next(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution"))
-    if heavy.opcode == "convolution":
-        return _convolution(heavy, tuple(group_roots(computation)))
+    heavies = tuple(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution"))
+    roots = tuple(group_roots(computation))
+    if heavies[0].opcode == "convolution":
+        return _convolution(heavies[0], roots)
+    graph = Graph()
+    found = [_single(graph, heavy) for heavy in heavies]
+    first = found[0]
+    sides = () if first.heavy.shape.is_tuple else tuple(root for root in roots if not reached(root, heavies))
+    index = IndexMap.identity(len(first.dims)).over(first.dims)
+    return replace(
+        first,
+        heavies=heavies,
+        roots=first.roots if first.heavy.shape.is_tuple else tuple(root for root in roots if root not in sides),
+        inputs=tuple(node for r in found for node in r.inputs),
+        inits=tuple(node for r in found for node in r.inits),
+        plain=tuple(op for r in found for op in r.plain),
+        identities=tuple(image for r in found for image in r.identities),
+        sides=sides,
+        side_nodes=tuple(expressions(graph, sides, index)),
+    )
+
+
+def _single(graph: Graph, heavy: Instruction) -> Reduction:
+    """One `reduce` or `reduce-window`, its result being the group's; errors as for `reduction_of`."""
     half = len(heavy.operands) // 2
     operands, inits = heavy.operands[:half], heavy.operands[half:]
     for shape in heavy.shape.leaves():
         check_dtype(heavy, shape.dtype)
-    graph = Graph()
     opcode = plain_operation(heavy.computation()) if half == 1 else None
     plain = PLAIN.get((opcode or "", operands[0].shape.dtype.kind))
     if opcode is not None and plain is None and not operands[0].shape.dtype.is_float:
@@ -154,9 +219,8 @@ def reduction_of(computation: Computation) -> Reduction:
         (value,) = expressions(graph, [operand], index)
         inputs.append(_padded(graph, value, index, init))
     identities = (plain[1],) if plain else (None,) * half
-    roots = (heavy,) if heavy.shape.is_tuple else tuple(group_roots(computation))
-    name = plain[0] if plain else None
-    return Reduction(heavy, roots, dims, kept, reduced, graph, tuple(inputs), tuple(first), name, identities)
+    names = (plain[0],) if plain else ()
+    return Reduction((heavy,), (heavy,), dims, kept, reduced, graph, tuple(inputs), tuple(first), names, identities)
 
 
 def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reduction:
@@ -185,7 +249,7 @@ def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reductio
     product = graph.micro("mul.f32", _padded(graph, value, index, zero), weight)
     name, identity = PLAIN["add", Kind.FLOAT]
     kept, reduced = tuple(range(n)), tuple(range(n, len(dims)))
-    return Reduction(heavy, roots, dims, kept, reduced, graph, (product,), (zero,), name, (identity,))
+    return Reduction((heavy,), roots, dims, kept, reduced, graph, (product,), (zero,), (name,), (identity,))
 
 
 def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from systolith.compiler.memory_plan import buffers_of
 from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, While
 from systolith.isa.instruction import Space
 
@@ -88,15 +87,16 @@ def _loads(ops: list[TileOp]) -> list[_Load]:
     found: list[_Load] = []
     floor = -1
     for place, op in enumerate(ops):
-        if _is_load(op):
+        load = _is_load(op)
+        if load:
             src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
             assert src.buf is not None
             assert dst.buf is not None
             # `used` holds no loads from HBM buffers, so what it has for the source may have written it.
             floor = max(floor, used.get(dst.buf, -1), used.get(src.buf, -1))
             found.append(_Load(op, place, floor, src.pattern.elements * src.pattern.dtype.size))
-        for buf in buffers_of(op):
-            if not (_is_load(op) and buf.space == Space.HBM):
+        for buf in op.buffers:
+            if not (load and buf.space == Space.HBM):
                 used[buf] = place
     return found
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from systolith.compiler.contraction import Index, Ranges
 from systolith.compiler.tile.ir import Array, Ref
 from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
 from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.timing import row_cycles
 
 
-@dataclass(frozen=True)
-class Loops:
+class Loops(NamedTuple):
     """Loops of one group (rows, or what is in a row): counts, byte strides, and a coefficient for each coordinate."""
 
     counts: tuple[int, ...]
@@ -35,38 +37,42 @@ def operand_ref(
     coords: list[Coord] = []
     terms: list[dict[str, int]] = []
     for index, origin, stride in zip(operand, array.origin, array.strides, strict=True):
-        start = index.offset + sum(c * ranges[a][0] for a, c in index.coefs.items())
-        if index.div == 1:
-            base += (start - origin) * stride
-            for a, c in index.coefs.items():
-                if a in strides:
-                    strides[a] += c * stride
-        else:
-            base -= origin * stride
-        if index.div > 1 or not _within(index, ranges, start):
+        start, low, high = index.offset, 0, 0
+        for a, c in index.coefs.items():
+            first, count = ranges[a]
+            start += c * first
+            if c > 0:
+                high += c * (count - 1)
+            else:
+                low += c * (count - 1)
+            if index.div == 1 and a in strides:
+                strides[a] += c * stride
+        base += (start - origin if index.div == 1 else -origin) * stride
+        if index.div > 1 or start + low < 0 or start + high >= index.size:
             coords.append(Coord((), start, 0, index.size, index.div, 0 if index.div == 1 else stride))
             terms.append(dict(index.coefs))
-    loops = [_loops(group, ranges, strides, terms) for group in groups]
-    loops, coords = _merge(loops, coords)
+    loops = tuple(_loops(group, ranges, strides, terms) for group in groups)
+    pattern, rows = _pattern(array.dtype, loops, tuple(coords))
+    return Ref(array.buf, pattern, base, array.dynamic), rows
+
+
+@lru_cache(maxsize=4096)
+def _pattern(dtype: DType, loops: Sequence[Loops], coords: Sequence[Coord]) -> tuple[Pattern, int]:
+    """The pattern of groups of loops, and how many loops of it are the first group's; tiles of a product share few."""
+    loops, coords = _merge(list(loops), list(coords))
     counts = tuple(c for group in loops for c in group.counts)
     steps = tuple(s for group in loops for s in group.strides)
     rows = [row for group in loops for row in group.coefs]
     final = tuple(replace(c, coefs=tuple(row[j] for row in rows)) for j, c in enumerate(coords))
-    return Ref(array.buf, Pattern(array.dtype, counts, steps, final), base, array.dynamic), len(loops[0].counts)
-
-
-def _within(index: Index, ranges: Ranges, start: int) -> bool:
-    low = start + sum(min(0, c * (ranges[a][1] - 1)) for a, c in index.coefs.items())
-    high = start + sum(max(0, c * (ranges[a][1] - 1)) for a, c in index.coefs.items())
-    return low >= 0 and high < index.size
+    return Pattern(dtype, counts, steps, final), len(loops[0].counts)
 
 
 def _loops(group: Sequence[str], ranges: Ranges, strides: dict[str, int], terms: list[dict[str, int]]) -> Loops:
     live = [a for a in group if ranges[a][1] > 1]
     if not live:
-        return Loops((1,), (0,), (tuple(0 for _ in terms),))
-    coefs = tuple(tuple(t.get(a, 0) for t in terms) for a in live)
-    return Loops(tuple(ranges[a][1] for a in live), tuple(strides[a] for a in live), coefs)
+        return Loops((1,), (0,), ((0,) * len(terms),))
+    coefs = tuple([tuple([t.get(a, 0) for t in terms]) for a in live])
+    return Loops(tuple([ranges[a][1] for a in live]), tuple([strides[a] for a in live]), coefs)
 
 
 def _merge(loops: list[Loops], coords: list[Coord]) -> tuple[list[Loops], list[Coord]]:
@@ -113,7 +119,7 @@ def _scales(group: Loops, x: int, coords: list[Coord]) -> list[bool] | None:
 
 
 def _scaled(group: Loops, factor: list[int]) -> Loops:
-    return replace(group, coefs=tuple(tuple(c * f for c, f in zip(row, factor, strict=True)) for row in group.coefs))
+    return group._replace(coefs=tuple(tuple(c * f for c, f in zip(row, factor, strict=True)) for row in group.coefs))
 
 
 def _joined(group: Loops, x: int, scale: list[bool], factor: list[int]) -> Loops:

@@ -12,13 +12,13 @@ lane knows that the latches before it have retired.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from systolith.compiler.conflicts import Key, LineMap, conflicts
 from systolith.compiler.errors import CompileError
+from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, OPCODES, queue_of
 from systolith.isa.program import TokenDecl
@@ -43,25 +43,13 @@ REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What an instruction touches: bytes [lo, hi) of a memory (`key`), read or written; see `isa.access.Access`."""
+class Touches(Protocol):
+    """Gives what an instruction touches."""
 
-    key: tuple[int, int]
-    lo: int
-    hi: int
-    write: bool
-    run: int = 0
-    pitch: int = 0
+    def __call__(self, instruction: Instruction) -> Iterable[Access]: ...
 
 
-class Ranges(Protocol):
-    """Gives the ranges that an instruction touches."""
-
-    def __call__(self, instruction: Instruction) -> Iterable[Range]: ...
-
-
-@dataclass
+@dataclass(slots=True)
 class Node:
     """An instruction being ordered.
 
@@ -70,17 +58,20 @@ class Node:
         queue: index of its queue.
         lane: index of its lane: its queue's, but for those that retire alone.
         number: its place in its lane since the last join.
-        waits: lanes whose tokens it takes.
-        signals: queues that it gives tokens to.
-        fence: as in `Instruction`.
+        place: its place in the program.
         index: position in the input, -1 for those added.
+        gives: how many signals it gives.
+        waits, signals: its tokens, once they have numbers.
+        fence: as in `Instruction`.
     """
 
     instruction: Instruction
     queue: int
     lane: int
     number: int
+    place: int
     index: int
+    gives: int = 0
     waits: list[int] = field(default_factory=list)
     signals: list[int] = field(default_factory=list)
     fence: bool = False
@@ -103,76 +94,13 @@ class Ordered:
     entries: dict[int, int]
 
 
-IntArray = npt.NDArray[np.int32]
-
-
-class Memory:
-    """Last readers and writers of each line of each memory, by lane, since the last join (-1: none).
-
-    Tables are [lanes, lines]: the lines of a range lie side by side.
-    """
-
-    def __init__(self, queues: int, sizes: Mapping[tuple[int, int], int], lines: int, fine: Mapping[int, int]) -> None:
-        self.queues, self.sizes, self.lines, self.fine = queues, sizes, lines, fine
-        self.shift: dict[tuple[int, int], int] = {}
-        self.read: dict[tuple[int, int], IntArray] = {}
-        self.written: dict[tuple[int, int], IntArray] = {}
-
-    def lines_of(self, r: Range) -> slice | IntArray:
-        """Lines of a range; what lies beyond the memory counts as its last line."""
-        if r.key not in self.shift:
-            self._open(r)
-        shift = self.shift[r.key]
-        if r.hi <= r.lo:
-            return slice(0, 0)
-        last: int = self.read[r.key].shape[1] - 1
-        first = min(max(r.lo, 0) >> shift, last)
-        if r.pitch and r.pitch % (1 << shift) == 0 and r.lo >= 0:
-            width = ((r.lo + r.run - 1) >> shift) + 1 - first
-            step = r.pitch >> shift
-            if width < step:
-                starts = np.arange(first, last + 1, step, dtype=np.int32)[: -(-(r.hi - r.lo) // r.pitch)]
-                return np.minimum(starts[:, None] + np.arange(width, dtype=np.int32), last).ravel()
-        return slice(first, max(first, min((r.hi - 1) >> shift, last)) + 1)
-
-    def _open(self, r: Range) -> None:
-        """Tables of a memory."""
-        size = max(self.sizes.get(r.key, 1), r.hi, 1)
-        shift = self.fine.get(r.key[0], 0)
-        while (size >> shift) > self.lines:
-            shift += 1
-        count = (size >> shift) + 1
-        self.shift[r.key] = shift
-        self.read[r.key] = np.full((self.queues, count), -1, np.int32)
-        self.written[r.key] = np.full((self.queues, count), -1, np.int32)
-
-    def conflicts(self, ranges: Sequence[Range]) -> IntArray:
-        """For each lane, the number of its last instruction that conflicts with the ranges; -1: none."""
-        latest = np.full(self.queues, -1, np.int32)
-        for r in ranges:
-            lines = self.lines_of(r)
-            np.maximum(latest, self.written[r.key][:, lines].max(axis=1, initial=-1), out=latest)
-            if r.write:
-                np.maximum(latest, self.read[r.key][:, lines].max(axis=1, initial=-1), out=latest)
-        return latest
-
-    def touch(self, ranges: Sequence[Range], queue: int, number: int) -> None:
-        """Record an instruction."""
-        for r in ranges:
-            (self.written if r.write else self.read)[r.key][queue, self.lines_of(r)] = number
-
-    def clear(self) -> None:
-        for table in (*self.read.values(), *self.written.values()):
-            table.fill(-1)
-
-
 class Orderer:
     """Derives tokens for a line of instructions.
 
     Args:
         queues: names, SEQ first.
-        ranges: what an instruction touches.
-        sizes: bytes of each memory, by key of its ranges.
+        touches: what an instruction touches.
+        sizes: bytes of each memory, by space and buffer of an access.
         token_max: largest count of a token.
         fifo_depth: of each queue.
         fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
@@ -181,8 +109,8 @@ class Orderer:
     def __init__(
         self,
         queues: Sequence[str],
-        ranges: Ranges,
-        sizes: dict[tuple[int, int], int],
+        touches: Touches,
+        sizes: Mapping[Key, int],
         token_max: int,
         fifo_depth: int,
         fine: Mapping[int, int] = FINE,
@@ -192,8 +120,8 @@ class Orderer:
         self.names = [*queues, *alone]
         self.number = {q: n for n, q in enumerate(queues)}
         self.alone = {self.number[q]: len(queues) + n for n, q in enumerate(alone)}
-        self.ranges = ranges
-        self.memory = Memory(len(self.names), sizes, LINES, fine)
+        self.touches = touches
+        self.lines = LineMap(sizes, LINES, fine)
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
         self.room = max(1, token_max - fifo_depth - 1)
         self.reach = min(REACH, self.room - 1)
@@ -205,7 +133,6 @@ class Orderer:
 
     def _reset(self) -> None:
         n = len(self.names)
-        self.memory.clear()
         self.counts = [0] * n
         self.clocks = [[-1] * n for _ in range(n)]
         self.history: list[list[list[int]]] = [[] for _ in range(n)]
@@ -213,38 +140,48 @@ class Orderer:
 
     def run(self, instructions: Sequence[Instruction], boundaries: frozenset[int]) -> Ordered:
         """Order all instructions; before those in `boundaries` SEQ joins every queue."""
-        for index, instruction in enumerate(instructions):
-            if index in boundaries:
+        cuts = sorted(b for b in boundaries if 0 < b < len(instructions))
+        for start, end in pairwise([0, *cuts, len(instructions)]):
+            if start in boundaries:
                 self._join()
-                self.entries[index] = len(self.nodes)
-            self._add(instruction, index)
+                self.entries[start] = len(self.nodes)
+            self._stretch(instructions[start:end], start)
         return self._finish()
 
-    def _add(self, instruction: Instruction, index: int) -> Node:
+    def _stretch(self, instructions: Sequence[Instruction], start: int) -> None:
+        """Order instructions between which SEQ does not join."""
+        lanes = [self._lane(i, self.number[queue_of(i)]) for i in instructions]
+        numbers: list[int] = []
+        needed = conflicts(map(self.touches, instructions), lanes, len(self.names), self.lines)
+        for index, (instruction, found) in enumerate(zip(instructions, needed, strict=True), start):
+            numbers.append(self._add(instruction, index, [(p, numbers[place]) for p, place in found]).number)
+
+    def _add(self, instruction: Instruction, index: int, needed: list[tuple[int, int]]) -> Node:
+        """Order an instruction after those (lane, number)."""
         q = self.number[queue_of(instruction)]
         beside = self.alone.get(q, q)
-        touched = list(self.ranges(instruction))
-        needed = self.memory.conflicts(touched)
         clock = self.clocks[q]
         self._know(clock, self.clocks[0])
         clock[0] = self.counts[0] - 1
-        missing = [(p, n) for p, n in enumerate(needed.tolist()) if p not in (q, beside) and n > clock[p]]
+        missing = [(p, n) for p, n in needed if p not in (q, beside) and n > clock[p]]
         missing = self._reduced(missing)
-        carrier = Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
         while len(missing) > (0 if q == 0 else MAX_WAITS):
-            missing = self._take(q, missing, carrier)
+            missing = self._take(q, missing)
         node = self._waiting(instruction, q, index, missing)
-        if self._overlap[q] and needed[q] > clock[q]:
+        if self._overlap[q] and any(p == q and n > clock[q] for p, n in needed):
             node.fence = True
             clock[q] = node.number - 1
         self._record(node)
-        self.memory.touch(touched, node.lane, node.number)
         return node
 
-    def _take(self, q: int, missing: list[tuple[int, int]], carrier: Instruction) -> list[tuple[int, int]]:
+    def _take(self, q: int, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Let an added instruction wait for the first few; returns the others."""
-        self._record(self._waiting(carrier, q, -1, missing[:MAX_WAITS]))
+        self._record(self._waiting(self._carrier(q), q, -1, missing[:MAX_WAITS]))
         return missing[MAX_WAITS:]
+
+    def _carrier(self, q: int) -> Instruction:
+        """An instruction that only waits or signals."""
+        return Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
 
     def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
         """A node that waits for those (lane, number); who signals comes before it in program order."""
@@ -253,19 +190,21 @@ class Orderer:
         clock = self.clocks[q]
         for producer in producers:
             p = producer.lane
-            producer.signals.append(q)
-            node.waits.append(p)
+            producer.gives += 1
             self._pairs.setdefault((p, q), []).append((producer, node))
             self._know(clock, self.history[p][producer.number])
         return node
 
     def _node(self, instruction: Instruction, q: int, index: int) -> Node:
-        lane = self.alone[q] if OPCODES[instruction.op].retires_alone else q
-        node = Node(instruction, q, lane, self.counts[lane], index)
+        lane = self._lane(instruction, q)
+        node = Node(instruction, q, lane, self.counts[lane], len(self.nodes), index)
         self.counts[lane] += 1
         self.by_number[lane].append(node)
         self.nodes.append(node)
         return node
+
+    def _lane(self, instruction: Instruction, q: int) -> int:
+        return self.alone[q] if OPCODES[instruction.op].retires_alone else q
 
     def _record(self, node: Node) -> None:
         """What has retired for certain when this one has."""
@@ -283,6 +222,8 @@ class Orderer:
 
     def _reduced(self, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Drop what waiting for the others already tells."""
+        if len(missing) < 2:
+            return missing
         kept = list(missing)
         for item in missing:
             p, n = item
@@ -296,10 +237,10 @@ class Orderer:
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
         for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
-            if len(node.signals) < MAX_WAITS:
+            if node.gives < MAX_WAITS:
                 return node
-        carrier = Instruction("sync") if p == 0 else Instruction("nop", {"queue": self.names[p]})
-        node = self._node(carrier, self.number[self.names[p]], -1)
+        q = self.number[self.names[p]]
+        node = self._node(self._carrier(q), q, -1)
         self._record(node)
         return node
 
@@ -309,52 +250,38 @@ class Orderer:
         missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
         missing = self._reduced(missing)
         while missing:
-            missing = self._take(0, missing, Instruction("sync"))
+            missing = self._take(0, missing)
         self._reset()
 
     def _finish(self) -> Ordered:
-        ids = _Ids(self)
+        table = self._numbered()
         out: list[Instruction] = []
         for node in self.nodes:
-            waits, signals = ids.of(node)
-            if waits or signals or node.fence:
-                out.append(replace(node.instruction, waits=waits, signals=signals, fence=node.fence))
-            else:
-                out.append(node.instruction)
-        return Ordered(out, [n.index for n in self.nodes], ids.table, self.entries)
+            i = node.instruction
+            if node.waits or node.signals or node.fence:
+                i = Instruction(i.op, i.args, i.unit, tuple(node.waits), tuple(node.signals), node.fence)
+            out.append(i)
+        return Ordered(out, [n.index for n in self.nodes], table, self.entries)
+
+    def _numbered(self) -> list[TokenDecl]:
+        """The token table: one for a lane and the queue that waits for it, more where a count exceeds what one holds.
+
+        Raises:
+            CompileError: there are more than the machine has.
+        """
+        table: list[TokenDecl] = []
+        for (p, q), pairs in sorted(self._pairs.items()):
+            first, many = len(table), -(-_most_ahead(pairs) // self.room)
+            table += [TokenDecl(self.names[p], self.names[q])] * many
+            for k, (producer, consumer) in enumerate(pairs):
+                producer.signals.append(first + k % many)
+                consumer.waits.append(first + k % many)
+        if len(table) > MAX_TOKENS:
+            raise CompileError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
+        return table
 
 
-class _Ids:
-    """Token numbers: one for a lane and the queue that waits for it, more where a count exceeds what a token holds."""
-
-    def __init__(self, orderer: Orderer) -> None:
-        self.table: list[TokenDecl] = []
-        self._waits: dict[int, list[int]] = {}
-        self._signals: dict[int, list[int]] = {}
-        position = {id(node): n for n, node in enumerate(orderer.nodes)}
-        for (p, q), pairs in sorted(orderer._pairs.items()):
-            numbers = self._assign(pairs, position, orderer.room)
-            first = len(self.table)
-            self.table += [TokenDecl(orderer.names[p], orderer.names[q])] * (max(numbers) + 1)
-            for (producer, consumer), number in zip(pairs, numbers, strict=True):
-                self._signals.setdefault(id(producer), []).append(first + number)
-                self._waits.setdefault(id(consumer), []).append(first + number)
-        if len(self.table) > MAX_TOKENS:
-            raise CompileError(f"the program needs {len(self.table)} tokens, the machine has {MAX_TOKENS}")
-
-    def _assign(self, pairs: list[tuple[Node, Node]], position: dict[int, int], room: int) -> list[int]:
-        """For each pair, which of the pair's tokens: so many that no count grows over `room` in program order."""
-        events = sorted(
-            [(position[id(a)], 1) for a, _ in pairs] + [(position[id(b)], -1) for _, b in pairs],
-            key=lambda e: (e[0], -e[1]),
-        )
-        most = current = 0
-        for _, step in events:
-            current += step
-            most = max(most, current)
-        tokens = -(-most // room)
-        return [k % tokens for k in range(len(pairs))]
-
-    def of(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Waits and signals of an instruction."""
-        return tuple(self._waits.get(id(node), ())), tuple(self._signals.get(id(node), ()))
+def _most_ahead(pairs: Sequence[tuple[Node, Node]]) -> int:
+    """How many signals are given before they are taken, in program order."""
+    steps = sorted([2 * a.place for a, _ in pairs] + [2 * b.place + 1 for _, b in pairs])
+    return max(accumulate(-1 if step % 2 else 1 for step in steps))

@@ -8,17 +8,19 @@ taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from systolith.isa.chip import Chip
+from systolith.isa.chip_schema import Vpu
 from systolith.isa.dtypes import DType
 from systolith.isa.kernel import MAX_NEST
 from systolith.isa.pattern import MAX_COORDS, UNBOUNDED, Coord, Pattern
 
 
-@dataclass(frozen=True)
-class AxisCoord:
+class AxisCoord(NamedTuple):
     """A pattern coordinate before loops are chosen: one coefficient a dimension; rest as in `pattern.Coord`."""
 
     coefs: tuple[int, ...]
@@ -27,6 +29,10 @@ class AxisCoord:
     hi: int = UNBOUNDED[1]
     div: int = 1
     stride: int = 0
+
+
+Order = tuple[tuple[int, ...], ...]
+"""See `Nest.order`."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Nest:
     inner: int
     cycles: int
     reduced: frozenset[int] = frozenset()
+    _patterns: dict[Access, Pattern] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -91,6 +98,19 @@ class Nest:
         """Dimensions whose loops reach beyond their size."""
         return tuple(d for d, n in enumerate(self.dims) if self._reach(d) > n)
 
+    @property
+    def order(self) -> Order:
+        """In which order elements of reduced dimensions are combined: the same order gives the same bits.
+
+        Loops over them run from the outermost; what their lanes and sublanes hold is combined afterwards.
+        """
+        reduced = sorted(self.reduced)
+        if self.lane.dim not in reduced:
+            return ()
+        sizes = tuple(self.dims[d] for d in reduced)
+        vector = tuple((reduced.index(p.dim), p.step, p.count) for p in (self.sublane, self.lane) if p.dim in reduced)
+        return (sizes, *vector)
+
     def masked(self, access: Access) -> list[int]:
         """Dimensions whose tails a stream has to leave out."""
         return [d for d in self.tails if access.masked and not (access.partial and d in self.reduced)]
@@ -100,6 +120,12 @@ class Nest:
 
     def pattern(self, access: Access) -> Pattern:
         """The address generator's program of a stream."""
+        found = self._patterns.get(access)
+        if found is None:
+            found = self._patterns[access] = self._pattern(access)
+        return found
+
+    def _pattern(self, access: Access) -> Pattern:
         loops = self.loops
         coords = [_coord(loops, c) for c in access.coords]
         for d in self.masked(access):
@@ -136,6 +162,7 @@ class Work:
     lanes_reduced: bool = False
 
 
+@lru_cache(maxsize=4096)
 def merge(work: Work) -> Work:
     """Drop dimensions of size 1 and merge neighbours that all streams step through alike; a kept one always remains."""
     groups: list[list[int]] = []
@@ -166,13 +193,22 @@ def _picked(a: Access, dims: list[int | None]) -> Access:
     def pick(v: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(0 if d is None else v[d] for d in dims)
 
-    return replace(a, strides=pick(a.strides), coords=tuple(replace(c, coefs=pick(c.coefs)) for c in a.coords))
+    return replace(a, strides=pick(a.strides), coords=tuple(c._replace(coefs=pick(c.coefs)) for c in a.coords))
 
 
-def choose(chip: Chip, work: Work) -> Nest | None:
-    """The cheapest loops for merged work; None if no choice fits the pattern's loops and coordinates."""
+def choose(chip: Chip, work: Work, order: Order | None = None) -> Nest | None:
+    """The cheapest loops for merged work, of an order if one is given; None if no choice fits the pattern's loops and
+    coordinates.
+    """
+    return _choose(chip.vpu, work, order)
+
+
+@lru_cache(maxsize=4096)
+def _choose(vpu: Vpu, work: Work, order: Order | None) -> Nest | None:
     best: Nest | None = None
-    for nest in _choices(chip, work):
+    for nest in _choices(vpu, work):
+        if order is not None and nest.order != order:
+            continue
         if len(nest.outer) > MAX_NEST or _coords_needed(nest, work) > MAX_COORDS:
             continue
         if best is None or nest.cycles < best.cycles:
@@ -184,7 +220,7 @@ def _coords_needed(nest: Nest, work: Work) -> int:
     return max((len(a.coords) + len(nest.masked(a)) for a in work.accesses), default=0)
 
 
-def _choices(chip: Chip, work: Work) -> Iterator[Nest]:
+def _choices(vpu: Vpu, work: Work) -> Iterator[Nest]:
     for lane in range(len(work.dims)):
         if work.reduced and (lane in work.reduced) != work.lanes_reduced:
             continue
@@ -192,18 +228,18 @@ def _choices(chip: Chip, work: Work) -> Iterator[Nest]:
             # The cross-lane unit reduces rows: sublanes are reduced only together with the lanes.
             if sublane in work.reduced and not work.lanes_reduced:
                 continue
-            yield _nest(chip, work, lane, sublane)
+            yield _nest(vpu, work, lane, sublane)
 
 
-def _nest(chip: Chip, work: Work, lane: int, sublane: int) -> Nest:
+def _nest(vpu: Vpu, work: Work, lane: int, sublane: int) -> Nest:
     n = work.dims[lane]
-    rows = _ceil(n, chip.vpu.lanes)
+    rows = _ceil(n, vpu.lanes)
     width = _ceil(n, rows)
     outer: dict[int, Loop] = {d: Loop(d, 1, m) for d, m in enumerate(work.dims)}
     outer[lane] = Loop(lane, width, rows)
     lanes = Loop(lane, 1, width)
     m = outer[sublane].count
-    groups = _ceil(m, chip.vpu.sublanes)
+    groups = _ceil(m, vpu.sublanes)
     height = _ceil(m, groups)
     step = outer[sublane].step
     sublanes = Loop(sublane, step, height)
@@ -212,11 +248,11 @@ def _nest(chip: Chip, work: Work, lane: int, sublane: int) -> Nest:
     inner = [p for d, p in outer.items() if p.count > 1 and d in work.reduced]
     loops = (*kept, *inner) or (Loop(lane, width * rows, 1),)
     nest = Nest(work.dims, loops, sublanes, lanes, len(inner), 0, work.reduced)
-    return replace(nest, cycles=_cycles(chip, work, nest))
+    return replace(nest, cycles=_cycles(vpu, work, nest))
 
 
-def _cycles(chip: Chip, work: Work, nest: Nest) -> int:
-    interval = work.interval + sum(_cost(chip, a, nest) - 1 for a in work.accesses if a.memory)
+def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
+    interval = work.interval + sum(_cost(vpu, a, nest) - 1 for a in work.accesses if a.memory)
     kept = prod(p.count for p in nest.outer[: len(nest.outer) - nest.inner])
     inner = prod(p.count for p in nest.outer[len(nest.outer) - nest.inner :])
     if not work.reduced:
@@ -224,11 +260,11 @@ def _cycles(chip: Chip, work: Work, nest: Nest) -> int:
     return kept * ((inner - 1) * interval + 2 * work.latency)
 
 
-def _cost(chip: Chip, a: Access, nest: Nest) -> int:
+def _cost(vpu: Vpu, a: Access, nest: Nest) -> int:
     """Cycles of one vector access: see the closed form of a row in docs/architecture.md."""
     stride = a.strides[nest.lane.dim]
     segments = 1 if stride in (0, a.dtype.size) or nest.lane.count == 1 else nest.lane.count
-    return _ceil(segments * nest.sublane.count, chip.vpu.sublanes)
+    return _ceil(segments * nest.sublane.count, vpu.sublanes)
 
 
 def _ceil(a: int, b: int) -> int:

@@ -8,13 +8,14 @@ from math import prod
 
 from systolith.compiler.aliasing import Donation, Uses
 from systolith.compiler.block_dims import blocked_along
-from systolith.compiler.blocks import lower_blocks
+from systolith.compiler.blocks import Blocking, lower_blocks, near_operands
 from systolith.compiler.control import carry, lower_conditional, lower_while
 from systolith.compiler.errors import compile_error
+from systolith.compiler.explain import Alternative
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.loops import lower_loop
-from systolith.compiler.lowering import Box, Lowering, constant_bytes
+from systolith.compiler.lowering import Box, Lowering
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.moves import lower_custom
 from systolith.compiler.placement import Leaf, Placement, is_allocation, leaf_shapes
@@ -80,6 +81,7 @@ class Walk:
         owners: which leaf a buffer of a whole value holds.
         spilled: leaves that no result buffer holds and that lie in HBM all the same.
         cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
+        blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
     ctx: Lowering
@@ -89,6 +91,7 @@ class Walk:
     cache: dict[Buf, Array] = field(default_factory=dict)
     owners: dict[Buf, Leaf] = field(default_factory=dict)
     spilled: set[Leaf] = field(default_factory=set)
+    blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
@@ -97,6 +100,11 @@ class Walk:
     def free(self) -> int:
         """Bytes of VMEM that no whole value ever takes."""
         return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
+
+    def apart(self, group: Instruction, picked: str = "") -> Walk:
+        """A walk for one group, to try something, that leaves nothing here; `picked`: the plan that it is to have."""
+        placement = Placement(live=dict(self.placement.live), share=self.placement.share)
+        return Walk(self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings)
 
     # The entry.
 
@@ -113,6 +121,7 @@ class Walk:
             values.append(shaped(iter(arrays), p.shape))
         for result, parameter in donation.shared.items():
             results[result][1].buf.shares = given[parameter].buf
+        self.ctx.donated = {given[parameter].buf for parameter in donation.donors}
         early = [pair for n, pair in enumerate(results) if n not in donation.late]
         self.homes |= {leaf: results[n][1] for leaf, n in donation.homes.items()}
         in_hbm = self.placement.spilled - donation.barred
@@ -187,8 +196,7 @@ class Walk:
 
     def _constant(self, i: Instruction) -> Value:
         if i not in self._constants:
-            data = constant_bytes(i)
-            self._constants[i] = self.ctx.table(i.name, Role.CONSTANT, i.shape.dtype, i.dims, data=data)
+            self._constants[i] = self.ctx.constant(i)
         return self._constants[i]
 
     def results(self, i: Instruction) -> list[Array]:
@@ -213,12 +221,13 @@ class Walk:
         if kind not in LOWERINGS:
             raise compile_error(i, f"a group of unknown kind {kind!r}", self.ctx.module)
         start = len(self.ctx.block.items)
-        if blocked_along(i):
-            self._blocks(i, inputs, outputs)
+        blocked = bool(blocked_along(i))
+        near = near_operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
+        tuner = self.ctx.options.tuner if blocked or kind == "kOutput" else None
+        self.ctx.picked = tuner.pick(self, i, near, outputs) if tuner else ""
+        if blocked:
+            self._blocks(i, near, outputs)
         else:
-            near = [self.near(a) for a in inputs]
-            tuner = self.ctx.options.tuner if kind == "kOutput" else None
-            self.ctx.picked = tuner.pick(self.ctx, i, near, outputs, self.free) if tuner else ""
             LOWERINGS[kind](self.ctx, i, near, outputs)
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]

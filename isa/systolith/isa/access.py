@@ -5,17 +5,16 @@ Both use this function, so that what the compiler orders and what the checker de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from systolith.isa.geometry import Bias, Interval, interval, pitched
+from systolith.isa.geometry import Interval, Unknown, interval, pitched
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream
+from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ class Tile(IntEnum):
     ACTIVE = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Bytes lo to hi - 1 of a space, or of every `pitch` bytes from lo on the first `run`.
 
     Attributes:
@@ -82,58 +80,17 @@ def size_of(space: Space | Tile, buffer: int, program: Program, chip: Chip) -> i
     """Bytes of a space; HOST, LINK and tiles: what an access to all of it is said to touch."""
     if space is Space.HBM:
         return program.buffers[buffer].bytes
-    sizes: dict[Space | Tile, int] = {
-        Space.VMEM: chip.vmem.bytes,
-        Space.LINK: chip.vmem.bytes,
-        Space.SMEM: chip.smem.bytes,
-        Space.ACC: chip.mxu.acc_rows * chip.mxu.cols * 4,
-    }
-    return sizes.get(space, 1)
+    if space is Space.VMEM or space is Space.LINK:
+        return chip.vmem.bytes
+    if space is Space.ACC:
+        return chip.mxu.acc_rows * chip.mxu.cols * 4
+    return chip.smem.bytes if space is Space.SMEM else 1
 
 
 def _known(operand: Operand) -> int | None:
     if isinstance(operand, Reg):
         return 0 if operand.n == 0 else None
     return operand
-
-
-def stream_accesses(stream: Stream, write: bool, program: Program, chip: Chip) -> Iterator[Access]:
-    """What one stream touches: its elements, and the index list if it has one."""
-    pattern = program.patterns[stream.pattern]
-    space = stream.space
-    if space is Space.NONE:
-        return
-    buffer = memory_of(stream.buffer, program) if space is Space.HBM else stream.buffer
-    if space in (Space.VMEM, Space.SMEM):
-        buffer = 0
-    if pattern.indirect >= 0:
-        yield _index_list(stream, pattern, chip)
-    if space is Space.HOST:
-        # A queue is used up in order, whatever is read.
-        yield Access(space, buffer, 0, 1, True)
-        return
-    span = interval(pattern, _bias(stream, pattern))
-    if span is None:
-        return
-    base = _known(stream.base)
-    if base is None or not isinstance(span, Interval):
-        yield Access(space, buffer, 0, size_of(space, stream.buffer, program, chip), write, True)
-        return
-    # Bounds depend on no index: an indirect interval that is known is one that its coordinates bound.
-    yield Access(space, buffer, base + span.lo, base + span.hi, write, pattern.indirect >= 0, *pitched(pattern))
-
-
-def _bias(stream: Stream, pattern: Pattern) -> Bias:
-    if all(c.bias < 0 for c in pattern.coords):
-        return (0, 0)
-    return (_known(stream.bias[0]), _known(stream.bias[1]))
-
-
-def _index_list(stream: Stream, pattern: Pattern, chip: Chip) -> Access:
-    at = _known(stream.index)
-    if at is None:
-        return Access(Space.VMEM, 0, 0, chip.vmem.bytes, False, True)
-    return Access(Space.VMEM, 0, at, at + 4 * pattern.counts[pattern.indirect], False)
 
 
 def _word(instr: Instruction, write: bool, chip: Chip) -> Access:
@@ -144,22 +101,128 @@ def _word(instr: Instruction, write: bool, chip: Chip) -> Access:
     return Access(Space.SMEM, 0, at, at + 4, write)
 
 
-def _accumulators(instr: Instruction, program: Program, chip: Chip) -> Access:
-    pattern = program.patterns[cast(Stream, instr.args["src"]).pattern]
-    row = _known(cast(Operand, instr.args["acc"]))
-    width = chip.mxu.cols * 4
-    if row is None:
-        return Access(Space.ACC, instr.unit, 0, chip.mxu.acc_rows * width, True, True)
-    rows = prod(pattern.counts[: cast(int, instr.args["row_loops"])])
-    return Access(Space.ACC, instr.unit, row * width, (row + rows) * width, True)
+class _Span(NamedTuple):
+    """What depends on a stream's pattern alone; `fixed`: `reach` does not depend on bias operands."""
+
+    pattern: Pattern
+    fixed: bool
+    reach: Interval | Unknown | None
+    run: int
+    pitch: int
 
 
-def _kernel_uses(instr: Instruction, program: Program) -> tuple[set[int], set[int], set[int]]:
+class AccessModel:
+    """What a program's instructions touch; remembers what depends on patterns, kernels and buffers alone.
+
+    These may be added to the program while it is in use, but not changed.
+    """
+
+    def __init__(self, program: Program, chip: Chip) -> None:
+        self.program = program
+        self.chip = chip
+        self._spans: dict[int, _Span] = {}
+        self._uses: dict[int, tuple[set[int], set[int], set[int]]] = {}
+
+    def of(self, instr: Instruction) -> list[Access]:
+        """As `accesses`."""
+        op, unit, args = instr.op, instr.unit, instr.args
+        if op == "lds" or op == "sts":
+            return [_word(instr, op == "sts", self.chip)]
+        if op == "mxu.latch":
+            return [Access(Tile.SHADOW, unit, 0, 1, False), Access(Tile.ACTIVE, unit, 0, 1, True)]
+        out: list[Access] = []
+        if op == "mxu.load":
+            out.append(Access(Tile.SHADOW, unit, 0, 1, True))
+        elif op == "mxu.matmul":
+            out += [Access(Tile.ACTIVE, unit, 0, 1, False), self._accumulators(instr)]
+        elif op == "vpu.run":
+            self._vector(instr, out)
+        if "src" in args:
+            self._stream(cast(Stream, args["src"]), False, out)
+        if "dst" in args:
+            self._stream(cast(Stream, args["dst"]), True, out)
+        return out
+
+    def _span(self, number: int) -> _Span:
+        span = self._spans.get(number)
+        if span is None:
+            pattern = self.program.patterns[number]
+            fixed = all(c.bias < 0 for c in pattern.coords)
+            reach = interval(pattern) if fixed else None
+            span = self._spans[number] = _Span(pattern, fixed, reach, *pitched(pattern))
+        return span
+
+    def _stream(self, stream: Stream, write: bool, out: list[Access]) -> None:
+        """What one stream touches: its elements, and the index list if it has one."""
+        space, buffer = stream.space, stream.buffer
+        if space is Space.NONE:
+            return
+        pattern, fixed, reach, run, pitch = self._span(stream.pattern)
+        if space is Space.HBM:
+            buffer = memory_of(buffer, self.program)
+        elif space is Space.VMEM or space is Space.SMEM:
+            buffer = 0
+        indirect = pattern.indirect >= 0
+        if indirect:
+            out.append(self._index_list(stream, pattern))
+        if space is Space.HOST:
+            # A queue is used up in order, whatever is read.
+            out.append(Access(space, buffer, 0, 1, True))
+            return
+        if not fixed:
+            reach = interval(pattern, (_known(stream.bias[0]), _known(stream.bias[1])))
+        if reach is None:
+            return
+        base = _known(stream.base)
+        if base is None or not isinstance(reach, Interval):
+            size = size_of(space, stream.buffer, self.program, self.chip)
+            out.append(Access(space, buffer, 0, size, write, True))
+            return
+        # Bounds depend on no index: an indirect interval that is known is one that its coordinates bound.
+        out.append(Access(space, buffer, base + reach.lo, base + reach.hi, write, indirect, run, pitch))
+
+    def _index_list(self, stream: Stream, pattern: Pattern) -> Access:
+        at = _known(stream.index)
+        if at is None:
+            return Access(Space.VMEM, 0, 0, self.chip.vmem.bytes, False, True)
+        return Access(Space.VMEM, 0, at, at + 4 * pattern.counts[pattern.indirect], False)
+
+    def _accumulators(self, instr: Instruction) -> Access:
+        mxu = self.chip.mxu
+        row, width = _known(cast(Operand, instr.args["acc"])), mxu.cols * 4
+        if row is None:
+            return Access(Space.ACC, instr.unit, 0, mxu.acc_rows * width, True, True)
+        pattern = self.program.patterns[cast(Stream, instr.args["src"]).pattern]
+        rows = prod(pattern.counts[: cast(int, instr.args["row_loops"])])
+        return Access(Space.ACC, instr.unit, row * width, (row + rows) * width, True)
+
+    def _vector(self, instr: Instruction, out: list[Access]) -> None:
+        """What a kernel's streams touch."""
+        number = cast(int, instr.args["kernel"])
+        uses = self._uses.get(number)
+        if uses is None:
+            uses = self._uses[number] = _kernel_uses(self.program.kernels[number])
+        loads, stores, asked = uses
+        for i, s in enumerate(cast(tuple[Stream, ...], instr.args["streams"])):
+            if i in loads:
+                self._stream(s, False, out)
+            if i in stores:
+                self._stream(s, True, out)
+            if i in asked and (pattern := self.program.patterns[s.pattern]).indirect >= 0:
+                out.append(self._index_list(s, pattern))
+
+
+def _kernel_uses(kernel: Kernel) -> tuple[set[int], set[int], set[int]]:
     """(streams that the kernel loads, that it stores, of which it asks for coordinates)."""
-    kernel = program.kernels[cast(int, instr.args["kernel"])]
     ops = [m for s in (kernel.prologue, kernel.body, kernel.epilogue) for m in s.ops]
     asked = {m.imm % 16 for m in ops if m.op in ("coord", "inside")}
     return {m.imm for m in ops if m.op == "ld"}, {m.imm for m in ops if m.op == "st"}, asked
+
+
+class _Latest:
+    """The model of the program asked for last."""
+
+    model: AccessModel | None = None
 
 
 def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
@@ -168,25 +231,7 @@ def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
     Registers as operands give the whole space or buffer, marked `dynamic`; an instruction whose operands have been
     resolved (integers in their place, `ra` of lds and sts too) gives what that execution touches.
     """
-    op, unit, args = instr.op, instr.unit, instr.args
-    if op == "lds" or op == "sts":
-        return [_word(instr, op == "sts", chip)]
-    if op == "mxu.latch":
-        return [Access(Tile.SHADOW, unit, 0, 1, False), Access(Tile.ACTIVE, unit, 0, 1, True)]
-    out: list[Access] = []
-    if op == "mxu.load":
-        out.append(Access(Tile.SHADOW, unit, 0, 1, True))
-    elif op == "mxu.matmul":
-        out += [Access(Tile.ACTIVE, unit, 0, 1, False), _accumulators(instr, program, chip)]
-    elif op == "vpu.run":
-        loads, stores, asked = _kernel_uses(instr, program)
-        for i, s in enumerate(cast(tuple[Stream, ...], args["streams"])):
-            for write in [False] * (i in loads) + [True] * (i in stores):
-                out += stream_accesses(s, write, program, chip)
-            if i in asked and program.patterns[s.pattern].indirect >= 0:
-                out.append(_index_list(s, program.patterns[s.pattern], chip))
-    if "src" in args:
-        out += stream_accesses(cast(Stream, args["src"]), False, program, chip)
-    if "dst" in args:
-        out += stream_accesses(cast(Stream, args["dst"]), True, program, chip)
-    return out
+    model = _Latest.model
+    if model is None or model.program is not program or model.chip is not chip:
+        model = _Latest.model = AccessModel(program, chip)
+    return model.of(instr)

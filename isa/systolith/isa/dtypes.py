@@ -42,6 +42,9 @@ class DType:
     bits: int
     stored: np.dtype[np.generic]
 
+    def __hash__(self) -> int:
+        return self.code
+
     @property
     def size(self) -> int:
         """Bytes an element takes in memory."""

@@ -215,6 +215,18 @@ def _tokens(tokens: tuple[object, ...], what: str) -> tuple[object, ...]:
     return (*tokens, *(NO_TOKEN,) * (MAX_WAITS - len(tokens)))
 
 
+def check_tokens(instr: Instruction) -> None:
+    """What `encode_instruction` demands of an instruction's tokens.
+
+    Raises:
+        EncodingError: there are too many, or one is none.
+    """
+    if instr.waits:
+        _tokens(instr.waits, "waits")
+    if instr.signals:
+        _tokens(instr.signals, "signals")
+
+
 def _known(instr: Instruction) -> Opcode:
     op = OPCODES.get(instr.op)
     if op is None:

@@ -17,6 +17,7 @@ Elements outside read as `fill` and are not written; their address is never used
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from systolith.isa.dtypes import DType
@@ -86,6 +87,14 @@ class Pattern:
                 raise ValueError(f"pattern: coordinate {j}: div {c.div} >= 1, bias {c.bias} in -1 to {MAX_BIASES - 1}")
         if not -1 <= self.indirect < n:
             raise ValueError(f"pattern: indirect loop {self.indirect} of {n}")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Patterns are looked up again and again."""
+        return hash((self.dtype, self.counts, self.strides, self.coords, self.fill, self.indirect))
 
     @property
     def elements(self) -> int:

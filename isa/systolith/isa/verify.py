@@ -6,13 +6,13 @@ value and the limit.  Kernels are checked in `verify_kernel.py`, tokens in `veri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from math import prod
 from typing import TYPE_CHECKING, cast
 
 from systolith.isa.access import Access, accesses, memory_of, size_of
 from systolith.isa.dtypes import DTYPES, DType, Kind
-from systolith.isa.encode import encode_instruction, encode_kernel, encode_pattern
+from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel, MicroOp
@@ -193,11 +193,15 @@ _OP_CHECKS: dict[str, Callable[[Instruction, Program, Chip], None]] = {
 }
 
 
+_BOUNDED = frozenset({*_OP_CHECKS, "lds", "sts"})
+
+
 def _check_bounds(instr: Instruction, program: Program, chip: Chip) -> None:
     for a in accesses(instr, program, chip):
         if not a.dynamic and a.space in (_S.HBM, _S.VMEM, _S.SMEM, _S.ACC):
             size = size_of(a.space, a.buffer, program, chip)
-            _need(a.lo >= 0 and a.hi <= size, f"{_place(a, program)}: bytes {a.lo} to {a.hi - 1}: it has {size}")
+            if a.lo < 0 or a.hi > size:
+                _fail(f"{_place(a, program)}: bytes {a.lo} to {a.hi - 1}: it has {size}")
 
 
 def _place(a: Access, program: Program) -> str:
@@ -239,6 +243,32 @@ def _check_jumps(program: Program) -> None:
             _need(inside == into, f"instruction {i}: {instr.op}: target {t}: crosses the loop at {start} to {end - 1}")
 
 
+def _form(instr: Instruction) -> Hashable:
+    """What the rules for an instruction depend on, but for its tokens and the bounds of memories.
+
+    Instructions of one form differ in where their streams begin; those of a tiled program have few forms.
+    """
+    plain = instr.waits or instr.signals
+    return instr.op, instr.unit, instr.fence, not plain, *instr.args, *map(_exact, instr.args.values())
+
+
+def _exact(value: object) -> Hashable:
+    """A value in a form, with its type: 0 is not 0.0.
+
+    Of a stream's base, if it is a number, it has only what it is a multiple of, and whether it fits.
+    """
+    if type(value) is int:
+        return value
+    if type(value) is tuple:
+        return tuple(map(_exact, value))
+    if type(value) is Stream:
+        base = value.base
+        if type(base) is int and S32[0] <= base <= S32[1]:
+            base &= 3
+        return tuple(map(_exact, (value.space, value.pattern, base, value.buffer, value.bias, value.index)))
+    return type(value), value
+
+
 def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
     queue = queue_of(instr)
     _need(queue in known_queues, f"queue {queue}: the chip has {', '.join(known_queues)}")
@@ -249,9 +279,7 @@ def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], progra
     check = _OP_CHECKS.get(instr.op)
     if check is not None:
         check(instr, program, chip)
-        _check_bounds(instr, program, chip)
     if instr.op in ("lds", "sts"):
-        _check_bounds(instr, program, chip)
         _need(cast(int, instr.args["imm"]) % 4 == 0, f"imm {instr.args['imm']}: must be a multiple of 4")
 
 
@@ -302,12 +330,20 @@ def verify_program(program: Program, chip: Chip) -> None:
     except EncodingError as e:
         raise ProgramError(str(e)) from None
     known_queues = queues(chip)
+    checked: set[Hashable] = set()
     for i, instr in enumerate(program.code):
         try:
-            if instr.op not in OPCODES:
-                _fail("no such instruction")
-            encode_instruction(instr)
-            _check_instruction(instr, known_queues, program, chip)
+            form = _form(instr)
+            if form not in checked:
+                if instr.op not in OPCODES:
+                    _fail("no such instruction")
+                encode_instruction(instr)
+                _check_instruction(instr, known_queues, program, chip)
+                checked.add(form)
+            else:
+                check_tokens(instr)
+            if instr.op in _BOUNDED:
+                _check_bounds(instr, program, chip)
         except (EncodingError, ProgramError) as e:
             raise ProgramError(f"instruction {i}: {instr.op}: {e}") from None
     _check_control(program)

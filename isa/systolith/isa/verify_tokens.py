@@ -9,7 +9,6 @@ counts must be the same on every way.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from systolith.isa.errors import ProgramError
@@ -64,12 +63,12 @@ def _check_retirement(program: Program) -> None:
 
 
 def _step(i: int, instr: Instruction, counts: Counts, chip: Chip) -> None:
-    for t, n in Counter(instr.waits).items():
-        counts[t] = counts.get(t, 0) - n
+    for t in instr.waits:
+        counts[t] = counts.get(t, 0) - 1
         if counts[t] < 0:
             raise ProgramError(f"instruction {i}: {instr.op}: waits for token {t}: nothing before it signals it")
-    for t, n in Counter(instr.signals).items():
-        counts[t] = counts.get(t, 0) + n
+    for t in instr.signals:
+        counts[t] = counts.get(t, 0) + 1
         if counts[t] > chip.token.max:
             raise ProgramError(
                 f"instruction {i}: {instr.op}: token {t} counts {counts[t]}: token.max is {chip.token.max}"

@@ -148,6 +148,9 @@ class Memory(Model):
         parameters, results, constants, temporaries: buffers in HBM that have memory of their own.
         aliased: results made in the memory of parameters.
         temporaries_unshared: what the temporaries would take if none shared memory.
+        hosted: temporaries in the memory of parameters or results.
+        remade: saved at peaks because values are computed again.
+        remade_cycles: what that takes, estimated (cycles).
         vmem: high-water mark.
         vmem_peak: at the moment when most is alive, by the group that writes it.
         instructions: of the program (a count).
@@ -159,6 +162,9 @@ class Memory(Model):
     constants: Count = 0
     temporaries: Count = 0
     temporaries_unshared: Count = 0
+    hosted: Count = 0
+    remade: Count = 0
+    remade_cycles: Count = 0
     vmem: Count = 0
     vmem_peak: dict[str, Count] = {}
     instructions: Count = 0

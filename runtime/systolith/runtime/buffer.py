@@ -104,17 +104,18 @@ class Buffer:
 
         return wait
 
-    def donate(self, to: str) -> Buffer:
+    def donate(self, to: str, element: DType, shape: tuple[int, ...]) -> Buffer:
         """A new buffer with this one's memory and contents; from now on this one counts as deleted.
 
         Args:
             to: which program takes it, for messages.
+            element, shape: of the new buffer, which has as many bytes.
         """
-        heir = Buffer(self.device, self.dtype, self.shape, self._live(), self._bytes)
+        heir = Buffer(self.device, element, shape, self._live(), self._bytes)
         heir._pending = self._pending
         self._release.detach()
         self._place, self._bytes = None, np.zeros(0, np.uint8)
-        self._end = f"was donated to {to}: its memory holds a result of that program now"
+        self._end = f"was donated to {to}, which took its memory"
         return heir
 
     def numpy(self) -> Array:

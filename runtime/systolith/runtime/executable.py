@@ -14,6 +14,7 @@ import numpy as np
 
 from systolith.compiler.driver import Compiled
 from systolith.compiler.memory_report import MemoryUse
+from systolith.isa.access import memory_of
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -78,6 +79,12 @@ def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
 def in_place(program: Program) -> dict[int, int]:
     """The parameter whose memory a result has, by the result's number."""
     return {b.number: program.buffers[b.alias].number for _, b in numbered(program, Role.RESULT) if b.alias >= 0}
+
+
+def overwritten(program: Program) -> set[int]:
+    """Parameters in whose memory the program puts results or temporaries: what they held is gone after a run."""
+    sharing = [memory_of(entry, program) for entry, b in enumerate(program.buffers) if b.alias >= 0]
+    return {program.buffers[root].number for root in sharing if program.buffers[root].role is Role.PARAMETER}
 
 
 def result_memories(program: Program, parameters: Sequence[Array]) -> list[Array]:
@@ -164,7 +171,7 @@ class Executable:
 
         Args:
             arguments: a buffer of that device, or a numpy array (put there for the run), for each parameter.  A buffer
-                in whose memory a result is made (`donate_argnums`) is deleted by the call.
+                whose memory the program takes (`donate_argnums`), for results or on the way, is deleted by the call.
             device: which device.
             mode: "full" (values and cycles) or "values" (no cycles).
             hostile: memory starts as poison, races are reported.
@@ -174,16 +181,20 @@ class Executable:
         """
         target = self.client.devices[device]
         taken = self._arguments(target, arguments)
-        shared = in_place(self.program)
-        self._refuse_shared(taken, set(shared.values()))
+        shared, donated = in_place(self.program), overwritten(self.program)
+        self._refuse_shared(taken, donated)
         declared = [d for _, d in numbered(self.program, Role.RESULT)]
         fresh = {d.number: target.empty(dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
         scratch = target.hbm.allocate(self.memory.constants + self.memory.temporaries)
         contents = [a.contents() for a in taken]
-        made = {result: taken[parameter].donate(self.program.name) for result, parameter in shared.items()} | fresh
-        results = [made[d.number] for d in declared]
+        name = self.program.name
+        spent = [taken[n].donate(name, taken[n].dtype, taken[n].shape) for n in donated.difference(shared.values())]
+        results = [
+            fresh[d.number] if d.number in fresh else taken[shared[d.number]].donate(name, dtype(d.dtype), d.dims)
+            for d in declared
+        ]
         memories = [r.raw() for r in results]
-        future = target.queue.submit(self._run, target, taken, contents, memories, scratch, mode, hostile)
+        future = target.queue.submit(self._run, target, [*taken, *spent], contents, memories, scratch, mode, hostile)
         for result in results:
             result.fill_by(future)
         self._latest = future
@@ -195,7 +206,7 @@ class Executable:
                 if argument is arguments[number] and other != number:
                     raise SystolithError(
                         f"{self.program.name}: arguments {number} and {other} are one buffer, and argument {number} is"
-                        " donated: a result overwrites it; put the array twice"
+                        " donated: the program overwrites it; put the array twice"
                     )
 
     def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:

@@ -28,7 +28,7 @@ def autotuning(command: Any) -> Any:
         type=click.IntRange(min=0),
         default=0,
         metavar="N",
-        help="Try the N best tile plans of each dot and convolution in the simulator.",
+        help="Try the N best tile plans of each dot and convolution, and sizes of blocks, in the simulator.",
     )
     return count(cache(command))
 

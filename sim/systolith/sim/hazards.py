@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Live:
         """Rows of accesses that share bytes with one and that `clock` does not know."""
         rows = self.rows[: self.size]
         found = rows[(rows[:, 0] < access.hi) & (rows[:, 1] > access.lo) & (rows[:, 5] > clock[rows[:, 4]])]
-        return [row for row in found.tolist() if access.meets(replace(access, **dict(zip(PLACE, row, strict=False))))]
+        return [row for row in found.tolist() if access.meets(access._replace(**dict(zip(PLACE, row, strict=False))))]
 
     def add(self, access: Access, place: tuple[int, int, int], known: Callable[[], Clock]) -> None:
         """Keep an access.  It replaces an earlier one of the same queue to the same bytes: who knows it knows that one.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -17,7 +18,8 @@ import numpy as np
 
 from systolith.isa.instruction import Instruction, Stream
 from systolith.isa.kernel import CONST0, SCALAR0
-from systolith.isa.numerics.images import Bits, canonical
+from systolith.isa.numerics.images import Array, Bits, canonical
+from systolith.isa.numerics.native import Function
 from systolith.sim import streams as io
 from systolith.sim.accumulate import accumulate, sole_accumulation
 from systolith.sim.kernel_code import Code, Step, compile_kernel, next_name
@@ -40,8 +42,9 @@ class Run:
         inner: how many of them are inner loops.
         accesses: the streams.
         shape: sublanes and lanes of the registers.
-        operands: constants and scalars as 0-d images, by operand number.
+        scalars: 32-bit images.
         parts: accesses of the parts that the nest is cut into, by stream and positions.
+        native: its native function and descriptor (`native_kernels.py`); (): none, None: none yet.
     """
 
     machine: Machine
@@ -50,12 +53,20 @@ class Run:
     inner: int
     accesses: tuple[Access, ...]
     shape: tuple[int, int]
-    operands: dict[int, Bits] = field(default_factory=dict)
+    scalars: tuple[int, ...]
     parts: dict[tuple[int, Positions], Access] = field(default_factory=dict)
+    native: tuple[Function, Array] | tuple[()] | None = None
 
     @property
     def outer(self) -> int:
         return len(self.counts) - self.inner
+
+    @cached_property
+    def operands(self) -> dict[int, Bits]:
+        """Constants and scalars as 0-d images, by operand number."""
+        constants = self.code.kernel.constants
+        images = {CONST0 + i: c for i, c in enumerate(constants)} | {SCALAR0 + i: v for i, v in enumerate(self.scalars)}
+        return {n: np.array(v & 0xFFFFFFFF, np.uint32) for n, v in images.items()}
 
 
 def code_of(machine: Machine, number: int) -> Code:
@@ -95,10 +106,8 @@ def _prepare(machine: Machine, instr: Instruction) -> Run:
     vpu = machine.chip.vpu
     if shape[0] > vpu.sublanes or shape[1] > vpu.lanes:
         raise machine.error(f"vectors of {shape[0]} x {shape[1]}, the chip's have {vpu.sublanes} x {vpu.lanes}")
-    images = {CONST0 + i: c for i, c in enumerate(code.kernel.constants)}
-    images |= {SCALAR0 + i: _integer(v) for i, v in enumerate(scalars)}
-    operands = {n: np.array(v & 0xFFFFFFFF, np.uint32) for n, v in images.items()}
-    return Run(machine, code, nest, _integer(a["inner"]), accesses, shape, operands)
+    images = tuple(_integer(v) & 0xFFFFFFFF for v in scalars)
+    return Run(machine, code, nest, _integer(a["inner"]), accesses, shape, images)
 
 
 def _integer(value: object) -> int:

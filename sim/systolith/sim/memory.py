@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import Program
+from systolith.sim.calls import Calls, Direct
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -28,10 +29,11 @@ class SimulationError(SystolithError):
 
 
 class Region(NamedTuple):
-    """A memory as a stream sees it: its bytes and its name in messages."""
+    """A memory as a stream sees it: its bytes, its name in messages, and the address of its first byte."""
 
     data: Bytes
     name: str
+    address: int
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,15 @@ class Tile:
         values: [K, cols] f32, padded with zero columns (from `weight_tile`: perhaps a few more); integers are exact in
             f32.
         integer: it was loaded for integer products.
+        address: of the values.
     """
 
     values: Floats
     integer: bool
+    address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "address", self.values.ctypes.data)
 
 
 class HostQueue:
@@ -84,6 +91,7 @@ class Machine:
         links: link number to the machine at its other end.
         hostile: memory starts as NaNs instead of zeros.
         cache: prepared streams and kernels, by identity of what they are made from.
+        calls: makes native calls; whoever looks at memory by other means calls its `wait` first.
         at: index of the instruction being executed, for messages.
     """
 
@@ -104,6 +112,7 @@ class Machine:
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
         self.cache: dict[Any, Any] = {}
+        self.calls: Calls = Direct()
         self._regions: dict[tuple[Space, int], Region] = {}
         self.at = -1
 
@@ -148,23 +157,32 @@ class Machine:
         Raises:
             SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
         """
-        key = (stream.space, stream.buffer)
+        return self.memory(stream.space, stream.buffer)
+
+    def memory(self, space: Space, number: int) -> Region:
+        """A memory by its space and number.
+
+        Raises:
+            SimulationError: there is no such buffer, MXU or link, or the space has no addresses.
+        """
+        key = (space, number)
         found = self._regions.get(key)
         if found is None:
-            found = self._regions[key] = self._region(*key)
+            data, name = self._memory(space, number)
+            found = self._regions[key] = Region(data, name, data.ctypes.data)
         return found
 
-    def _region(self, space: Space, number: int) -> Region:
+    def _memory(self, space: Space, number: int) -> tuple[Bytes, str]:
         if space is Space.VMEM:
-            return Region(self.vmem, "vmem")
+            return self.vmem, "vmem"
         if space is Space.SMEM:
-            return Region(self.smem, "smem")
+            return self.smem, "smem"
         if space is Space.HBM and number < len(self.buffers):
-            return Region(self.buffers[number], f"buffer {number} ({self.program.buffers[number].name})")
+            return self.buffers[number], f"buffer {number} ({self.program.buffers[number].name})"
         if space is Space.ACC and number < len(self.acc):
-            return Region(self.acc[number].reshape(-1).view(np.uint8), f"accumulators of mxu {number}")
+            return self.acc[number].reshape(-1).view(np.uint8), f"accumulators of mxu {number}"
         if space is Space.LINK and number in self.links:
-            return Region(self.links[number].vmem, f"vmem beyond link {number}")
+            return self.links[number].vmem, f"vmem beyond link {number}"
         raise self.error(f"no {space.name.lower()} number {number}")
 
     def error(self, message: str) -> SimulationError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
 from math import gcd, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,14 @@ class Box:
             len(self.gather) if k == self.axis and self.gather is not None else n for k, n in enumerate(self.shape)
         )
 
-    def injective(self, size: int) -> bool:
+    def is_injective(self, size: int) -> bool:
         """Whether it is plain that no two elements of `size` bytes share one (the order of writing does not matter)."""
         if self.gather is not None and len(np.unique(self.gather)) < len(self.gather):
             return False
-        return _injective(self.strides, self.shape, size)
+        return injective(self.strides, self.shape, size)
 
 
-def _injective(strides: Sequence[int], counts: Sequence[int], size: int) -> bool:
+def injective(strides: Sequence[int], counts: Sequence[int], size: int) -> bool:
     """Whether it is plain that no two elements of a nest of loops share a byte."""
     reach = 0
     for stride, n in sorted((abs(s), n) for s, n in zip(strides, counts, strict=True) if n > 1):
@@ -107,7 +107,7 @@ class Plan:
         """Whether box by box may write two elements to one address, so that the order matters."""
         size = self.raw.itemsize
         return not self.apart and not (
-            _separate([b.span for b in self.boxes], size) and all(b.injective(size) for b in self.boxes)
+            _separate([b.span for b in self.boxes], size) and all(b.is_injective(size) for b in self.boxes)
         )
 
     @cached_property
@@ -178,7 +178,7 @@ def _apart(nest: _Nest) -> bool:
         for k, coef in b.coefs.items():
             strides[k] += coef * b.stride
     listed = not all(isinstance(v, range) for v in nest.values)
-    return not listed and _injective(strides, nest.pattern.counts, nest.pattern.dtype.size)
+    return not listed and injective(strides, nest.pattern.counts, nest.pattern.dtype.size)
 
 
 def _separate(spans: Sequence[tuple[int, int]], size: int) -> bool:
@@ -227,6 +227,34 @@ def _add_coord(nest: _Nest, c: Coord, bias: tuple[int, int]) -> None:
             nest.strides[k] += v * stride
     else:
         nest.bounds.append(_Bound(const, coefs, lo, hi, div, stride))
+
+
+class Affine(NamedTuple):
+    """A pattern whose addresses are affine in the loops' positions.
+
+    Attributes:
+        offset, strides: bytes from the base.
+        bounds: (constant, coefficients, lo, hi): elements inside have lo <= constant + sum coefficients_k i_k < hi.
+    """
+
+    offset: int
+    strides: tuple[int, ...]
+    bounds: tuple[tuple[int, tuple[int, ...], int, int], ...]
+
+
+def affine(pattern: Pattern, bias: tuple[int, int]) -> Affine | None:
+    """A pattern without its coordinates, if that can be done."""
+    if pattern.indirect >= 0:
+        return None
+    nest = _take_apart(pattern, bias, None)
+    loops = range(len(pattern.counts))
+    if nest.empty:
+        return Affine(0, pattern.strides, ((0, (0,) * len(loops), 0, 0),))
+    if any(b.div > 1 for b in nest.bounds):
+        return None
+    strides = [s + sum(b.stride * b.coefs.get(k, 0) for b in nest.bounds) for k, s in enumerate(nest.strides)]
+    bounds = [(b.const, tuple(b.coefs.get(k, 0) for k in loops), b.lo, b.hi) for b in nest.bounds]
+    return Affine(nest.base + sum(b.const * b.stride for b in nest.bounds), tuple(strides), tuple(bounds))
 
 
 def _to_enumerate(nest: _Nest) -> list[int] | None:

@@ -160,6 +160,7 @@ class Sequencer:
             if machine is not None:
                 machine.at = pc
                 if pc in hooks.before:
+                    machine.calls.wait()
                     hooks.before[pc](machine)
             if queues[pc] != "seq":
                 yield self._unit(pc)
@@ -171,6 +172,7 @@ class Sequencer:
                 target = self._scalar(pc, instr)
                 yield self._plain[pc] if not self._branched else Issue(pc, instr, "seq", True)
             if machine is not None and pc in hooks.after:
+                machine.calls.wait()
                 hooks.after[pc](machine)
             pc = self._loop_end(target) if self._loops else target
 
@@ -267,6 +269,7 @@ class Sequencer:
         value: int | None
         if self.machine is not None:
             assert address is not None
+            self.machine.calls.wait()
             value = int(self.machine.smem[address : address + 4].view(np.uint32)[0])
             self.decisions.append(value)
         elif self._trace is not None:
@@ -284,6 +287,7 @@ class Sequencer:
         if self.machine is not None:
             assert address is not None
             assert value is not None
+            self.machine.calls.wait()
             self.machine.smem[address : address + 4].view(np.uint32)[0] = value
         elif address is None:
             self._known.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
+from systolith.sim.calls import Direct, calls
 from systolith.sim.memory import Bytes, Machine, describe
 from systolith.sim.plane import HazardPlane, TimePlane
 from systolith.sim.sequencer import Hook, Hooks, Issue, Sequencer
@@ -86,7 +88,7 @@ def simulate(
             setup(machine)
     sequencer = Sequencer(program, machine, decisions)
     result = RunResult(chip, program, mode)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _calling(machine):
         _run(result, sequencer.execute(_hooks(observer)), hostile)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
@@ -95,6 +97,19 @@ def simulate(
         result.outputs = _outputs(program, machine)
     result.wall_seconds = {"simulate": perf_counter() - started}
     return result
+
+
+@contextmanager
+def _calling(machine: Machine | None) -> Iterator[None]:
+    """Let the machine make native calls by another thread, if there is a processor for it."""
+    if machine is None:
+        yield
+        return
+    try:
+        with calls() as machine.calls:
+            yield
+    finally:
+        machine.calls = Direct()
 
 
 def _check_arguments(mode: str, hostile: bool, decisions: Sequence[int] | None, watched: bool) -> None:

@@ -7,7 +7,7 @@ are 32-bit register images.  What is read may be a view of memory: it is to be u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.formats import fill_of, narrow, widen
 from systolith.isa.numerics.images import U32, Bits
 from systolith.isa.pattern import Pattern
-from systolith.sim.memory import Bytes, Machine
+from systolith.sim.memory import Bytes, Machine, Region
 from systolith.sim.plans import Array, Box, Plan, plan_of
 
 _WRAP = 1 << 32
@@ -110,21 +110,44 @@ def index_list(machine: Machine, a: Access) -> Array:
     count = a.pattern.counts[a.pattern.indirect]
     if not 0 <= a.index <= len(machine.vmem) - 4 * count:
         raise machine.error(f"index list of {count} at {a.index}: beyond vmem, {len(machine.vmem)} bytes")
+    machine.calls.wait()
     return machine.vmem[a.index : a.index + 4 * count].view(np.int32).astype(np.int64)
 
 
-def _locate(machine: Machine, a: Access, p: Plan) -> tuple[Bytes, int]:
-    """Memory and base, with every element that exists inside it."""
-    data, name = machine.region(a.stream)
-    base = a.base
+class Place(NamedTuple):
+    """A memory, and an offset in it that elements are relative to."""
+
+    region: Region
+    base: int
+
+    def address(self, offset: int) -> int:
+        """Where `offset` from the base is in the host's memory."""
+        return self.region.address + self.base + offset
+
+
+def locate(machine: Machine, a: Access, p: Plan) -> Place:
+    """Memory and base of an access.
+
+    Raises:
+        SimulationError: an element that exists is out of bounds.
+    """
+    region = machine.region(a.stream)
+    data, base = region.data, a.base
     if p.low > p.high:
-        return data, base
+        return Place(region, base)
     if base + p.low < 0 and len(data) > _WRAP // 2:
         base += _WRAP  # operands are 32 bits: of large buffers they address the upper half as negative numbers
     low, high = base + p.low, base + p.high + p.raw.itemsize
     if low < 0 or high > len(data):
-        raise machine.error(f"{name}: bytes {low} to {high - 1} are out of bounds, it has {len(data)}")
-    return data, base
+        raise machine.error(f"{region.name}: bytes {low} to {high - 1} are out of bounds, it has {len(data)}")
+    return Place(region, base)
+
+
+def _memory(machine: Machine, a: Access, p: Plan) -> tuple[Bytes, int]:
+    """Memory, with all native calls made, and base."""
+    place = locate(machine, a, p)
+    machine.calls.wait()
+    return place.region.data, place.base
 
 
 def _view(data: Bytes, dtype: np.dtype[Any], base: int, box: Box) -> Array:
@@ -144,7 +167,7 @@ def read_raw(machine: Machine, a: Access, fill: int | None = None) -> Array:
         SimulationError: out of bounds.
     """
     p = plan(machine, a)
-    data, base = _locate(machine, a, p)
+    data, base = _memory(machine, a, p)
     dtype = p.raw
     if p.full:
         box = p.boxes[0]
@@ -190,7 +213,7 @@ def write_raw(machine: Machine, a: Access, values: Array) -> None:
         SimulationError: out of bounds.
     """
     p = plan(machine, a)
-    data, base = _locate(machine, a, p)
+    data, base = _memory(machine, a, p)
     dtype = p.raw
     if p.boxes and p.scatters:
         p = plan(machine, a, boxes=False)

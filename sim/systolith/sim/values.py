@@ -13,10 +13,12 @@ import numpy as np
 from systolith.isa.dtypes import Kind
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.alu import RULES
+from systolith.isa.numerics.fma import add_product_at
 from systolith.isa.numerics.formats import fill_of, raw_type, to_f32
-from systolith.isa.numerics.images import Bits, canonical, floats, image
+from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
 from systolith.isa.numerics.matmul import add_product, integer_product, weight_tile
-from systolith.sim import kernels
+from systolith.sim import kernels, native_kernels
+from systolith.sim import native_streams as native
 from systolith.sim import streams as io
 from systolith.sim.independence import check_apart, check_independent
 from systolith.sim.memory import HostQueue, Machine, Tile
@@ -51,6 +53,8 @@ def copy(machine: Machine, instr: Instruction) -> None:
         raise machine.error(f"copies {a.elements} x {a.dtype.size} bytes to {b.elements} x {b.dtype.size}")
     if machine.hostile:
         check_apart(machine, src, dst)
+    if io.is_memory(src.stream) and io.is_memory(dst.stream) and native.copied(machine, src, dst):
+        return
     values = _receive(machine, src) if src.stream.space is Space.HOST else io.read_raw(machine, src)
     if dst.stream.space is Space.HOST:
         _queue(machine, dst, False).push(values)
@@ -73,36 +77,51 @@ def _receive(machine: Machine, a: Access) -> Array:
     return data.view(raw_type(a.pattern.dtype))
 
 
-def _matrix(machine: Machine, instr: Instruction, integer: bool) -> Array:
+def _matrix(machine: Machine, instr: Instruction, a: Access, integer: bool) -> Array:
     """The stream's elements as [rows, rest]: f32 images, or integers as f32 values."""
-    a = io.access(machine, _stream(instr, "src"))
     rows, counts, dtype = _number(instr, "row_loops"), a.pattern.counts, a.pattern.dtype
     shape = (prod(counts[:rows]), prod(counts[rows:]))
     if integer:
-        if dtype.is_float or dtype.kind is Kind.COMPLEX or dtype.bits > 8:
-            raise machine.error(f"integer products of {dtype}: at most 8 bits")
         return to_f32(io.read_raw(machine, a, fill_of(a.pattern.fill, dtype)[0]), dtype).reshape(shape)
-    if not dtype.is_float:
-        raise machine.error(f"floating-point products of {dtype}")
     return io.read_bits(machine, a).reshape(shape)
+
+
+def _operand(machine: Machine, instr: Instruction, integer: bool) -> Access:
+    """The stream of an MXU's instruction, of a type that it multiplies."""
+    a = io.access(machine, _stream(instr, "src"))
+    dtype = a.pattern.dtype
+    if integer and (dtype.is_float or dtype.kind is Kind.COMPLEX or dtype.bits > 8):
+        raise machine.error(f"integer products of {dtype}: at most 8 bits")
+    if not integer and not dtype.is_float:
+        raise machine.error(f"floating-point products of {dtype}")
+    return a
 
 
 def mxu_load(machine: Machine, instr: Instruction) -> None:
     """mxu.load: the weight tile, [K, N] and zero elsewhere, into the shadow registers."""
     chip = machine.chip.mxu
-    integer = bool(_number(instr, "integer"))
-    weights = _matrix(machine, instr, integer)
-    if _number(instr, "transpose"):
-        weights = weights.T
-    depth, width = weights.shape
+    integer, transpose = bool(_number(instr, "integer")), bool(_number(instr, "transpose"))
+    a, rows = _operand(machine, instr, integer), _number(instr, "row_loops")
+    counts = a.pattern.counts
+    depth, width = prod(counts[:rows]), prod(counts[rows:])
+    if transpose:
+        depth, width = width, depth
     if depth > chip.rows or width > chip.cols:
         raise machine.error(f"weight tile of {depth} x {width}, the array is {chip.rows} x {chip.cols}")
-    if integer:
-        values = np.zeros((depth, chip.cols), np.float32)
-        values[:, :width] = weights
-    else:
-        values = weight_tile(weights, _number(instr, "part"), chip.cols)
-    machine.shadow[_unit(machine, instr)] = Tile(values, integer)
+    part = _number(instr, "part")
+    tile = None if integer else native.tile(machine, a, rows, transpose, part)
+    if tile is None:
+        weights = _matrix(machine, instr, a, integer)
+        weights = weights.T if transpose else weights
+        values = _integer_tile(weights, chip.cols) if integer else weight_tile(weights, part, chip.cols)
+        tile = Tile(values, integer)
+    machine.shadow[_unit(machine, instr)] = tile
+
+
+def _integer_tile(weights: Array, cols: int) -> Floats:
+    values = np.zeros((len(weights), cols), np.float32)
+    values[:, : weights.shape[1]] = weights
+    return values
 
 
 def _unit(machine: Machine, instr: Instruction) -> int:
@@ -123,21 +142,29 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
     """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
     unit, integer = _unit(machine, instr), bool(_number(instr, "integer"))
     tile, first = machine.active[unit], _number(instr, "acc")
-    rows = _matrix(machine, instr, integer)
-    chip = machine.chip.mxu
+    a, loops, chip = _operand(machine, instr, integer), _number(instr, "row_loops"), machine.chip.mxu
+    count, depth = prod(a.pattern.counts[:loops]), prod(a.pattern.counts[loops:])
     if tile is None:
         raise machine.error("multiplies, but no weights were latched")
     if tile.integer != integer:
         raise machine.error("integer rows meet floating-point weights, or the other way round")
-    if rows.shape[1] > chip.rows:
-        raise machine.error(f"rows of {rows.shape[1]} elements, the array has {chip.rows}")
-    if first < 0 or first + len(rows) > chip.acc_rows:
-        raise machine.error(f"accumulator rows {first} to {first + len(rows) - 1}, there are {chip.acc_rows}")
-    target, accumulate = machine.acc[unit][first : first + len(rows)], bool(_number(instr, "accumulate"))
-    if not integer:
-        add_product(rows, _number(instr, "part"), tile.values, floats(target), accumulate)
+    if depth > chip.rows:
+        raise machine.error(f"rows of {depth} elements, the array has {chip.rows}")
+    if first < 0 or first + count > chip.acc_rows:
+        raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
+    part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
+    found = native.matrix(machine, a, loops) if not integer and depth == len(tile.values) else None
+    if found is not None:
+        rows_at, memory = found
+        weights = (tile.address, tile.values.shape[1])
+        sums = (machine.memory(Space.ACC, unit).address + 4 * chip.cols * first, chip.cols)
+        add_product_at(rows_at, part, weights, sums, accumulate, (memory, tile), machine.calls)
         return
-    depth = min(rows.shape[1], len(tile.values))  # the rest meets zeros
+    rows, target = _matrix(machine, instr, a, integer), machine.acc[unit][first : first + count]  # all calls are made
+    if not integer:
+        add_product(rows, part, tile.values, floats(target), accumulate)
+        return
+    depth = min(depth, len(tile.values))  # the rest meets zeros
     total = image(integer_product(rows[:, :depth], tile.values[:depth]))
     target[...] = target + total if accumulate else total
 
@@ -150,7 +177,8 @@ def vpu_run(machine: Machine, instr: Instruction) -> None:
     else:
         if machine.hostile:
             check_independent(run)
-        kernels.run(run)
+        if not native_kernels.call(run):
+            kernels.run(run)
 
 
 def xlu_reduce(machine: Machine, instr: Instruction) -> None:

@@ -18,6 +18,7 @@ from systolith.compiler.lowering import Options
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_blocking import attention, softmax
 from tests.compiler.gemm.test_predict import gemm
 
 SMALL = load_chip("small")
@@ -65,6 +66,24 @@ def test_the_fastest_is_taken_and_remembered(tmp_path: Path) -> None:
     assert decision.rejected[0].numbers == {"cycles": 999}
     tuned(gemm(300, 200, 100), Tuner(4, measure, path))
     assert len(asked) == 3 + 4 + 4 + 2
+
+
+@pytest.mark.parametrize("text", [softmax(4096, 300), attention(24, 96, 32)])
+def test_sizes_of_blocks_are_tried(tmp_path: Path, text: str) -> None:
+    """The smallest blocks make the longest program, which is said to be the fastest."""
+    cache = tmp_path / "cache.json"
+    plain = tuned(text, None)
+    whole = plain.program.name
+    chosen = tuned(text, Tuner(9, lambda p: 0 if p.name == whole else -len(p.code), cache))
+    (before,) = (d for d in plain.explain if d.kind == "blocks")
+    (after,) = (d for d in chosen.explain if d.kind == "blocks")
+    (found,) = (t for t in read_cache(cache).values() if t.plan.startswith("blocks"))
+    most = max(before.rejected, key=lambda d: d.numbers["blocks"])
+    assert found.plan == most.what
+    assert after.chosen.startswith(f"{most.what} of ")
+    assert after.numbers == most.numbers
+    assert found.cycles < found.first
+    assert chosen.program.code != plain.program.code
 
 
 def test_the_module_is_never_slower(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def looped(module: Module, chip: Chip, number: int) -> Module:
     return module
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(30), 58, 95, 149, 256])
 def test_any_stretch_of_a_random_module_in_a_loop(seed: int) -> None:
     text, args = random_module(seed)
     module = canonicalise(parse_hlo(text))
@@ -242,6 +242,43 @@ def test_a_result_is_made_in_its_own_memory() -> None:
     assert not any(b.role is Role.TEMP for b in program.buffers)
 
 
+@pytest.mark.parametrize("d", [0, 1])
+def test_an_iota_within_a_loop(d: int) -> None:
+    text = mlp(8, 40, 16, 64).replace(" up = ", f" i = f32[8,40,64] iota(), iota_dimension={d}\n up = ")
+    text = text.replace("add(up, bb)", "add(up, i)")
+    assert any(decision.kind == "loop" for decision in compiled(text, SMALL, "highest").explain)
+    compare(text, arguments(text), SMALL)
+
+
+def test_the_state_of_another_loop_stays_in_vmem() -> None:
+    text = """HloModule m
+cond {
+ s = (s32[], f32[64,8]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ n = s32[] constant(12)
+ ROOT r = pred[] compare(i, n), direction=LT
+}
+body {
+ s = (s32[], f32[64,8]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = f32[64,8] get-tuple-element(s), index=1
+ o = s32[] constant(1)
+ j = s32[] add(i, o)
+ y = f32[64,8] sine(x)
+ ROOT r = (s32[], f32[64,8]) tuple(j, y)
+}
+ENTRY e {
+ x = f32[64,8] parameter(0)
+ z = s32[] constant(0)
+ t = (s32[], f32[64,8]) tuple(z, x)
+ l = (s32[], f32[64,8]) while(t), condition=cond, body=body
+ ROOT g = f32[64,8] get-tuple-element(l), index=1
+}
+"""
+    run = simulate(compiled(text).program, TINY, mode="time")
+    assert run.to_json()["hbm_bytes"]["written"] == 64 * 8 * 4
+
+
 def test_attention_over_the_batch_and_over_heads() -> None:
     text = attention(8, 40, 8)
     result = compiled(text, SMALL, "highest")
@@ -264,6 +301,36 @@ def test_memory_without_contents_is_for_the_compiler_only() -> None:
     with pytest.raises(CompileError, match="AllocateBuffer"):
         compiled(text)
     assert np.isnan(evaluate(parse_hlo(text))[0]).all()
+
+
+TWO = """HloModule two
+ENTRY e {
+ x = f32[8,12,16] parameter(0)
+ w = f32[16,24] parameter(1)
+ v = f32[24,16] parameter(2)
+ m = f32[8,8] parameter(3)
+ up = f32[8,12,24] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+ d = f32[8,12,16] dot(up, v), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+ mix = f32[8,12,16] dot(m, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ n = f32[12,12] parameter(4)
+ tok = f32[12,8,16] dot(n, mix), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ u3 = f32[12,8,24] dot(tok, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+ d3 = f32[12,8,16] dot(u3, v), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+ ROOT s = f32[12,8,16] add(tok, d3)
+}
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_groups_of_two_loops_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "two.hlo"
+    file.write_text(TWO)
+    grouped = compiled(TWO, "tiny").module
+    names = [i.name for c in grouped.computations for i in c.instructions if i.opcode == "fusion"]
+    assert sum(i.opcode == "while" for i in grouped.entry.instructions) > 1
+    assert len(names) == len(set(names))
+    ran = systolith(capsys, "run", file, "--chip", "tiny", "--random", 0, "--check", "--hostile")
+    assert ran.code == 0, ran.err
 
 
 def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
+from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.machine import compiled
 
@@ -116,6 +117,13 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
 
 
+def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
+    """What follows the cross-lane unit is a stage later, so that no stage waits for what it has just started."""
+    program = compiled(attention(12, 512, 64), "tpu_v3").program
+    causes = simulate(program, load_chip("tpu_v3"), mode="time").to_json()["units"]["vpu"]
+    assert causes.get("wait_xlu", 0) < causes["busy"] / 10
+
+
 def test_grouped_text_reads_back() -> None:
     text = compiled(softmax(96, 100), SMALL, "highest").stages["grouped.hlo"]
     assert print_hlo(parse_hlo(text)) == text
@@ -142,7 +150,7 @@ def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> Non
     ):
         batched = batched.replace(old, new)
     lines = [d.chosen for d in compiled(batched, SMALL, "highest").explain if d.kind == "blocks"]
-    assert {line.split(" along ")[1].split()[1] for line in lines} >= {"0", "1"}
+    assert {line.split(" along dimension ")[1][0] for line in lines} >= {"0", "1"}
     rng = np.random.default_rng(4)
     wide = [rng.normal(size=(2, 6, 40, 8)).astype(np.float32) for _ in range(3)]
     compare(batched, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], SMALL)
@@ -157,6 +165,24 @@ def test_attention_whose_scores_of_one_head_do_not_fit_runs_in_blocks_of_queries
     rng = np.random.default_rng(5)
     wide = [rng.normal(size=(2, 96, 8)).astype(np.float32) for _ in range(3)]
     compare(text, [*wide, rng.normal(size=(96, 96)).astype(np.float32)], SMALL)
+
+
+def test_an_iota_that_counts_along_the_blocks_is_read_and_another_is_made() -> None:
+    for d in (0, 1):
+        text = f"""HloModule m
+{FOLDS}
+ENTRY e {{
+ x = f32[64,128] parameter(0)
+ i = f32[64,128] iota(), iota_dimension={d}
+ y = f32[64,128] add(x, i)
+ z = f32[] constant(0)
+ s = f32[64] reduce(y, z), dimensions={{1}}, to_apply=add
+ b = f32[64,128] broadcast(s), dimensions={{0}}
+ ROOT r = f32[64,128] subtract(y, b)
+}}
+"""
+        assert any(decision.kind == "blocks" for decision in compiled(text, SMALL, "highest").explain)
+        compare(text, [np.random.default_rng(6).normal(size=(64, 128)).astype(np.float32)], SMALL)
 
 
 def test_what_fits_stays_as_it_is() -> None:

@@ -98,8 +98,8 @@ CONSTANTS = [
 ]
 
 
-def random_donation(seed: int) -> tuple[str, list[Array]]:
-    """A module's text, with aliases, and its arguments."""
+def random_donation(seed: int, donors: bool = False) -> tuple[str, list[Array]]:
+    """A module's text and its arguments; with aliases, or with donated parameters that the compiler may use at will."""
     made = Donations(seed)
     rng = made.rng
     values = [f"p{k}" for k in range(COUNT)]
@@ -115,7 +115,11 @@ def random_donation(seed: int) -> tuple[str, list[Array]]:
         for k in range(min(len(results), COUNT))
         if rng.integers(0, 5)
     ]
-    head = f"HloModule donations{seed}, input_output_alias={{ {', '.join(aliases)} }}\n\n"
+    given = f"input_output_alias={{ {', '.join(aliases)} }}"
+    if donors:
+        some = ", ".join(f"({p}, {{}})" for p in parameters if rng.integers(0, 4))
+        given = f"buffer_donor={{ {some} }}"
+    head = f"HloModule donations{seed}, {given}\n\n"
     text = head + "\n".join(made.computations) + "\nENTRY e {\n " + "\n ".join(lines) + "\n}\n"
     args: list[Array] = [rng.integers(-9, 10, DIMS).astype(np.float32) for _ in range(COUNT)]
     return text, [*args, np.array(rng.integers(0, 7), np.int32)]

@@ -61,8 +61,11 @@ def test_only_temporaries_share() -> None:
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> Block:
-    bufs = [temp(f"t{n}", 4 * draw(st.integers(1, 50))) for n in range(draw(st.integers(1, 12)))]
+def blocks(draw: st.DrawFn, roles: tuple[Role, ...] = (Role.TEMP,)) -> Block:
+    bufs = [
+        temp(f"t{n}", 4 * draw(st.integers(1, 50)), draw(st.sampled_from(roles)))
+        for n in range(draw(st.integers(1, 12)))
+    ]
 
     def block(depth: int) -> Block:
         items: list[TileOp | While | If] = []
@@ -88,6 +91,26 @@ def test_what_lives_together_has_memory_of_its_own(block: Block) -> None:
         for b in alive[:n]:
             together = a.first <= b.last and b.first <= a.last
             assert not (together and a.buf.memory is b.buf.memory)
+
+
+@given(blocks((Role.TEMP, Role.PARAMETER, Role.RESULT)), st.data())
+def test_temporaries_in_memory_of_parameters_and_results_are_alone_in_it(block: Block, data: st.DataObject) -> None:
+    given = [v.buf for v in lives(block, (Space.HBM,)) if v.buf.decl and v.buf.decl.role is Role.PARAMETER]
+    made = [v.buf for v in lives(block, (Space.HBM,)) if v.buf.decl and v.buf.decl.role is Role.RESULT]
+    for p, r in zip(given, made, strict=False):
+        if r.bytes <= p.bytes and data.draw(st.booleans()):
+            r.shares = p
+    some = {b for b in (*given, *made) if b.shares is None and data.draw(st.booleans())}
+    share_temporaries(block, [b for b in (*given, *made) if b.memory in some])
+    alive = lives(block, (Space.HBM,), given, made)
+    for n, a in enumerate(alive):
+        assert a.buf.bytes <= a.buf.memory.bytes
+        for b in alive[:n]:
+            together = a.first <= b.last and b.first <= a.last
+            temporary = any(x.buf.decl and x.buf.decl.role is Role.TEMP for x in (a, b))
+            assert not (together and temporary and a.buf.memory is b.buf.memory)
+        if a.buf.memory in (*given, *made) and a.buf not in (*given, *made):
+            assert a.buf.memory in some
 
 
 LENGTH = 6

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.tokens import Ordered, Orderer, Range
-from systolith.isa.instruction import Instruction
+from systolith.compiler.conflicts import Key
+from systolith.compiler.tokens import Ordered, Orderer
+from systolith.isa.access import Access
+from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_WAITS, queue_of
 
 QUEUES = ("seq", "ld", "st", "w0", "s0", "vpu", "xlu")
@@ -20,7 +22,7 @@ OPS = {
     "ld": "dma.load", "st": "dma.store", "w0": "mxu.load", "s0": "mxu.matmul", LATCH: "mxu.latch", "vpu": "vpu.run",
     "xlu": "xlu.shuffle",
 }  # fmt: skip
-SIZES = {(2, 0): 128, (2, 1): 40}
+SIZES: dict[Key, int] = {(Space.VMEM, 0): 128, (Space.VMEM, 1): 40}
 """Some ranges lie beyond the second one: they must be ordered all the same."""
 
 
@@ -29,7 +31,7 @@ class Plan:
     """What an instruction touches; found again by the number in its arguments."""
 
     kind: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[Access, ...]
 
     @property
     def queue(self) -> str:
@@ -37,7 +39,7 @@ class Plan:
 
 
 ranges = st.builds(
-    lambda key, lo, n, write: Range((2, key), lo * 4, lo * 4 + n, write),
+    lambda key, lo, n, write: Access(Space.VMEM, key, lo * 4, lo * 4 + n, write),
     st.integers(0, 1), st.integers(0, 20), st.integers(1, 40), st.booleans(),
 )  # fmt: skip
 plans = st.sampled_from([(*QUEUES, LATCH), ("s0", LATCH, "w0")]).flatmap(
@@ -99,9 +101,7 @@ def _happens_before(ordered: Ordered) -> list[set[int]]:
 
 
 def _conflict(a: Plan, b: Plan) -> bool:
-    return any(
-        x.key == y.key and x.lo < y.hi and y.lo < x.hi and (x.write or y.write) for x in a.ranges for y in b.ranges
-    )
+    return any(x.meets(y) and (x.write or y.write) for x in a.ranges for y in b.ranges)
 
 
 @given(plans, st.sets(st.integers(0, 60), max_size=4))
@@ -155,8 +155,8 @@ def test_a_boundary_leaves_nothing_under_way(work: list[Plan], place: int) -> No
 
 
 def test_a_latch_is_no_word_of_the_matmul_before_it() -> None:
-    shadow, sums = Range((2, 0), 0, 4, False), Range((2, 1), 0, 4, True)
-    both = Range((2, 0), 0, 4, True), Range((2, 1), 0, 4, False)
+    shadow, sums = Access(Space.VMEM, 0, 0, 4, False), Access(Space.VMEM, 1, 0, 4, True)
+    both = Access(Space.VMEM, 0, 0, 4, True), Access(Space.VMEM, 1, 0, 4, False)
     ordered = _order([Plan("s0", (sums,)), Plan(LATCH, (shadow,)), Plan("w0", both)], frozenset())
     assert [(i.op, len(i.waits), len(i.signals)) for i in ordered.instructions] == [
         ("mxu.matmul", 0, 1), ("mxu.latch", 0, 1), ("mxu.load", 2, 0)
@@ -167,7 +167,7 @@ def test_a_latch_is_no_word_of_the_matmul_before_it() -> None:
 
 
 def test_what_is_known_already_is_not_waited_for_again() -> None:
-    first, second = Range((2, 0), 0, 4, True), Range((2, 0), 64, 68, True)
+    first, second = Access(Space.VMEM, 0, 0, 4, True), Access(Space.VMEM, 0, 64, 68, True)
     work = [Plan("ld", (first,)), Plan("vpu", (first, second)), Plan("s0", (first, second)), Plan("vpu", (second,))]
     ordered = _order(work, frozenset())
     assert [len(i.waits) for i in ordered.instructions] == [0, 1, 1, 1]

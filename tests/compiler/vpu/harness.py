@@ -44,8 +44,8 @@ class Outcome:
         for got, want in zip(self.got, self.want, strict=True):
             np.testing.assert_array_equal(bits(got), bits(want), err_msg=self.group.name)
 
-    def assert_close(self, tolerance: float = 1e-6) -> None:
-        """Equal for all but floats; those relative to the largest."""
+    def assert_close(self, tolerance: float = 1e-6, rounding: float = 0.0) -> None:
+        """Equal for all but floats; those relative to the largest, or within `rounding`."""
         for got, want in zip(self.got, self.want, strict=True):
             if got.dtype.kind in "biu":
                 np.testing.assert_array_equal(got, want, err_msg=self.group.name)
@@ -54,7 +54,9 @@ class Outcome:
             finite = np.isfinite(b)
             np.testing.assert_array_equal(a[~finite], b[~finite], err_msg=self.group.name)
             scale = np.abs(b[finite]).max(initial=1e-30)
-            np.testing.assert_allclose(a[finite], b[finite], rtol=0, atol=tolerance * scale, err_msg=self.group.name)
+            np.testing.assert_allclose(
+                a[finite], b[finite], rtol=0, atol=max(tolerance * scale, rounding), err_msg=self.group.name
+            )
 
 
 def bits(x: Values) -> Values:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -87,6 +88,19 @@ class TileOp:
     args: dict[str, Arg]
     origin: Origin
     unit: int = 0
+
+    @cached_property
+    def buffers(self) -> list[Buf]:
+        """Every buffer that it names, index lists included."""
+        found: list[Buf] = []
+        for value in self.args.values():
+            for ref in value if type(value) is tuple else (value,):
+                if type(ref) is Ref:
+                    if ref.buf is not None:
+                        found.append(ref.buf)
+                    if ref.index is not None:
+                        found.append(ref.index)
+        return found
 
 
 @dataclass(eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.ir import Block, If, Ref, TileOp, VReg
 from systolith.isa.geometry import Interval, interval
@@ -40,31 +42,37 @@ def _need(good: bool, where: str, what: str) -> None:
         raise CompileError(f"tile IR: {where}: {what}")
 
 
+def _fail(op: TileOp, what: str) -> NoReturn:
+    raise CompileError(f"tile IR: {op.op} of {op.origin.group!r} ({op.origin.what}): {what}")
+
+
 def _op(op: TileOp, known: set[VReg]) -> None:
-    where = f"{op.op} of {op.origin.group!r} ({op.origin.what})"
-    _need(op.op in OPCODES and op.op not in CONTROL, where, "not an operation of tile IR")
-    declared = {f.name for f in OPCODES[op.op].fields}
-    _need(set(op.args) == declared, where, f"arguments {sorted(op.args)}, declared are {sorted(declared)}")
+    opcode = OPCODES.get(op.op)
+    if opcode is None or op.op in CONTROL:
+        _fail(op, "not an operation of tile IR")
+    if op.args.keys() != opcode.names:
+        _fail(op, f"arguments {sorted(op.args)}, declared are {sorted(opcode.names)}")
     for name, value in op.args.items():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Ref):
-                _ref(part, f"{where}: {name}", known)
-            elif isinstance(part, VReg) and name != "rd":
-                _need(part in known, where, f"{name}: register {part} is not set")
+        for part in value if type(value) is tuple else (value,):
+            if type(part) is Ref:
+                _ref(op, name, part, known)
+            elif type(part) is VReg and name != "rd" and part not in known:
+                _fail(op, f"{name}: register {part} is not set")
     result = op.args.get("rd")
     if isinstance(result, VReg):
         known.add(result)
 
 
-def _ref(ref: Ref, where: str, known: set[VReg]) -> None:
-    for register in (ref.dynamic, *ref.bias):
-        _need(not isinstance(register, VReg) or register in known, where, f"register {register} is not set")
-    if ref.buf is None or ref.dynamic is not None or any(isinstance(b, VReg) for b in ref.bias):
+def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg]) -> None:
+    registers = [r for r in (ref.dynamic, *ref.bias) if type(r) is VReg]
+    for register in registers:
+        if register not in known:
+            _fail(op, f"{name}: register {register} is not set")
+    if ref.buf is None or registers:
         return
     span = interval(ref.pattern)
     if not isinstance(span, Interval) or ref.buf.space in (Space.HOST, Space.LINK) or ref.pattern.coords:
         return
-    inside = ref.offset + span.lo >= 0 and ref.offset + span.hi <= ref.buf.bytes
-    _need(
-        inside, where, f"bytes {ref.offset + span.lo} to {ref.offset + span.hi} of {ref.buf.name}, {ref.buf.bytes} long"
-    )
+    first, end = ref.offset + span.lo, ref.offset + span.hi
+    if first < 0 or end > ref.buf.bytes:
+        _fail(op, f"{name}: bytes {first} to {end} of {ref.buf.name}, {ref.buf.bytes} long")

@@ -23,6 +23,7 @@ from systolith.isa.numerics.images import (
     U32,
     Bits,
     Floats,
+    array,
     canonical,
     choose,
     floats,
@@ -71,10 +72,10 @@ def _extreme(ufunc: Callable[..., Any], zero: Callable[..., Any]) -> Function:
 
     def run(a: Bits, b: Bits) -> Bits:
         x, y = a.view(F32), b.view(F32)
-        least = image(np.asarray(ufunc(x, y)))
+        least = image(array(ufunc(x, y)))
         if (a.ndim == 0 and x != 0) or (b.ndim == 0 and y != 0):
             return least
-        return choose(mask_of(np.asarray(np.equal(x, y))), np.asarray(zero(a, b)), least)
+        return choose(mask_of(array(np.equal(x, y))), array(zero(a, b)), least)
 
     return run
 
@@ -89,15 +90,15 @@ _EXTREME_MAX = _extreme(np.maximum, np.bitwise_and)
 
 
 def _select(a: Bits, b: Bits, c: Bits) -> Bits:
-    return choose(mask_of(np.asarray(a != 0)), np.asarray(b), np.asarray(c))
+    return choose(mask_of(array(a != 0)), array(b), array(c))
 
 
 def _shift_left(a: Bits, b: Bits) -> Bits:
-    return image(np.asarray(np.left_shift(a, b & np.uint32(31)) * (b < 32)).astype(U32, copy=False))
+    return image(array(np.left_shift(a, b & np.uint32(31)) * (b < 32)).astype(U32, copy=False))
 
 
 def _shift_right(a: Bits, b: Bits) -> Bits:
-    return image(np.asarray(np.right_shift(a, b & np.uint32(31)) * (b < 32)).astype(U32, copy=False))
+    return image(array(np.right_shift(a, b & np.uint32(31)) * (b < 32)).astype(U32, copy=False))
 
 
 def _shift_arithmetic(a: Bits, b: Bits) -> Bits:
@@ -106,7 +107,7 @@ def _shift_arithmetic(a: Bits, b: Bits) -> Bits:
 
 def leading_zeros(bits: Bits) -> Bits:
     """Leading zeros of each u32, 32 of 0 (f64 holds every u32 exactly, so its exponent is the top bit's place)."""
-    exponent = np.asarray(bits.astype(np.float64)).view(np.uint64) >> np.uint64(52)
+    exponent = array(bits.astype(np.float64)).view(np.uint64) >> np.uint64(52)
     zeros: Bits = np.minimum(np.uint64(1023 + 31) - exponent, np.uint64(32)).astype(U32)
     return zeros
 
@@ -119,11 +120,12 @@ def _high_product(a: Bits, b: Bits) -> Bits:
 def _round_away(x: Floats) -> Floats:
     whole = np.trunc(x)
     up = np.abs(x - whole) >= np.float32(0.5)
-    return np.asarray(np.copysign(np.abs(whole) + up.astype(np.float32), x), np.float32)
+    rounded: Floats = array(np.copysign(np.abs(whole) + up.astype(np.float32), x), np.float32)
+    return rounded
 
 
 def _sign(bits: Bits) -> Bits:
-    x = np.asarray(floats(bits))
+    x = array(floats(bits))
     out = np.copysign((x != 0).astype(np.float32), x)
     return choose(mask_of(np.isnan(x)), bits, image(out)) if has_nan(x) else image(out)
 
@@ -135,12 +137,12 @@ def _to_int(
     below = np.nextafter(np.float32(hi), np.float32(0))
 
     def run(a: Bits) -> Bits:
-        x = np.asarray(a.view(F32))
+        x = array(a.view(F32))
         if has_nan(x):
             x = np.where(np.isnan(x), np.float32(0), x)
         out = image(np.minimum(np.maximum(x, np.float32(lo)), below).astype(kind))
         beyond = np.greater_equal(x, np.float32(hi))
-        return choose(mask_of(beyond), np.asarray(top, U32), out) if beyond.any() else out
+        return choose(mask_of(beyond), array(top, U32), out) if beyond.any() else out
 
     return run
 
@@ -158,12 +160,12 @@ def _quotient(kind: Any) -> Callable[[Bits, Bits], Any]:
 
 def _divide(kind: Any) -> Function:
     quotient = _quotient(kind)
-    return lambda a, b: np.asarray(quotient(a, b)) | mask_of(np.asarray(b == 0))
+    return lambda a, b: array(quotient(a, b)) | mask_of(array(b == 0))
 
 
 def _remainder(kind: Any) -> Function:
     quotient = _quotient(kind)
-    return lambda a, b: np.asarray(a - np.multiply(quotient(a, b), b), U32)
+    return lambda a, b: array(a - np.multiply(quotient(a, b), b), U32)
 
 
 def _wrap(dtype: DType) -> Function:

@@ -26,6 +26,15 @@ MAGNITUDE = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
 
 
+class Abstract:
+    """What may stand for an array while a function is traced (`traced.py`)."""
+
+
+def array(values: Any, dtype: npt.DTypeLike | None = None) -> Any:
+    """`values` as an array; what stands for one as it is."""
+    return values if isinstance(values, Abstract) else np.asarray(values, dtype)
+
+
 def floats(bits: Array) -> Floats:
     """The same bits as f32 (no copy)."""
     return bits.view(F32)
@@ -43,6 +52,8 @@ def image(values: Array) -> Bits:
 
 def has_nan(values: Floats) -> bool:
     """Whether any element is a NaN: a minimum propagates them, and is the fastest pass there is."""
+    if isinstance(values, Abstract):
+        return True
     least = np.minimum.reduce(values, axis=None, initial=np.float32(np.inf))
     return bool(least != least)
 

@@ -25,7 +25,7 @@ def weight_tile(bits: Bits, part: int, cols: int) -> Floats:
         [K, `cols` or a few more] f32, zero beyond N.
     """
     depth, width = bits.shape
-    tile = np.zeros((depth, cols + -cols % fma.COLS), U32)
+    tile = np.zeros((depth, fma.tile_columns(cols)), U32)
     tile[:, :width] = bits
     fma.reduce_to_part(tile, part)
     return floats(tile)

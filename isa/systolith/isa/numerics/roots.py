@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from systolith.isa.numerics.images import F32, S32, Array, Floats
+from systolith.isa.numerics.images import F32, S32, Array, Floats, array
 from systolith.isa.numerics.sequences import blocked, f32, put, where
 
 _CBRT_MAGIC = 709_958_130  # (127 - 127/3) * 2^23, less a little that evens the error of the first guess
@@ -30,4 +30,5 @@ def cbrt(x: Floats) -> Floats:
         t = t * (((cube + m) + m) / ((cube + cube) + m))
     t = t - (t - m / (t * t)) * f32(1 / 3)
     root = put(t * where(small, f32(2.0**-8), f32(2.0**8)), special, size)
-    return np.asarray(np.copysign(root, x), F32)
+    signed: Floats = array(np.copysign(root, x), F32)
+    return signed

@@ -8,7 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from systolith.isa.numerics.images import F32, S32, Array, Floats, Ints, choose, has_nan, image, mask_of
+from systolith.isa.numerics.images import (
+    F32,
+    S32,
+    Abstract,
+    Array,
+    Floats,
+    Ints,
+    array,
+    choose,
+    floats,
+    has_nan,
+    image,
+    mask_of,
+)
 
 _BLOCK = 16384  # elements at a time, so that the temporaries of a sequence stay in a core's cache
 
@@ -20,6 +33,8 @@ def blocked(function: Callable[..., Floats]) -> Callable[..., Floats]:
 
     @wraps(function)
     def run(*args: Array) -> Floats:
+        if any(isinstance(a, Abstract) for a in args):
+            return function(*args)
         shape = np.broadcast_shapes(*(a.shape for a in args))
         flat = [np.broadcast_to(a, shape).reshape(-1) for a in args]
         out = np.empty(flat[0].size, F32)
@@ -42,7 +57,7 @@ def horner(x: Floats, coefficients: tuple[float, ...]) -> Floats:
 
 def where(condition: Array, a: Any, b: Any) -> Floats:
     """Select of f32 values, bitwise."""
-    return choose(mask_of(condition), image(np.asarray(a, F32)), image(np.asarray(b, F32))).view(F32)
+    return choose(mask_of(condition), image(array(a, F32)), image(array(b, F32))).view(F32)
 
 
 def put(y: Floats, condition: Array, value: Any) -> Floats:
@@ -62,7 +77,8 @@ def clamp(x: Floats, lo: float, hi: float) -> Floats:
 
 def power_of_two(n: Ints) -> Floats:
     """2^n as f32, for -126 <= n <= 127."""
-    return np.asarray((n + np.int32(127)) << np.int32(23), S32).view(F32)
+    bits: Ints = array((n + np.int32(127)) << np.int32(23), S32)
+    return floats(bits)
 
 
 def scale(x: Floats, n: Ints) -> Floats:
@@ -73,7 +89,7 @@ def scale(x: Floats, n: Ints) -> Floats:
 
 def split(x: Floats) -> tuple[Floats, Floats]:
     """The top 12 bits of the significand, and the rest: their products are exact."""
-    high = np.asarray(image(x) & np.uint32(0xFFFFF000), np.uint32).view(F32)
+    high = array(image(x) & np.uint32(0xFFFFF000), np.uint32).view(F32)
     return high, x - high
 
 

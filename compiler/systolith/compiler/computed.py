@@ -1,0 +1,84 @@
+"""Operands of a product that are computed, a tile at a time, from values in memory: the whole value never exists.
+
+Where a product stages a tile of an operand in memory, the vector unit makes that tile of a computed one.  Elements
+outside the operand (a convolution's padding) are never computed: the matrix unit's address generator fills them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from systolith.compiler.emit import vector_cycles
+from systolith.compiler.gemm_plan import INPUTS_SHARE, Source
+from systolith.compiler.group import GroupPlan, analyze
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.loops import lower_plan
+from systolith.compiler.lowering import Box, Lowering, dense
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.views import as_view, view_base
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """An operand, and what computes it.
+
+    Attributes:
+        plan: over the operand's indices.
+        arrays: where the values lie that it is computed from.
+        like: where the operand would lie if it were stored; its buffer is never used.
+    """
+
+    plan: GroupPlan
+    arrays: Mapping[Instruction, Array]
+    like: Array
+
+    def strides(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """Bytes between the elements of a dense tile, in the order in which the value would lie in memory."""
+        order = sorted(range(len(dims)), key=lambda d: (-abs(self.like.strides[d]), d))
+        steps = dense([dims[d] for d in order], self.like.dtype.size)
+        return tuple(steps[order.index(d)] for d in range(len(dims)))
+
+    def tile(self, ctx: Lowering, box: Box) -> Array:
+        """A box of the operand in VMEM, computed.
+
+        Raises:
+            CompileError: as for `loops.lower_plan`.
+        """
+        made = ctx.array(f"{self.like.buf.name}.made", self.like.dtype, box.dims, box.origin)
+        tile = replace(made, strides=self.strides(box.dims))
+        lower_plan(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+        return tile
+
+    def source(self, chip: Chip) -> Source:
+        """What it takes to compute all of it once.
+
+        Raises:
+            CompileError: the vector unit cannot.
+        """
+        whole = Box.whole(self.like.dims)
+        given = [leaf for leaf in self.plan.leaves if self.arrays[leaf].buf.space == Space.HBM]
+        read = sum(self.plan.footprint(leaf, whole).elements * self.arrays[leaf].dtype.size for leaf in given)
+        target = replace(self.like, strides=self.strides(whole.dims))
+        one = Box(whole.origin, (1,) * len(whole.dims))
+        vector, each = (vector_cycles(chip, self.plan, box, self.arrays, [target]) for box in (whole, one))
+        return Source(read, vector, each)
+
+
+def computed(side: Instruction, arrays: Mapping[Instruction, Array]) -> Computed:
+    """The operand `side` of a product, computed from parameters of its group that lie in `arrays`.
+
+    Raises:
+        NotFoldableError: some data movement in it is no index map.
+        CompileError: an operation that the vector unit does not have.
+    """
+    base, dtype = view_base(side), side.shape.dtype
+    size = prod(base.dims) * dtype.size
+    whole = Array(
+        Buf(side.name, Space.HBM, size), dtype, base.dims, dense(base.dims, dtype.size), (0,) * len(base.dims)
+    )
+    like = as_view(whole, side) or replace(whole, dims=side.dims, strides=dense(side.dims, dtype.size))
+    return Computed(analyze([side]), arrays, replace(like, origin=(0,) * len(side.dims), offset=0))

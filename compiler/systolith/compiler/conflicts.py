@@ -1,0 +1,296 @@
+"""Which earlier instructions the instructions of a straight line conflict with: the last one of each lane.
+
+What conflicts depends on addresses and program order alone, so a window of instructions is looked at at once, in numpy.
+Memories are lines, numbered one memory after another.  Lines that the same ranges of a window cover are one *atom*,
+wherever they lie: a tile of columns is a thousand pieces of memory, but one atom as long as nothing else cuts it.  So
+the work grows with the ranges and how they cut each other, not with their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from systolith.isa.access import Access
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Stamps = npt.NDArray[np.int32]
+
+WINDOW = 4096
+"""Uses of memory that are looked at together."""
+
+Key = tuple[int, int]
+"""A memory: space and buffer of an access."""
+
+
+class Lines(NamedTuple):
+    """Lines of a range: `pieces` intervals of `width`, `step` apart.
+
+    Those from `end`, the end of `memory`, on count as the line before it.
+    """
+
+    memory: int
+    first: int
+    width: int
+    step: int
+    pieces: int
+    end: int
+
+
+class LineMap:
+    """Numbers of lines; memories come one after another as they are first touched.
+
+    Args:
+        sizes: bytes of each memory.
+        most: lines that a memory is divided into at most.
+        fine: by space, log2 of the bytes of a line, if they are not more than that.
+    """
+
+    def __init__(self, sizes: Mapping[Key, int], most: int, fine: Mapping[int, int]) -> None:
+        self._sizes, self._most, self._fine = sizes, most, fine
+        self._memories: dict[Key, tuple[int, int, int]] = {}
+        self._end = 0
+        self._known: dict[Access, int] = {}
+        self.ranges: list[Lines] = []
+
+    def number(self, access: Access) -> int:
+        """The number in `ranges` of what an access touches."""
+        found = self._known.get(access)
+        if found is None:
+            found = self._known[access] = len(self.ranges)
+            self.ranges.append(self._lines(access))
+        return found
+
+    def _lines(self, a: Access) -> Lines:
+        """Lines of an access; what lies beyond the memory counts as its last line."""
+        shift, base, last = self._memories.get((a.space, a.buffer)) or self._open(a)
+        end = base + last + 1
+        first = min(max(a.lo, 0) >> shift, last)
+        if a.pitch and a.pitch % (1 << shift) == 0 and a.lo >= 0:
+            width, step = ((a.lo + a.run - 1) >> shift) + 1 - first, a.pitch >> shift
+            if width < step:
+                pieces = -(-(a.hi - a.lo) // a.pitch)
+                return Lines(end, base + first, width, step, pieces, end)
+        width = max(first, min((a.hi - 1) >> shift, last)) + 1 - first
+        return Lines(end, base + first, width, 0, 1, end)
+
+    def _open(self, a: Access) -> tuple[int, int, int]:
+        """(log2 of a line's bytes, number of the first line, lines but one) of a memory not touched before."""
+        size = self._sizes.get((a.space, a.buffer), a.hi)
+        shift = self._fine.get(a.space, 0)
+        while (size >> shift) > self._most:
+            shift += 1
+        memory = self._memories[a.space, a.buffer] = (shift, self._end, size >> shift)
+        self._end += (size >> shift) + 1
+        return memory
+
+
+@dataclass(frozen=True)
+class Past:
+    """Who touched what last: 1 + the place of an instruction; 0: none did.
+
+    Attributes:
+        bounds: first line of each run of lines; the last run has no end.
+        written, read: [lanes, runs].
+    """
+
+    bounds: Ints
+    written: Stamps
+    read: Stamps
+
+    def at(self, bounds: Ints) -> Past:
+        """The same, cut at `bounds`, among which its own are."""
+        run = np.searchsorted(self.bounds, bounds, "right") - 1
+        return Past(bounds, *(np.where(run < 0, 0, table[:, run]) for table in (self.written, self.read)))
+
+    def merged(self) -> Past:
+        """The same in as few runs as will do."""
+        tables = np.vstack([self.written, self.read])
+        new = np.append(True, (tables[:, 1:] != tables[:, :-1]).any(axis=0))
+        return Past(self.bounds[new], self.written[:, new], self.read[:, new])
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Lines divided by the ranges that cover them.
+
+    Attributes:
+        many: how many atoms there are.
+        bounds: first line of each run of lines.
+        of_run: the atom that each run belongs to.
+        begin: where the atoms of each range begin in `found`, and their end.
+        found: the atoms of the first range, of the second one, and so on.
+    """
+
+    many: int
+    bounds: Ints
+    of_run: Ints
+    begin: Ints
+    found: Ints
+
+
+@dataclass(frozen=True)
+class Events:
+    """Who touches which atom: one for each pair of them, sorted by atom, then by place.
+
+    Attributes:
+        atom, place: of each.
+        reads, writes: what it does there.
+    """
+
+    atom: Ints
+    place: Ints
+    reads: Bools
+    writes: Bools
+
+
+def conflicts(
+    touched: Iterable[Iterable[Access]], lanes: Sequence[int], many: int, lines: LineMap
+) -> list[list[tuple[int, int]]]:
+    """For each instruction of a straight line: (lane, place of the lane's last one that it conflicts with).
+
+    Args:
+        touched: what each touches.
+        lanes: of each.
+        many: how many lanes there are.
+        lines: of the memories.
+    """
+    uses = [(k, lines.number(a), a.write) for k, each in enumerate(touched) for a in each if a.hi > a.lo]
+    latest: list[list[tuple[int, int]]] = [[] for _ in lanes]
+    if not uses:
+        return latest
+    place, number, write = np.array(uses, np.int64).T
+    known = _distinct(number)
+    number = np.searchsorted(known, number)
+    ranges = np.array([lines.ranges[n] for n in known.tolist()], np.int64)
+    memory = ranges[number, 0]
+    # What nothing writes conflicts with nothing.
+    kept = np.flatnonzero(np.isin(memory, memory[write == 1]))
+    order = kept[np.argsort(memory[kept], kind="stable")]
+    lane, needed = np.array(lanes, np.int64), np.zeros((many, len(lanes)), np.int32)
+    past = nothing = Past(np.zeros(1, np.int64), *np.zeros((2, many, 1), np.int32))
+    for fresh, window in _windows(memory[order], place[order]):
+        own = order[window]
+        used = _distinct(number[own])
+        atoms = divide(ranges[used], (nothing if fresh else past).bounds)
+        events = _events(atoms, np.searchsorted(used, number[own]), place[own], write[own], len(lanes))
+        past = _follow(events, atoms, (nothing if fresh else past).at(atoms.bounds), lane, needed)
+    which, by = np.nonzero(needed.T)
+    for k, p, n in zip(which.tolist(), by.tolist(), needed[by, which].tolist(), strict=True):
+        latest[k].append((p, n - 1))
+    return latest
+
+
+def _windows(memory: Ints, place: Ints) -> Iterator[tuple[bool, slice]]:
+    """Windows of uses sorted by memory, then place: some whole memories, or a part of one.
+
+    Yields also whether nothing before matters, since the window begins a memory.
+    """
+    ends = np.append(np.flatnonzero(np.diff(memory)) + 1, len(memory))
+    begin, fresh = 0, True
+    while begin < len(memory):
+        limit = begin + WINDOW
+        whole = int(ends[np.searchsorted(ends, limit, "right") - 1]) if ends[0] <= limit else 0
+        if whole <= begin:
+            # What one instruction uses is not divided.
+            whole = limit - int(np.argmax(place[begin:limit][::-1] != place[limit]))
+        yield fresh, slice(begin, whole)
+        begin, fresh = whole, bool((ends == whole).any())
+
+
+def _distinct(values: Ints) -> Ints:
+    """Sorted, each once: what `numpy.unique` gives by hashing, which takes much longer."""
+    ordered = np.sort(values)
+    found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return found
+
+
+def divide(ranges: Ints, bounds: Ints) -> Atoms:
+    """Atoms of some ranges (rows as in `Lines`); what `bounds` divide is divided into runs.
+
+    Lines get the sum of numbers drawn for the ranges that cover them: those of one sum are one atom.  Should two sums
+    meet by chance (in 64 bits), two atoms become one, which orders too much, never too little.
+    """
+    _, first, width, step, pieces, end = ranges.T
+    row = np.repeat(np.arange(len(ranges)), pieces)
+    starts = np.minimum(first[row] + step[row] * _counting(pieces), end[row] - 1)
+    ends = np.minimum(starts + width[row], end[row])
+    bounds = _distinct(np.concatenate([starts, ends, bounds]))
+    from_, to = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)
+    drawn = np.random.default_rng(0).integers(1 << 63, size=len(ranges), dtype=np.uint64)[row]
+    steps = np.zeros(len(bounds), np.uint64)
+    np.add.at(steps, from_, drawn)
+    np.subtract.at(steps, to, drawn)
+    of = np.cumsum(steps).view(np.int64)
+    sums = _distinct(of)
+    of_run = np.searchsorted(sums, of)
+    runs = to - from_
+    pairs = np.repeat(row, runs) * len(sums) + of_run[np.repeat(from_, runs) + _counting(runs)]
+    of, found = np.divmod(_distinct(pairs), len(sums))
+    return Atoms(len(sums), bounds, of_run, np.searchsorted(of, np.arange(len(ranges) + 1)), found)
+
+
+def _counting(counts: Ints) -> Ints:
+    """0 to n - 1 for each n, one after another."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+
+
+def _events(atoms: Atoms, row: Ints, place: Ints, write: Ints, places: int) -> Events:
+    """Events of accesses, each of them a range (`row`) at a place."""
+    counts = np.diff(atoms.begin)[row]
+    atom = atoms.found[np.repeat(atoms.begin[row], counts) + _counting(counts)]
+    every = _distinct((atom * places + np.repeat(place, counts)) * 2 + np.repeat(write, counts))
+    head = np.flatnonzero(np.diff(every >> 1, prepend=-1))
+    tail = np.append(head[1:], len(every)) - 1
+    return Events(*np.divmod(every[head] >> 1, places), every[head] & 1 == 0, every[tail] & 1 == 1)
+
+
+def _follow(events: Events, atoms: Atoms, past: Past, lanes: Ints, needed: Stamps) -> Past:
+    """The past after a window; what its instructions conflict with goes to `needed`, [lanes, places]."""
+    tables = []
+    for table, makes, minds in (
+        (past.written, events.writes, np.ones_like(events.writes)),
+        (past.read, events.reads, events.writes),
+    ):
+        stamps = np.where(makes, events.place + 1, 0)
+        rows = np.union1d(np.flatnonzero(table.any(axis=1)), lanes[events.place[makes]])
+        before, after = _running(stamps, np.searchsorted(rows, lanes[events.place]), events.atom, table[rows], atoms)
+        _note(before[:, minds], events.place[minds], rows, needed)
+        tables.append(np.zeros_like(table))
+        tables[-1][rows] = after
+    return Past(past.bounds, *tables).merged()
+
+
+def _note(before: Stamps, place: Ints, rows: Ints, needed: Stamps) -> None:
+    """Bring the largest stamps of each place to `needed`."""
+    order = np.argsort(place, kind="stable")
+    heads = np.flatnonzero(np.diff(place[order], prepend=-1))
+    if len(rows) and len(heads):
+        where = np.ix_(rows, place[order[heads]])
+        needed[where] = np.maximum(needed[where], np.maximum.reduceat(before[:, order], heads, axis=1))
+
+
+def _running(stamps: Ints, row: Ints, atom: Ints, table: Stamps, atoms: Atoms) -> tuple[Stamps, Stamps]:
+    """Largest stamp by row of an event's atom before each event: [rows, events], and the table after all events."""
+    runs = np.argsort(atoms.of_run, kind="stable")
+    heads = np.searchsorted(atoms.of_run[runs], np.arange(atoms.many))
+    initial = np.maximum.reduceat(table[:, runs], heads, axis=1)
+    marked = np.flatnonzero(stamps)
+    seen = initial[:, atom].astype(np.int64)
+    seen[row[marked], marked] = stamps[marked]
+    seen += (apart := atom * (int(stamps.max(initial=0)) + int(table.max(initial=0)) + 1))
+    seen = np.maximum.accumulate(seen, axis=1) - apart
+    last = np.append(atom[1:] != atom[:-1], True)
+    after: Stamps = np.zeros_like(initial)
+    after[:, atom[last]] = np.where(seen[:, last] > initial[:, atom[last]], seen[:, last], 0)
+    before = np.roll(seen, 1, axis=1).astype(np.int32)
+    first = np.roll(last, 1)
+    before[:, first] = initial[:, atom[first]]
+    after = np.maximum(table, after[:, atoms.of_run])
+    return before, after

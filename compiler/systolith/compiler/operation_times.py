@@ -1,0 +1,180 @@
+"""What operations of tile IR take: times, what they wait for, accumulators.
+
+Times are the closed forms of `isa/timing.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, cast
+
+from systolith.compiler.tile.ir import If, Ref, TileOp, While
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import Kernel
+from systolith.isa.opcodes import OPCODES
+from systolith.isa.timing import Cost, dma_cost, load_cost, matmul_cost, reduce_cost, shuffle_cost, vpu_cost
+
+Item = TileOp | While | If
+
+Rows = tuple[int, int, int]
+"""Accumulator rows: matrix unit, the first, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """An operation, and what its time depends on.
+
+    Attributes:
+        item: it, or a region.
+        queue: its queue.
+        occupancy, latency: cycles.
+        transfers: whether the bandwidth of HBM decides.
+        reads: what it waits for: buffers, and tiles and sums of matrix units.
+        writes: what waits for it.
+    """
+
+    item: Item
+    queue: str
+    occupancy: int
+    latency: int
+    transfers: bool
+    reads: tuple[Hashable, ...]
+    writes: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Operations of one group of one block.
+
+    Attributes:
+        ops: in their order.
+        products: so many, from the first on, until the last that uses a matrix unit; 0: none does.
+        sums: accumulators that hold its sums.
+    """
+
+    ops: tuple[Timed, ...]
+    products: int = 0
+    sums: tuple[Rows, ...] = ()
+
+
+def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
+    """The stages of a block."""
+    return [_stage(items, chip) for items in stages]
+
+
+def copies(block: Sequence[Stage], count: int, chip: Chip) -> list[list[Stage]]:
+    """A block, and others like it, with the accumulators that they would have."""
+    taken: dict[int, int] = defaultdict(int)
+    for stage in block:
+        for unit, first, end in stage.sums:
+            taken[unit] += end - first
+    return [[replace(stage, sums=_further(stage.sums, taken, n, chip)) for stage in block] for n in range(count)]
+
+
+def _further(rows: Sequence[Rows], step: Mapping[int, int], times: int, chip: Chip) -> tuple[Rows, ...]:
+    """Rows so many steps further in the ring of each unit."""
+    size = chip.mxu.acc_rows
+    moved = [(unit, (first + times * step[unit]) % size, end - first) for unit, first, end in rows]
+    parts = [(unit, first, min(first + count, size)) for unit, first, count in moved]
+    return (*parts, *((unit, 0, first + count - size) for unit, first, count in moved if first + count > size))
+
+
+def _stage(items: Sequence[Item], chip: Chip) -> Stage:
+    products = max((n + 1 for n, item in enumerate(items) if _is_product(item)), default=0)
+    sums = (rows for item in items if _is_product(item) for rows in _sums(item, chip))
+    return Stage(tuple(_timed(item, chip) for item in items), products, tuple(_merged(sums)))
+
+
+def _is_product(item: Item) -> bool:
+    if isinstance(item, TileOp):
+        return OPCODES[item.op].queue in ("w", "s")
+    blocks = item.branches if isinstance(item, If) else [item.condition, item.body]
+    return any(_is_product(op) for block in blocks for op in block.ops())
+
+
+def _sums(item: Item, chip: Chip) -> list[Rows]:
+    """Accumulators that an operation changes; of a region, or where a register says which, all."""
+    if isinstance(item, TileOp):
+        if item.op != "mxu.matmul":
+            return []
+        first, rows = item.args["acc"], cast(int, item.args["row_loops"])
+        if isinstance(first, int):
+            return [(item.unit, first, first + prod(cast(Ref, item.args["src"]).pattern.counts[:rows]))]
+    return [(unit, 0, chip.mxu.acc_rows) for unit in range(chip.mxu.count)]
+
+
+def _merged(rows: Iterable[Rows]) -> list[Rows]:
+    """The same rows, those that touch as one."""
+    found: list[Rows] = []
+    for unit, first, end in sorted(set(rows)):
+        if found and found[-1][0] == unit and first <= found[-1][2]:
+            found[-1] = unit, found[-1][1], max(end, found[-1][2])
+        else:
+            found.append((unit, first, end))
+    return found
+
+
+def _timed(item: Item, chip: Chip) -> Timed:
+    if not isinstance(item, TileOp):
+        return Timed(item, "seq", 1, 1, False, (), ())
+    queue = OPCODES[item.op].queue
+    if queue in ("w", "s"):
+        queue += str(item.unit)
+    rule = _COSTS.get(item.op)
+    cost = rule(item.args, chip) if rule else Cost(1, 1)
+    outs = _outs(item)
+    refs = [r for v in item.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
+    reads = [_place(r) for r in refs if r not in outs]
+    writes = [_place(r) for r in outs]
+    before, after = _STATE.get(item.op, ("", ""))
+    reads += [(before, item.unit)] if before else []
+    writes += [(after, item.unit)] if after else []
+    return Timed(item, queue, cost.occupancy, cost.latency, cost.chunks > 0, tuple(dict.fromkeys(reads)), tuple(writes))
+
+
+_STATE = {"mxu.load": ("latched", "loaded"), "mxu.latch": ("loaded", "latched"), "mxu.matmul": ("", "summed")}
+"""State of a matrix unit that an operation waits for, and that it makes."""
+
+
+def _outs(op: TileOp) -> list[Ref]:
+    """The streams that an operation writes."""
+    if op.op == "vpu.run":
+        kernel, streams = cast(Kernel, op.args["kernel"]), cast(tuple[Ref, ...], op.args["streams"])
+        sections = (kernel.prologue, kernel.body, kernel.epilogue)
+        return [streams[m.imm] for section in sections for m in section.ops if m.op == "st"]
+    return [cast(Ref, op.args["dst"])] if "dst" in op.args else []
+
+
+def _place(ref: Ref) -> Hashable:
+    """What is waited for: a buffer, or all that a matrix unit has summed so far."""
+    if ref.buf is not None and ref.buf.space is Space.ACC:
+        return "summed", ref.buf.unit
+    return ref.buf
+
+
+def _space(ref: Ref) -> Space:
+    return ref.buf.space if ref.buf is not None else Space.NONE
+
+
+def _dma_cost(a: Mapping[str, Any], chip: Chip) -> Cost:
+    return dma_cost(a["src"].pattern, _space(a["src"]), a["dst"].pattern, _space(a["dst"]), chip)
+
+
+def _vpu_cost(a: Mapping[str, Any], chip: Chip) -> Cost:
+    return vpu_cost(a["kernel"], a["counts"], a["inner"], bool(a["serial"]), [s.pattern for s in a["streams"]], chip)
+
+
+_COSTS: dict[str, Callable[[Mapping[str, Any], Chip], Cost]] = {
+    "mxu.load": lambda a, chip: load_cost(a["src"].pattern, a["row_loops"], chip),
+    "mxu.matmul": lambda a, chip: matmul_cost(a["src"].pattern, a["row_loops"], chip),
+    "vpu.run": _vpu_cost,
+    "xlu.shuffle": lambda a, chip: shuffle_cost(a["src"].pattern, a["dst"].pattern, chip),
+    "xlu.reduce": lambda a, chip: reduce_cost(a["src"].pattern, chip),
+    "dma.load": _dma_cost,
+    "dma.store": _dma_cost,
+}
+"""Cycles of an operation by its arguments; those of all others take one."""

@@ -1,0 +1,318 @@
+"""Ways of reducing a box, and which of them takes the fewest cycles of the vector unit.
+
+In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
+it is that of the fastest way to reduce an array in memory, so that fusion changes no bit.  A reduction of several
+parts, or with values of its whole space among its results, is one pass over its operands if all parts have the same
+order and that is faster than one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Literal
+
+from systolith.compiler.affine import Box, IndexMap
+from systolith.compiler.emit import Target, kernel_cycles
+from systolith.compiler.expression import Carried, Const, Graph, Load, Micro, Node, topological
+from systolith.compiler.group import GroupPlan, streams_of
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.kernel_builder import interval, latency
+from systolith.compiler.loops import boxes
+from systolith.compiler.lowering import dense
+from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
+from systolith.compiler.reduction import Reduction, reached, register_type, scratch_leaf
+from systolith.compiler.tile.ir import Array, Buf, Ref
+from systolith.compiler.vector import Order
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.timing import reduce_cost
+
+PASS_OVERHEAD = 16
+"""Cycles that a further instruction costs in fetch, fill and drain, roughly."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of accumulated values.
+
+    Attributes:
+        before: leaves that hold what earlier chunks gave; empty for the first chunk.
+        last: whether this is the last chunk, so that the group's results follow; else raw values are kept.
+    """
+
+    before: tuple[Instruction, ...] = ()
+    last: bool = True
+
+    def nodes(self, r: Reduction, values: Sequence[Node], index: IndexMap, started: bool) -> list[Node]:
+        """Nodes of the targets; `started`: the initial values are in `values` already."""
+        g = r.graph
+        if self.before:
+            values = r.combine([g.node(Load(leaf, index)) for leaf in self.before], values)
+        if not self.last:
+            return list(values)
+        neutral = [
+            isinstance(init, Const) and init.image == image for init, image in zip(r.inits, r.identities, strict=True)
+        ]
+        if not started and not all(neutral) and None not in r.identities:
+            more = r.combine(values, r.inits)
+            values = [v if same else m for v, m, same in zip(values, more, neutral, strict=True)]
+        return r.results(r.rounded(values), index)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A box that is to be reduced.
+
+    Attributes:
+        r: what is computed.
+        whole: the box of the iteration space.
+        kept: the same of the kept dimensions.
+        finish: what becomes of what is accumulated.
+        leaves: an array for each leaf.
+        targets: arrays that cover `kept`, for the results or raw values.
+        sides: arrays that cover `whole`, for the reduction's sides.
+    """
+
+    r: Reduction
+    whole: Box
+    kept: Box
+    finish: Finish
+    leaves: Mapping[Instruction, Array]
+    targets: Sequence[Array]
+    sides: Sequence[Array] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one reduction alone."""
+        return len(self.r.heavies) > 1 or bool(self.r.sides)
+
+    def over(self, kept: Box) -> Task:
+        """The part of it that a box of kept dimensions covers."""
+        r = self.r
+        reduced = Box(tuple(self.whole.origin[d] for d in r.reduced), tuple(self.whole.dims[d] for d in r.reduced))
+        return replace(self, whole=joined(r, kept, reduced), kept=kept)
+
+    def parts(self) -> list[Task]:
+        """A task for each reduction, which reads what `sides` hold."""
+        leaves = {**self.leaves, **dict(zip(self.r.sides, self.sides, strict=True))}
+        found = []
+        for n, r in enumerate(self.r.parts()):
+            own = [k for k, root in enumerate(self.r.roots) if reached(root, {self.r.heavies[n]})]
+            finish = replace(self.finish, before=self.finish.before[n : n + 1])
+            targets = [self.targets[k] for k in own] if finish.last else [self.targets[n]]
+            found.append(replace(self, r=r, finish=finish, leaves=leaves, targets=targets, sides=()))
+        return found
+
+    def side_plan(self) -> GroupPlan:
+        """What computes the sides alone."""
+        return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a box is reduced.
+
+    Attributes:
+        name: `direct`, lanes of kept dimensions; `unrolled`, so too, a stream for each element; `across`, lanes of a
+            reduced dimension; `rows`, those in memory as they are; `apart`, one part after another; `halves`, in two.
+        cycles: of the vector unit, until the cross-lane unit takes over.
+        saved: cycles by which one pass is faster than one part after another.
+        kernel: of `direct` and `across`; that of `across` for `rows`, which does not need it.
+        plan: of `unrolled`.
+        source: of `rows`.
+        parts: of `apart`.
+    """
+
+    name: Literal["direct", "unrolled", "across", "rows", "apart", "halves"]
+    cycles: int = 0
+    saved: int = 0
+    kernel: AccumulatingKernel | None = None
+    plan: GroupPlan | None = None
+    source: Ref | None = None
+    parts: tuple[Way, ...] = ()
+
+    @property
+    def order(self) -> Order | None:
+        """In which order elements are combined; None: in more than one."""
+        if self.name in ("across", "rows") and self.kernel is not None:
+            return self.kernel.nest.order
+        return () if self.name in ("direct", "unrolled") else None
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Finds the ways of a chip."""
+
+    chip: Chip
+
+    def best(self, task: Task) -> Way:
+        """The way that takes the fewest cycles."""
+        return self._several(task) if task.several else self._single(task)
+
+    def _several(self, task: Task) -> Way:
+        tasks = task.parts()
+        parts = tuple(self._single(part) for part in tasks)
+        sides = kernel_cycles(self.chip, task.side_plan(), task.whole, task.leaves, task.sides) if task.sides else 0
+        orders = {self.order(part) for part in tasks}
+        if sides is None or len(orders) > 1 or None in orders:
+            return Way("apart", parts=parts)
+        apart = Way("apart", sides + sum(part.cycles for part in parts), parts=parts)
+        (order,) = orders
+        k = self._kernel(task, bool(order), order)
+        if k is None or k.nest.cycles > apart.cycles:
+            return apart
+        return Way("across" if order else "direct", k.nest.cycles, apart.cycles - k.nest.cycles, kernel=k)
+
+    def _single(self, task: Task) -> Way:
+        order = self.order(task)
+        k = None if order is None else self._kernel(task, bool(order), order)
+        if k is None:
+            return self.any_order(task)
+        if order:
+            return self._by_lanes(task, k)[0]
+        unrolled = self._unrolled(task, k) if task.finish.last else None
+        return unrolled or Way("direct", k.nest.cycles, kernel=k)
+
+    def order(self, task: Task) -> Order | None:
+        """The order in which elements are combined; None: it does not matter, nothing is fused with it."""
+        r = task.r
+        if r.heavy.opcode != "reduce" or not r.plain or None in r.identities:
+            return None
+        dims = tuple(n if d in r.kept else task.whole.dims[d] for d, n in enumerate(r.dims))
+        return _order(self.chip, dims, r.reduced, r.heavy.operands[0].shape.dtype, r.plain[0], r.identities[0] or 0)
+
+    def any_order(self, task: Task) -> Way:
+        """The way that takes the fewest cycles, in whatever order."""
+        r, whole = task.r, task.whole
+        direct = self._kernel(task, False)
+        across = self._kernel(task, True) if any(whole.dims[d] > 1 for d in r.reduced) else None
+        if task.finish.last and direct is not None and (unrolled := self._unrolled(task, direct)) is not None:
+            return unrolled
+        if across is not None:
+            way, cycles = self._by_lanes(task, across)
+            if direct is None or direct.nest.cycles > cycles:
+                return way
+        return Way("halves") if direct is None else Way("direct", direct.nest.cycles, kernel=direct)
+
+    def _by_lanes(self, task: Task, k: AccumulatingKernel) -> tuple[Way, int]:
+        """With lanes of a reduced dimension, and cycles of the whole way."""
+        rows = task.kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
+        after = task.kept.elements // self.chip.vpu.lanes + PASS_OVERHEAD
+        whole = k.nest.cycles + rows + after + (1 + len(task.r.inputs)) * PASS_OVERHEAD
+        source = self._row_source(task, k)
+        in_place = 0 if source is None else reduce_cost(source.pattern, self.chip).occupancy + after
+        if source is None or in_place > whole:
+            return Way("across", k.nest.cycles, kernel=k), whole
+        return Way("rows", kernel=k, source=source), in_place
+
+    def _kernel(self, task: Task, across: bool, order: Order | None = None) -> AccumulatingKernel | None:
+        """The accumulating kernel of a task with lanes of a reduced dimension, or of kept ones."""
+        r, origin = task.r, task.whole.origin
+        carried = [Carried(k) for k in range(len(r.inputs))]
+        sides = [Target(a, IndexMap.identity(len(r.dims)).shifted(origin)) for a in task.sides]
+        if across:
+            job = Job(task.whole, task.leaves, r.starts(), carried, None, True, sides, order)
+        else:
+            started = not task.finish.before and task.finish.last
+            starts = list(r.inits) if started else r.starts()
+            index = r.embedding()
+            outs = [Target(a, index.shifted(origin)) for a in task.targets]
+            nodes = task.finish.nodes(r, carried, index, started)
+            job = Job(task.whole, task.leaves, starts, nodes, outs, False, sides, order)
+        return Accumulation(r, self.chip).kernel(job)
+
+    def _unrolled(self, task: Task, direct: AccumulatingKernel) -> Way | None:
+        """Few elements in one iteration, a stream each, where that is faster."""
+        r, whole, chip = task.r, task.whole, self.chip
+        sizes = [whole.dims[d] for d in r.reduced]
+        if prod(sizes) * len(r.inputs) >= MAX_STREAMS:
+            return None
+        result = over_result(r)
+        values: list[Node] = list(result.inits)
+        for step in boxes(sizes, [1] * len(sizes)):
+            origin = [0] * len(r.dims)
+            for d, o in zip(r.reduced, step.origin, strict=True):
+                origin[d] = whole.origin[d] + o
+            values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
+        index = IndexMap.identity(len(task.kept.dims)).over([r.dims[d] for d in r.kept])
+        nodes = task.finish.nodes(result, values, index, True)
+        plan = GroupPlan(tuple(r.dims[d] for d in r.kept), (), tuple(nodes), r.graph)
+        ops = (
+            [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
+        )
+        outer = prod(p.count for p in direct.nest.outer[: len(direct.nest.outer) - direct.nest.inner])
+        cycles = outer * interval(chip, ops) + latency(chip, ops)
+        if streams_of(plan) > MAX_STREAMS or cycles > direct.nest.cycles:
+            return None
+        return Way("unrolled", cycles, plan=plan)
+
+    def _row_source(self, task: Task, k: AccumulatingKernel) -> Ref | None:
+        """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
+        r, nest = task.r, k.nest
+        source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
+        several = nest.inner or nest.sublane.dim in nest.reduced or len(k.builder.streams) != 2
+        if source is None or source.array is None or source.access.coords or several or not r.plain:
+            return None
+        if not isinstance(r.inputs[0], Load):
+            return None
+        places = [d for d in range(len(k.work.dims)) if d not in nest.reduced]
+        access = k.work.accesses[[isinstance(w, Load) for w in k.builder.streams].index(True)]
+        dims = (*places, nest.lane.dim)
+        if access.dtype is not register_type(r.shapes[0].dtype):
+            return None  # the cross-lane unit does not widen
+        if len(dims) > MAX_LOOPS or r.identities[0] is None or source.array.buf.space != Space.VMEM:
+            return None
+        counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
+        pattern = Pattern(access.dtype, counts, strides, fill=r.identities[0])
+        return Ref(source.array.buf, pattern, source.offset, source.array.dynamic)
+
+
+@lru_cache(maxsize=4096)
+def _order(
+    chip: Chip, dims: tuple[int, ...], reduced: tuple[int, ...], dtype: DType, function: str, identity: int
+) -> Order | None:
+    """The order of the fastest way to reduce a dense array in VMEM."""
+    kept = tuple(d for d in range(len(dims)) if d not in reduced)
+    rest = tuple(dims[d] for d in kept)
+    source, result = (scratch_leaf(name, dtype, n) for name, n in (("source", dims), ("result", rest)))
+    graph = Graph()
+    element = graph.node(Load(source, IndexMap.identity(len(dims)).over(dims)))
+    start = graph.const(identity)
+    r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
+    arrays = [anywhere(i.shape) for i in (source, result)]
+    task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
+    return Ways(chip).any_order(task).order
+
+
+def anywhere(shape: Shape) -> Array:
+    """A dense array in VMEM, for costs."""
+    buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
+    return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
+
+
+def joined(r: Reduction, kept: Box, reduced: Box) -> Box:
+    """The box of the iteration space over boxes of the kept and of the reduced dimensions."""
+    origin, dims = [0] * len(r.dims), [1] * len(r.dims)
+    for box, places in ((kept, r.kept), (reduced, r.reduced)):
+        for d, o, n in zip(places, box.origin, box.dims, strict=True):
+            origin[d], dims[d] = o, n
+    return Box(tuple(origin), tuple(dims))
+
+
+def reranked(r: Reduction, node: Node, rank: int) -> Node:
+    """An initial value's expression (loads of scalars only) in a space of another rank."""
+    loads = [n for n in topological([node]) if isinstance(n, Load)]
+    swap: dict[int, Node] = {id(n): r.graph.node(replace(n, map=IndexMap(rank, ()))) for n in loads}
+    return r.graph.substitute([node], swap)[0]
+
+
+def over_result(r: Reduction) -> Reduction:
+    """The reduction with initial values over the result's space."""
+    return replace(r, inits=tuple(reranked(r, n, len(r.kept)) for n in r.inits))

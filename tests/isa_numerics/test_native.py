@@ -1,0 +1,44 @@
+"""Native functions: the same from the disk, after damage, and where nothing can be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from systolith.isa.numerics.native import I64, Library, loop, pointer
+
+
+def _double(b: ir.IRBuilder, address: Any, count: Any) -> None:
+    base = pointer(b, address, I64)
+    with loop(b, count) as i:
+        place = b.gep(base, [i])
+        b.store(b.mul(b.load(place), I64(2)), place)
+
+
+def _works() -> bool:
+    numbers = np.arange(5, dtype=np.int64)
+    Library({"double": (2, _double)}, __file__)["double"](numbers.ctypes.data, numbers.size)
+    return numbers.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_object_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _works()
+    (kept,) = (tmp_path / "systolith" / "native").iterdir()
+    written = kept.stat().st_mtime_ns
+    assert _works()
+    assert kept.stat().st_mtime_ns == written
+    for damaged in (b"", kept.read_bytes()[:-1], kept.read_bytes() + b"x"):
+        kept.write_bytes(damaged)
+        assert _works()
+        assert kept.read_bytes() != damaged
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "systolith").write_text("a file where the folder would be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _works()

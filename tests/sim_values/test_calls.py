@@ -1,0 +1,110 @@
+"""Native calls by a second thread: in order, all of them, and the same results."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hw.fuzz.generate import program
+from systolith.isa.instruction import Space, Stream
+from systolith.isa.numerics.copies import blocks, copy_blocks
+from systolith.isa.numerics.images import U32, Array
+from systolith.sim import calls as calls_module
+from systolith.sim import native_kernels
+from systolith.sim.calls import Direct, Queue, calls, threads
+from systolith.sim.memory import Machine, SimulationError
+from systolith.sim.simulate import simulate
+from tests.sim_values.build import TINY, Builder
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15), st.booleans()), max_size=700))
+def test_calls_are_made_in_order(moves: list[tuple[int, int, bool]]) -> None:
+    """Copies among the rows of an array, with waits here and there."""
+    ours, theirs = (np.arange(16 * 64, dtype=np.uint32).reshape(16, 64) for _ in range(2))
+    queue = Queue()
+    for source, target, wait in moves:
+        if source != target:
+            rows = [ours[n].ctypes.data for n in (source, target)]
+            copy_blocks("4", blocks([(0, 0, [(64, 4, 4)])]), rows[0], rows[1], ours, queue)
+            theirs[target] = theirs[source]
+        if wait:
+            queue.wait()
+            assert np.array_equal(ours, theirs)
+    queue.stop()
+    assert np.array_equal(ours, theirs)
+
+
+def test_memory_of_calls_is_held_until_they_are_made() -> None:
+    held = []
+
+    class Held:
+        def __del__(self) -> None:
+            held.append(1)
+
+    numbers, four, queue = np.zeros(8, U32), blocks([(0, 0, [(4, 4, 4)])]), Queue()
+    for _ in range(1000):
+        copy_blocks("4", four, numbers.ctypes.data, numbers.ctypes.data + 16, Held(), queue)
+    assert 1000 - len(held) <= calls_module._SLOTS
+    queue.stop()
+    assert len(held) == 1000
+
+
+@pytest.mark.parametrize(("told", "expected"), [("1", 1), ("0", None), ("many", None), ("", None), ("1000", None)])
+def test_threads(told: str, expected: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    has = threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", told)
+    assert threads() == (expected or has)
+
+
+def test_one_thread_makes_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls_module, "threads", lambda: 1)
+    with calls() as made:
+        assert isinstance(made, Direct)
+    monkeypatch.setattr(calls_module, "threads", lambda: 2)
+    with calls() as made:
+        assert isinstance(made, Queue)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**20))
+def test_any_program_leaves_the_same(seed: int) -> None:
+    """One thread and numpy, two threads, and two threads with every kernel as machine code."""
+    case = program(seed, TINY)
+    kept = []
+    for made, worth in ((1, 1 << 62), (2, 1 << 62), (2, 0)):
+        machines: list[Machine] = []
+
+        def setup(machine: Machine, machines: list[Machine] = machines) -> None:
+            case.setup(machine)
+            machines.append(machine)
+
+        with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+            patch.setattr(calls_module, "threads", lambda made=made: made)
+            patch.setattr(native_kernels, "WORTH", worth)
+            patch.setenv("XDG_CACHE_HOME", folder)
+            result = simulate(case.program, case.chip, case.buffers(), setup=setup)
+        m = machines[0]
+        memories: list[Array] = [m.vmem, m.smem, *m.acc, *m.buffers, *(n.vmem for n in m.links.values())]
+        kept.append((result.cycles, [memory.tobytes() for memory in memories]))
+    assert kept[0] == kept[1]
+    assert kept[0] == kept[2]
+
+
+def test_an_error_leaves_what_came_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls under way are made, and the machine makes the next ones itself."""
+    monkeypatch.setattr(calls_module, "threads", lambda: 2)
+    b = Builder()
+    source = Stream(Space.HBM, b.dense("f32", (4,)), 0, buffer=b.buffer(np.arange(4, dtype=np.float32)))
+    b.add("dma.load", src=source, dst=b.vmem(0, 64))
+    b.add("trap", code=3)
+    machines: list[Machine] = []
+    with pytest.raises(SimulationError, match="traps with code 3"):
+        simulate(b.program, TINY, b.data, setup=machines.append)
+    assert machines[0].vmem[64:80].view(np.float32).tolist() == [0, 1, 2, 3]
+    assert isinstance(machines[0].calls, Direct)
