@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeVar
 from systolith.compiler.computed import Computed
 from systolith.compiler.contraction import Contraction, Index, Ranges
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.gemm_plan import GemmPlan, Problem, ranked
+from systolith.compiler.gemm_plan import GemmPlan, Problem
+from systolith.compiler.gemm_search import ranked
 from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
 from systolith.compiler.lowering import Box, Lowering, dense
 from systolith.compiler.streams import operand_ref, row_cost

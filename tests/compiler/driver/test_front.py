@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from systolith.compiler import gemm_plan
+from systolith.compiler import gemm_search
 from systolith.compiler.driver import Front, compile_module
 from systolith.compiler.gemm import Gemm
 from systolith.compiler.group import GroupPlan
@@ -51,5 +51,5 @@ def test_what_is_shared_by_tiles_alike_is_what_each_would_get(chip: str, monkeyp
     shared = front.compile(load_chip(chip)).program
     monkeypatch.setattr(GroupPlan, "uniform", False)
     monkeypatch.setattr(Gemm, "_seen", lambda self, make, axes, array, ranges, k_order: make(array, k_order, ranges))
-    monkeypatch.setattr(gemm_plan, "_ranked", gemm_plan._ranked.__wrapped__)
+    monkeypatch.setattr(gemm_search, "_ranked", gemm_search._ranked.__wrapped__)
     assert disassemble(front.compile(load_chip(chip)).program) == disassemble(shared)
