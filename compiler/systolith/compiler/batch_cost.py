@@ -14,7 +14,7 @@ from functools import cached_property
 from systolith.compiler.batch_dims import GIVEN, DimClass
 from systolith.compiler.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.elementwise import is_elementwise
-from systolith.compiler.fusion import REDUCTIONS, on_mxu
+from systolith.compiler.fusion import HEAVY, REDUCTIONS, on_mxu
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.placement import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
 from systolith.compiler.views import view_base
@@ -58,12 +58,15 @@ class Step:
         root: the instruction whose value it makes (the last one, if several).
         products: its dots and convolutions, and the contraction that each is.
         operands: what these read that is not computed in the group.
+        heavy: it has products or reductions.
+        vectors: that pass through the slowest slot of the vector unit, about.
         reads, makes: values.
     """
 
     root: Instruction
     products: list[tuple[Instruction, Contraction]] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)
+    heavy: bool = False
     vectors: int = 0
     reads: list[Value] = field(default_factory=list)
     makes: list[Value] = field(default_factory=list)
@@ -130,6 +133,7 @@ class Trial:
             bases = [view_base(o) for i in products for o in i.operands[:2]]
             leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]
             step.operands = [self.values[leaf] for leaf in leaves if leaf in self.values]
+            step.heavy = any(i.opcode in HEAVY for i in inside)
             step.vectors = self._vectors(inside)
         return step
 

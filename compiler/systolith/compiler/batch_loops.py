@@ -207,9 +207,14 @@ class _Path:
         return [(self.splits[s], p[0], p[-1] + 1) for s, p in runs if s and self._is_worth(s, p[0], p[-1] + 1)]
 
     def _is_worth(self, number: int, first: int, last: int) -> bool:
-        """Whether a stretch is a chain with products, and much faster in a loop."""
+        """Whether a stretch is a chain, and much faster in a loop.
+
+        An elementwise group and the product that reads it are none: it is computed in the product's tiles
+        (`prologue.py`).
+        """
         inside = [n for n in range(first, last) if self.regions[number][n]]
-        chain = len(inside) > 1 and any(self.trial.steps[n].products for n in inside)
+        steps = [self.trial.steps[n] for n in inside]
+        chain = sum(step.heavy for step in steps) > 1 and any(step.products for step in steps)
         return chain and self._between(number, first, last) < WORTH * self._between(0, first, last)
 
     def _between(self, n: int, first: int, last: int) -> float:

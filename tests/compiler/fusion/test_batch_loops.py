@@ -292,6 +292,18 @@ def test_the_same_module_gives_the_same_program() -> None:
     assert first == second
 
 
+def test_one_product_and_what_is_computed_in_its_tiles_need_no_loop() -> None:
+    text = """HloModule m
+ENTRY e {
+ x = f32[1024,128] parameter(0)
+ w = f32[128,32] parameter(1)
+ a = f32[1024,128] tanh(x)
+ ROOT d = f32[1024,32] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    assert not any(d.kind == "loop" for d in compiled(text, "tiny").explain)
+
+
 def test_what_fits_has_no_loops() -> None:
     assert not any(d.kind == "loop" for d in compiled(mlp(8, 40, 16, 64), "tpu_v3").explain)
 
