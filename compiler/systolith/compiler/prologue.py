@@ -8,8 +8,8 @@ expected to take fewer cycles:
     computed    the products', whose tiles cost what computing them takes (`computed.py`), as often as the best tile
                 plan stages them
 
-Both are the estimates of `gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait until
-all of it is there; one that is computed keeps what it is made from alive for longer.
+Both are the estimates of `gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait
+until all of it is there; one that is computed keeps what it is made from alive for longer.
 """
 
 from __future__ import annotations
