@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -108,3 +109,69 @@ def test_an_error_leaves_what_came_before_it(monkeypatch: pytest.MonkeyPatch) ->
         simulate(b.program, TINY, b.data, setup=machines.append)
     assert machines[0].vmem[64:80].view(np.float32).tolist() == [0, 1, 2, 3]
     assert isinstance(machines[0].calls, Direct)
+
+
+def _copied(queue: Queue, stop: bool = True) -> Array:
+    """What a queue makes of copies of one number from place to place."""
+    numbers, four = np.array([7] + [0] * 600, U32), blocks([(0, 0, [(1, 4, 4)])])
+    for n in range(600):
+        copy_blocks("4", four, numbers.ctypes.data + 4 * n, numbers.ctypes.data + 4 * n + 4, numbers, queue)
+    if stop:
+        queue.stop()
+    return numbers
+
+
+def test_where_no_thread_can_be_started_calls_are_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", start)
+    assert (_copied(Queue()) == 7).all()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_an_interrupt_of_the_start_leaves_no_thread_and_no_call(started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads_made, begin, queue = list[Thread](), Thread.start, Queue()
+
+    def start(thread: Thread) -> None:
+        threads_made.append(thread)
+        if started:
+            begin(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        _copied(queue)
+    numbers, one = np.array([1, 0], U32), blocks([(0, 0, [(1, 4, 4)])])
+    copy_blocks("4", one, numbers.ctypes.data, numbers.ctypes.data + 4, numbers, queue)
+    queue.stop()
+    assert numbers.tolist() == [1, 1]
+    if started:
+        threads_made[0].join(10)
+    assert len(threads_made) == 1
+    assert not threads_made[0].is_alive()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_wait_ends_the_thread(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupts while what calls held is released: of a run, and of its end."""
+    left, release, queue = [times], Queue._release, Queue()
+
+    def interrupted(self: Queue) -> None:
+        release(self)
+        if left[0]:
+            left[0] -= 1
+            self._made = 0  # it had come no further
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Queue, "_release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _copied(queue, stop=False)
+    thread = queue._thread
+    assert thread is not None
+    if times == 1:
+        queue.stop()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            queue.stop()
+    assert not thread.is_alive()

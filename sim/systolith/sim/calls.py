@@ -10,9 +10,9 @@ The second thread runs native code only, and so never waits for the interpreter'
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import CFUNCTYPE, c_void_p
 from functools import lru_cache
 from threading import Thread
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ _SLOT = 8 * (1 + MAX_ARGUMENTS)
 _BASE, _ASKED, _DONE, _WANTED, _STOP = range(5)  # words of the queue's state
 _SLEEPS, _WAITS = 5, 6  # whether the second thread, or the first one, has to be woken
 _BATCH = 8  # calls told of at once
+_CODE = CFUNCTYPE(None, c_void_p)
 _SPINS = 5000  # looks at a word (some microseconds) before a thread sleeps: waking it takes longer
 _MUTEX, _WORK, _PROGRESS, _RING = 128, 256, 384, 512  # offsets; the first three are pthread's, with room to spare
 
@@ -52,7 +53,11 @@ class Direct:
 
 
 class Queue:
-    """A second thread that makes calls; `stop` ends it."""
+    """A second thread that makes calls; `stop` ends it.
+
+    An exception may come between any two statements (an interrupt from the keyboard): what is noted of a call is its
+    slot's, so that noting it again does no harm, and the thread keeps the memory it looks at.
+    """
 
     def __init__(self) -> None:
         native = _library()
@@ -62,28 +67,56 @@ class Queue:
         self._words[_BASE] = self._base = self._memory.ctypes.data
         self._ask, self._finish = native["ask"].at, native["finish"].at
         self._asked = self._made = 0
-        self._kept: deque[object] = deque()
+        self._kept: list[object] = [None] * _SLOTS
         native["prepare"].at(self._base)
         self._thread: Thread | None = None  # started for the first call
+        self._alone = False
 
     def __call__(self, function: Function, arguments: Sequence[int], keep: object) -> None:
         if self._asked - self._made == _SLOTS:
             self._until(self._asked - _SLOTS // 2)
-        slot = _RING + self._asked % _SLOTS * _SLOT
-        PACK[1 + len(arguments)].pack_into(self._bytes, slot, function.address, *arguments)
+        slot = self._asked % _SLOTS
+        PACK[1 + len(arguments)].pack_into(self._bytes, _RING + slot * _SLOT, function.address, *arguments)
+        self._kept[slot] = keep
         self._asked += 1
-        self._kept.append(keep)
         if not self._asked % _BATCH:
             self._publish()
             self._release()
 
     def _publish(self) -> None:
-        if self._thread is None:
-            work = _library()["work"].at
-            self._thread = Thread(target=work, args=(self._base,), name="systolith-calls", daemon=True)
-            self._thread.start()
-        self._words[_WANTED] = self._asked
+        if self._thread is None and not self._alone:
+            self._start()
+        if self._alone:
+            self._make()
+        else:
+            self._words[_WANTED] = self._asked
+            self._ask(self._base)
+
+    def _start(self) -> None:
+        """Start the thread; where there may be no more of them, this one makes the calls."""
+        memory = self._memory.ctypes.data_as(c_void_p)  # holds the array
+        thread = Thread(target=_library()["work"].at, args=(memory,), name="systolith-calls", daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
+        except BaseException as error:  # it may have started, or not
+            self._alone = True
+            self._end()
+            if not isinstance(error, RuntimeError):
+                raise
+
+    def _end(self) -> None:
+        """Let the thread end, with no further call."""
+        self._words[_STOP] = 1
+        self._words[_WANTED] = self._asked + 1
         self._ask(self._base)
+
+    def _make(self) -> None:
+        """Make all calls in this thread."""
+        for number in range(self._words[_DONE], self._asked):
+            slot = _RING + number % _SLOTS * _SLOT
+            _CODE(PACK[1].unpack_from(self._bytes, slot)[0])(self._base + slot + 8)
+            self._words[_DONE] = number + 1
 
     def _until(self, made: int) -> None:
         self._publish()
@@ -92,9 +125,9 @@ class Queue:
         self._release()
 
     def _release(self) -> None:
-        made, kept = self._words[_DONE], self._kept
-        for _ in range(made - self._made):
-            kept.popleft()
+        made = self._words[_DONE]
+        for number in range(self._made, made):
+            self._kept[number % _SLOTS] = None
         self._made = made
 
     def wait(self) -> None:
@@ -104,12 +137,12 @@ class Queue:
 
     def stop(self) -> None:
         """Make what is left, then end the thread."""
-        self.wait()
-        if self._thread is not None:
-            self._words[_STOP] = 1
-            self._asked += 1
-            self._publish()
-            self._thread.join()
+        try:
+            self.wait()
+        finally:
+            if self._thread is not None:
+                self._end()
+                self._thread.join()
 
 
 def threads() -> int:
