@@ -10,6 +10,7 @@ import pytest
 
 from systolith.isa.instruction import Space, Stream
 from systolith.isa.pattern import Coord
+from systolith.sim import native_kernels
 from systolith.sim.memory import POISON, Machine, SimulationError
 from systolith.sim.sequencer import run_values
 from tests.sim_values.build import TINY, Builder, take
@@ -290,3 +291,46 @@ def test_hostile_mode_refuses_a_copy_that_writes_its_index_list() -> None:
     b.add("xlu.shuffle", src=b.vmem(rows, 256, index=1020), dst=b.vmem(b.dense("f32", (32,)), 1024))
     with pytest.raises(SimulationError, match="vmem: the index list of src and dst share byte 1024:"):
         b.run({1020: np.arange(4, dtype=np.int32), 256: f32(32)}, hostile=True)
+
+
+def _stores(path: str, worth: int, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    """A program that stores four numbers to buffer 1, by a way of its own each."""
+    monkeypatch.setattr(native_kernels, "WORTH", worth)
+    b = Builder()
+    number = b.buffer(np.arange(4, dtype=np.float32)), b.buffer(np.zeros(4, np.float32))
+    src, dst = (Stream(Space.HBM, b.dense("f32", (1, 4)), 0, buffer=n) for n in number)
+    if path == "copy":
+        b.add("dma.store", src=src, dst=dst)
+    elif path == "scatter":
+        b.add("dma.store", src=src, dst=Stream(Space.HBM, b.pattern("f32", (1, 4), (0, 0)), 0, buffer=number[1]))
+    else:
+        b.run_kernel(b.kernel([("ld", 1, (), 0), ("st", -1, (1,), 1)]), (), (src, dst))
+    return b
+
+
+@pytest.mark.parametrize(("path", "worth"), [("copy", 0), ("scatter", 0), ("kernel", 0), ("kernel", 1 << 62)])
+def test_read_only_memory_is_not_stored_to(path: str, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    b, constant = _stores(path, worth, monkeypatch), bytes(16)
+    with pytest.raises(SimulationError, match=r"buffer 1 \(b1\): is stored to, but bound to a read-only array"):
+        run_values(b.program, TINY, b.data | {1: np.frombuffer(constant, np.uint8)}, setup=None)
+    assert constant == bytes(16)
+    b.data[0].flags.writeable = False  # which is only read
+    assert b.run().machine.buffers[1].view(np.float32).any()
+
+
+def test_buffers_are_contiguous(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = _stores("copy", 0, monkeypatch)
+    with pytest.raises(SimulationError, match="buffer 1 .*: bound to bytes that do not lie side by side"):
+        run_values(b.program, TINY, {1: np.zeros(64, np.uint8)[::2]})
+
+
+def test_buffers_that_overlap_are_copied_as_if_at_once() -> None:
+    """Two buffers bound to parts of one array."""
+    memory = np.arange(80, dtype=np.uint8)
+    b = Builder()
+    number = b.buffer(memory[:64]), b.buffer(memory[:64])
+    src, dst = (Stream(Space.HBM, b.dense("u8", (64,)), 0, buffer=n) for n in number)
+    b.add("dma.store", src=src, dst=dst)
+    b.add("halt")
+    run_values(b.program, TINY, {number[0]: memory[:64], number[1]: memory[8:72]})
+    assert memory.tolist() == [*range(8), *range(64), *range(72, 80)]

@@ -143,6 +143,8 @@ class Machine:
         if data.dtype != np.uint8 or data.ndim != 1 or data.size < decl.bytes:
             shape = f"{data.dtype}{list(data.shape)}"
             raise SimulationError(f"buffer {i} ({decl.name}): bound to {shape}, needs {decl.bytes} bytes")
+        if not data.flags.c_contiguous:
+            raise SimulationError(f"buffer {i} ({decl.name}): bound to bytes that do not lie side by side; copy them")
         return data
 
     def remember(self, key: Any, value: Any) -> None:

@@ -109,8 +109,9 @@ def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     function, layouts = r.machine.cache[key]
     if function is None:
         return ()
-    places = [_place(r.machine, a, p) for a, p in zip(r.accesses, layouts, strict=True)]
-    if any(_clash(r, places, layouts, known.uses, n) for n in known.uses.stored):
+    stored = known.uses.stored
+    places = [_place(r.machine, a, p, n in stored) for n, (a, p) in enumerate(zip(r.accesses, layouts, strict=True))]
+    if any(_clash(r, places, layouts, known.uses, n) for n in stored):
         return ()
     words = [*r.counts, *r.shape, *(*r.scalars, 0, 0, 0, 0)[:NSCALARS]]
     for place, p in zip(places, layouts, strict=True):
@@ -190,15 +191,15 @@ def _layout(a: Access, shape: tuple[int, int], stored: bool, loops: int) -> _Lay
     return _Layout(form, found.offset, found.strides[:-1], bounds, low, high + size, pattern)
 
 
-def _place(machine: Machine, a: Access, p: _Layout) -> int:
+def _place(machine: Machine, a: Access, p: _Layout, stored: bool) -> int:
     """The address of a stream's base.
 
     Raises:
-        SimulationError: an element that exists is out of bounds.
+        SimulationError: an element that exists is out of bounds, or is stored to and read-only.
     """
     region = machine.region(a.stream)
-    if a.base + p.low < 0 or a.base + p.high > len(region.data):
-        return io.locate(machine, a, io.plan(machine, a)).address(0)
+    if a.base + p.low < 0 or a.base + p.high > len(region.data) or (stored and not region.data.flags.writeable):
+        return io.locate(machine, a, io.plan(machine, a), stored).address(0)
     return region.address + a.base
 
 

@@ -54,36 +54,30 @@ def copied(machine: Machine, src: Access, dst: Access) -> bool:
     """Copy elements in pattern order, as many on both sides.
 
     Raises:
-        SimulationError: out of bounds.
+        SimulationError: out of bounds, or what is written is read-only.
     """
     kind = str(src.pattern.dtype.size)
     if src.pattern.indirect >= 0 or dst.pattern.indirect >= 0 or src.pattern.dtype.size > 8:
         return False
     p, q = io.plan(machine, src), io.plan(machine, dst)
+    if not (p.full and q.full) or q.scatters:
+        return False
     key = ("copied", id(p), id(q))
     found = machine.cache.get(key)
     if found is None:
-        loops = _matched_boxes(p, q)
+        a, b = p.boxes[0], q.boxes[0]
+        loops = matched(a.shape, a.strides, b.shape, b.strides)
         made = None if loops is None else blocks([(p.boxes[0].offset, q.boxes[0].offset, loops)])
         found = _Copy(made, (p, q))
         machine.remember(key, found)
     if found.blocks is None:
         return False
-    source, target = io.locate(machine, src, p), io.locate(machine, dst, q)
+    source, target = io.locate(machine, src, p).address(0), io.locate(machine, dst, q, store=True).address(0)
     size = p.raw.itemsize
-    if source.region.data is target.region.data and (
-        source.base + p.low < target.base + q.high + size and target.base + q.low < source.base + p.high + size
-    ):
+    if source + p.low < target + q.high + size and target + q.low < source + p.high + size:
         return False
-    copy_blocks(kind, found.blocks, source.address(0), target.address(0), None, machine.calls)
+    copy_blocks(kind, found.blocks, source, target, None, machine.calls)
     return True
-
-
-def _matched_boxes(p: Plan, q: Plan) -> tuple[Loop, ...] | None:
-    if not (p.full and q.full) or q.scatters:
-        return None
-    a, b = p.boxes[0], q.boxes[0]
-    return matched(a.shape, a.strides, b.shape, b.strides)
 
 
 def matched(
@@ -129,7 +123,7 @@ def matrix(machine: Machine, a: Access, rows: int) -> tuple[Rows, object] | None
     if found is None:
         return None
     place = io.locate(machine, a, found.plan)
-    if found.pitch is not None and not place.base % 4:
+    if found.pitch is not None and not place.address(0) % 4:
         return Rows(place.address(found.plan.boxes[0].offset), found.pitch, *found.shape), None
     if found.blocks is None:
         return None

@@ -125,11 +125,11 @@ class Place(NamedTuple):
         return self.region.address + self.base + offset
 
 
-def locate(machine: Machine, a: Access, p: Plan) -> Place:
+def locate(machine: Machine, a: Access, p: Plan, store: bool = False) -> Place:
     """Memory and base of an access.
 
     Raises:
-        SimulationError: an element that exists is out of bounds.
+        SimulationError: an element that exists is out of bounds; `store`: or is not to be changed.
     """
     region = machine.region(a.stream)
     data, base = region.data, a.base
@@ -140,12 +140,14 @@ def locate(machine: Machine, a: Access, p: Plan) -> Place:
     low, high = base + p.low, base + p.high + p.raw.itemsize
     if low < 0 or high > len(data):
         raise machine.error(f"{region.name}: bytes {low} to {high - 1} are out of bounds, it has {len(data)}")
+    if store and not data.flags.writeable:
+        raise machine.error(f"{region.name}: is stored to, but bound to a read-only array; bind a copy")
     return Place(region, base)
 
 
-def _memory(machine: Machine, a: Access, p: Plan) -> tuple[Bytes, int]:
+def _memory(machine: Machine, a: Access, p: Plan, store: bool = False) -> tuple[Bytes, int]:
     """Memory, with all native calls made, and base."""
-    place = locate(machine, a, p)
+    place = locate(machine, a, p, store)
     machine.calls.wait()
     return place.region.data, place.base
 
@@ -210,10 +212,10 @@ def write_raw(machine: Machine, a: Access, values: Array) -> None:
     """Store raw elements (broadcast to the counts) where they are inside; of two to one address the later one stays.
 
     Raises:
-        SimulationError: out of bounds.
+        SimulationError: out of bounds, or read-only.
     """
     p = plan(machine, a)
-    data, base = _memory(machine, a, p)
+    data, base = _memory(machine, a, p, store=True)
     dtype = p.raw
     if p.boxes and p.scatters:
         p = plan(machine, a, boxes=False)
