@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from llvmlite import ir  # type: ignore[import-untyped]
 
+from systolith.isa.numerics import native
 from systolith.isa.numerics.native import I64, Library, loop, pointer
 
 
@@ -42,3 +44,28 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "systolith").write_text("a file where the folder would be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert _works()
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number that no account has."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert _works()
+
+
+def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "MAX_FILES", 4)
+    folder = tmp_path / "systolith" / "native"
+    folder.mkdir(parents=True)
+    for age, name in enumerate(("oldest", "older", "newer", "newest")):
+        (folder / name).touch()
+        os.utime(folder / name, (age, age))
+    assert _works()
+    assert {p.name for p in folder.iterdir() if p.suffix != ".o"} == {"newer", "newest"}
+    assert len(list(folder.iterdir())) == 3

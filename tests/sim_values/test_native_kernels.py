@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -87,3 +88,44 @@ def test_a_kernel_is_compiled_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(native_kernels, "WORTH", 2 * 3 * (3 * 64 + native_kernels._STEP))
     machine = machine_for(b, 0)
     assert [native_kernels.call(kernels.prepare(machine, b.program.code[0])) for _ in range(3)] == [False, True, True]
+
+
+def _abs() -> Builder:
+    return copies(("f32", *ROWS, 512), ("f32", *ROWS, 9000), body=[COPY[0], ("abs.f32", 1, (1,)), COPY[1]])
+
+
+def test_what_a_cache_knows_by_identity_lives_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the cache is emptied, another kernel must not come to be where the one of an entry left was."""
+    b = _abs()
+    machine = machine_for(b, 0)
+    run = kernels.prepare(machine, b.program.code[0])
+    code = weakref.ref(run.code)
+    remember = machine.remember
+
+    def emptied(key: Any, value: Any) -> None:
+        machine.cache.clear()
+        remember(key, value)
+
+    monkeypatch.setattr(machine, "remember", emptied)
+    assert native_kernels.call(run)
+    del run
+    assert [key[0] for key in machine.cache] == ["form"]
+    assert code() is not None
+
+
+def test_a_call_holds_its_code_while_kernels_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_kernels, "_MAX_KERNELS", 1)
+    b = _abs()
+    machine = machine_for(b, 0)
+    held: list[object] = []
+    machine.calls = cast(Any, lambda function, arguments, keep: held.append((weakref.ref(function), keep)))
+    assert native_kernels.call(kernels.prepare(machine, b.program.code[0]))
+    other = copies(("f32", *ROWS, 512), ("f32", *ROWS, 9000), body=[COPY[0], ("neg.f32", 1, (1,)), COPY[1]])
+    assert agree(other)
+    assert len(native_kernels._KERNELS) == 1
+    machine.cache.clear()
+    ((function, _),) = cast(Any, held)
+    assert function() is not None
+    held.clear()
+    del _
+    assert function() is None

@@ -320,7 +320,7 @@ def test_read_only_memory_is_not_stored_to(path: str, worth: int, monkeypatch: p
 
 def test_buffers_are_contiguous(monkeypatch: pytest.MonkeyPatch) -> None:
     b = _stores("copy", 0, monkeypatch)
-    with pytest.raises(SimulationError, match="buffer 1 .*: bound to bytes that do not lie side by side"):
+    with pytest.raises(SimulationError, match=r"buffer 1 .*: bound to bytes that do not lie side by side"):
         run_values(b.program, TINY, {1: np.zeros(64, np.uint8)[::2]})
 
 

@@ -35,6 +35,7 @@ WORTH = 1 << 22
 micro-operation run, which is what it costs beside its elements.  It takes numpy some 3 ms; compiling takes 10 to 40 ms,
 once on a machine (`native.py` keeps it), and after that 3 ms in a process."""
 _STEP = 1 << 14
+_MAX_KERNELS = 1024  # that a process knows; each takes some 100 KiB
 
 
 class _Uses(NamedTuple):
@@ -90,7 +91,7 @@ def call(r: Run) -> bool:
     if not r.native:
         return False
     function, descriptor = r.native
-    r.machine.calls(function, (descriptor.ctypes.data,), descriptor)
+    r.machine.calls(function, (descriptor.ctypes.data,), r.native)
     return True
 
 
@@ -105,8 +106,8 @@ def _prepare(r: Run) -> tuple[Function, Array] | tuple[()] | None:
     streams = tuple((id(a.pattern), a.bias, a.stream.space) for a in r.accesses)
     key = ("form", id(r.code), r.counts, r.inner, streams)
     if key not in r.machine.cache:
-        r.machine.remember(key, _formed(r, known, known.uses))
-    function, layouts = r.machine.cache[key]
+        r.machine.remember(key, (*_formed(r, known, known.uses), r.code))  # kept, so that its id stays its own
+    function, layouts, _ = r.machine.cache[key]
     if function is None:
         return ()
     stored = known.uses.stored
@@ -134,6 +135,8 @@ def _known(r: Run) -> _Kernel:
     key = ("native", id(r.code))
     found = r.machine.cache.get(key)
     if found is None:
+        if len(_KERNELS) >= _MAX_KERNELS:
+            _KERNELS.clear()
         known = _KERNELS.setdefault(r.code.kernel, _Kernel(_uses(r.code)))
         found = (known, r.code)  # kept, so that its id stays its own
         r.machine.remember(key, found)

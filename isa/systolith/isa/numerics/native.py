@@ -5,7 +5,7 @@ that can be made at once, or be put in a queue for another thread.  Calls do not
 
 Compiling takes 10 to 100 ms.  Object code is therefore kept in `$XDG_CACHE_HOME/systolith/native` (else `~/.cache`), by
 a digest of the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but
-that time.
+that time.  The older half of its files is deleted when there are `MAX_FILES`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from systolith.isa.files import write_atomic
 MAX_ARGUMENTS = 24
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 PACK = [struct.Struct(f"{n}q") for n in range(MAX_ARGUMENTS + 2)]
+MAX_FILES = 8192  # of some 5 KiB
 _DIGEST = 32  # bytes
 
 
@@ -105,8 +106,31 @@ def _target() -> Any:
 
 
 def _folder() -> Path:
+    """Where object code is kept.
+
+    Raises:
+        OSError: the user has no home.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "systolith" / "native"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "systolith" / "native"
+    except RuntimeError as error:
+        raise FileNotFoundError(str(error)) from None
+
+
+def _make_room(folder: Path) -> None:
+    """Delete the older half of what is kept if there is a lot."""
+    with os.scandir(folder) as entries:
+        names = [e.path for e in entries]
+    if len(names) < MAX_FILES:
+        return
+    ages = []
+    for name in names:
+        with suppress(OSError):  # another process deletes, too
+            ages.append((os.stat(name).st_mtime_ns, name))
+    for _, name in sorted(ages)[: len(ages) // 2]:
+        with suppress(OSError):
+            os.unlink(name)
 
 
 @lru_cache(maxsize=1)
@@ -127,9 +151,8 @@ def _contents(file: str) -> bytes:
 def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
     """The object code of functions, from disk if it is there and whole."""
     key = sha256(f"{_compiler()} {list(bodies)} {recipe} ".encode() + _contents(file)).hexdigest()
-    path = _folder() / f"{key}.o"
     with suppress(OSError):
-        kept = path.read_bytes()
+        kept = (_folder() / f"{key}.o").read_bytes()
         if sha256(kept[_DIGEST:]).digest() == kept[:_DIGEST]:
             return kept[_DIGEST:]
     module = ir.Module()
@@ -137,8 +160,10 @@ def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
         _define(module, name, count, body)
     code = _compile(str(module))
     with suppress(OSError, SystolithError):  # what cannot be kept is compiled again
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, lambda handle: handle.write(sha256(code).digest() + code))
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        _make_room(folder)
+        write_atomic(folder / f"{key}.o", lambda handle: handle.write(sha256(code).digest() + code))
     return code
 
 
