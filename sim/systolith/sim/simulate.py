@@ -77,12 +77,14 @@ def simulate(
 
     Raises:
         SystolithError: the program does what the machine cannot do, deadlocks, overflows a token, or depends on data
-            that mode `time` does not have; or the arguments (the decisions and the program) do not go together.
+            that mode `time` does not have; the arguments (the decisions and the program) do not go together; or the
+            process's floating-point arithmetic is not the chip's.
     """
     _check_arguments(mode, hostile, decisions, observer is not None or setup is not None)
     started = perf_counter()
     machine = None
     if mode != "time":
+        _check_arithmetic()
         machine = Machine(program, chip, buffers or {}, hostile)
         if setup:
             setup(machine)
@@ -119,6 +121,18 @@ def _check_arguments(mode: str, hostile: bool, decisions: Sequence[int] | None, 
         raise SystolithError("mode time has no values: it excludes hostile, observer and setup")
     if mode != "time" and decisions is not None:
         raise SystolithError(f"decisions are replayed in mode time only, not in mode {mode}")
+
+
+def _check_arithmetic() -> None:
+    """Refuse to compute where a library has changed how this thread's processor rounds: other bits would come out."""
+    small = np.array([1, 1 << 22], np.uint32)  # images of subnormal numbers
+    sums = np.float32(1) + np.array([2**-30, 0.75 * 2**-23], np.float32)
+    exact = np.array([1, 1 + 2**-23]).astype(np.float32)
+    if not np.array_equal(sums, exact) or not np.array_equal((small.view(np.float32) * sums[0]).view(np.uint32), small):
+        raise SystolithError(
+            "this thread rounds otherwise than to nearest, or flushes subnormal numbers to zero, which the chip does"
+            " not: a library has changed the processor's floating-point mode; restore it, or run in another process"
+        )
 
 
 def _run(result: RunResult, issues: Iterator[Issue], hostile: bool) -> None:
