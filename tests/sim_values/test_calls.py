@@ -55,7 +55,9 @@ def test_memory_of_calls_is_held_until_they_are_made() -> None:
     assert len(held) == 1000
 
 
-@pytest.mark.parametrize(("told", "expected"), [("1", 1), ("0", None), ("many", None), ("", None), ("1000", None)])
+@pytest.mark.parametrize(
+    ("told", "expected"), [("1", 1), ("1,4", 1), (" 1", 1), ("0", None), ("many", None), ("", None), ("1000", None)]
+)
 def test_threads(told: str, expected: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     has = threads()

@@ -148,7 +148,7 @@ class Queue:
 def threads() -> int:
     """How many threads a run may use: the processors it has, or fewer if `OMP_NUM_THREADS` says so."""
     has = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = os.environ.get("OMP_NUM_THREADS", "")
+    told = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list: one for each level of nesting
     return min(has, int(told)) if told.isdecimal() and int(told) else has
 
 
