@@ -122,7 +122,8 @@ class Trial:
         }
 
     def _step(self, group: Instruction) -> Step:
-        makes = [self.values[leaf] for leaf in self.aliases.leaves[group] if leaf in self.values]
+        made = (leaf for leaf in self.aliases.leaves[group] if leaf[0] is group)  # and not kept by a loop
+        makes = [self.values[leaf] for leaf in made if leaf in self.values]
         read = dict.fromkeys(leaf for o in group.operands for leaf in self.aliases.leaves[o])
         reads = [self.values[leaf] for leaf in read if leaf in self.values]
         step = Step(makes[-1].of if makes else group, reads=reads, makes=makes)

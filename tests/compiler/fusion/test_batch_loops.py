@@ -345,6 +345,47 @@ def test_groups_of_two_loops_are_told_apart(tmp_path: Path, capsys: pytest.Captu
     assert ran.code == 0, ran.err
 
 
+KEEPING = """HloModule keeping
+turn {
+ state = (s32[], f32[8,16,8], f32[8,16,8]) parameter(0)
+ i = s32[] get-tuple-element(state), index=0
+ sum = f32[8,16,8] get-tuple-element(state), index=1
+ kept = f32[8,16,8] get-tuple-element(state), index=2
+ one = s32[] constant(1)
+ next = s32[] add(i, one)
+ more = f32[8,16,8] add(sum, kept)
+ ROOT r = (s32[], f32[8,16,8], f32[8,16,8]) tuple(next, more, kept)
+}
+less {
+ state = (s32[], f32[8,16,8], f32[8,16,8]) parameter(0)
+ i = s32[] get-tuple-element(state), index=0
+ n = s32[] constant(3)
+ ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+ x = f32[8,16,8] parameter(0)
+ w = f32[8,8] parameter(1)
+ i = s32[] constant(0)
+ made = f32[8,16,8] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+ t = (s32[], f32[8,16,8], f32[8,16,8]) tuple(i, x, made)
+ loop = (s32[], f32[8,16,8], f32[8,16,8]) while(t), condition=less, body=turn
+ ROOT sum = f32[8,16,8] get-tuple-element(loop), index=1
+}
+"""
+
+
+def test_what_a_loop_keeps_is_made_before_it() -> None:
+    module = canonicalise(parse_hlo(KEEPING))
+    steps = Trial(module.entry, _grouped(module, TINY), TINY).steps
+    assert [[v.of.name for v in s.makes] for s in steps] == [["made"], ["sum"]]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_stretch_reads_what_a_loop_keeps() -> None:
+    text, args = random_module(511)
+    compare(text, args, CHIPS[16])
+
+
 def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, chip = tmp_path / "mlp.hlo", tmp_path / "small.toml"
     file.write_text(mlp(8, 40, 16, 64))
