@@ -12,10 +12,10 @@ import pytest
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from systolith.isa.microops import MICROOPS
+from systolith.isa.native.library import I32, I64, Library, loop, pointer
+from systolith.isa.native.traced import Symbol, UntraceableError
 from systolith.isa.numerics.alu import RULES
 from systolith.isa.numerics.images import U32, canonical
-from systolith.isa.numerics.native import I32, I64, Library, loop, pointer
-from systolith.isa.numerics.traced import Symbol, UntraceableError
 from tests.isa_numerics.traceable import TRACED, UNTRACEABLE
 
 _VECTOR = ir.VectorType(I32, 16)

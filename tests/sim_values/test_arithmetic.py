@@ -10,7 +10,7 @@ import pytest
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.numerics.native import Library, pointer
+from systolith.isa.native.library import Library, pointer
 from systolith.sim.simulate import simulate
 from tests.sim_values.build import TINY, Builder
 

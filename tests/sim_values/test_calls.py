@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hw.fuzz.generate import program
 from systolith.isa.instruction import Space, Stream
-from systolith.isa.numerics.copies import blocks, copy_blocks
+from systolith.isa.native.copies import blocks, copy_blocks
 from systolith.isa.numerics.images import U32, Array
 from systolith.sim import calls as calls_module
 from systolith.sim import native_kernels

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from systolith.isa.numerics.native import I32, I64, MAX_ARGUMENTS, PACK, Function, Library, pointer
+from systolith.isa.native.library import I32, I64, MAX_ARGUMENTS, PACK, Function, Library, pointer
 
 _SLOTS = 256  # calls that may be under way
 _SLOT = 8 * (1 + MAX_ARGUMENTS)

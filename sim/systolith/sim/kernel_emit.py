@@ -21,10 +21,10 @@ from llvmlite import ir  # type: ignore[import-untyped]
 
 from systolith.isa.dtypes import BF16
 from systolith.isa.kernel import CONST0, NSCALARS, SCALAR0
+from systolith.isa.native.library import I32, I64, loop, pointer
+from systolith.isa.native.traced import Symbol, UntraceableError, constant
 from systolith.isa.numerics.formats import round_to
 from systolith.isa.numerics.images import U32, canonical
-from systolith.isa.numerics.native import I32, I64, loop, pointer
-from systolith.isa.numerics.traced import Symbol, UntraceableError, constant
 from systolith.sim.kernel_code import Code, Step
 
 LANES = 32

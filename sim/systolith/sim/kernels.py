@@ -18,8 +18,8 @@ import numpy as np
 
 from systolith.isa.instruction import Instruction, Stream
 from systolith.isa.kernel import CONST0, SCALAR0
+from systolith.isa.native.library import Function
 from systolith.isa.numerics.images import Array, Bits, canonical
-from systolith.isa.numerics.native import Function
 from systolith.sim import streams as io
 from systolith.sim.accumulate import accumulate, sole_accumulation
 from systolith.sim.kernel_code import Code, Step, compile_kernel, next_name

@@ -18,8 +18,8 @@ import numpy as np
 
 from systolith.isa.dtypes import BF16
 from systolith.isa.kernel import NSCALARS, Kernel
-from systolith.isa.numerics.native import Function, Library
-from systolith.isa.numerics.traced import UntraceableError
+from systolith.isa.native.library import Function, Library
+from systolith.isa.native.traced import UntraceableError
 from systolith.isa.pattern import Pattern
 from systolith.sim import kernel_emit
 from systolith.sim import streams as io

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from systolith.isa.dtypes import BF16
-from systolith.isa.numerics.copies import LOOPS, WIDEN, Blocks, Loop, blocks, copy_blocks
+from systolith.isa.native.copies import LOOPS, WIDEN, Blocks, Loop, blocks, copy_blocks
 from systolith.isa.numerics.fma import Rows, reduce_at, tile_columns
 from systolith.isa.numerics.images import U32, floats
 from systolith.isa.pattern import Pattern

@@ -4,7 +4,7 @@ Down each column of a tile the sum starts at +0 and takes rows 0 .. K-1, each st
 f32.  Sums of different rows and columns do not depend on each other: a block of them is kept in vector registers, and a
 step is a vector instruction for 16 columns of a row.  The order within a sum, and so every bit, is as on the chip.
 
-The functions are written in LLVM's IR (`native.py`).
+The functions are written in LLVM's IR (`isa/native/`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from llvmlite import ir
 
+from systolith.isa.native.library import F32, I32, I64, Call, Library, least, loop, now, pointer
 from systolith.isa.numerics.images import CANONICAL_NAN, Bits, Floats
-from systolith.isa.numerics.native import F32, I32, I64, Call, Library, least, loop, now, pointer
 
 _LANES = 16
 _ROWS = 6

@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from systolith.isa.numerics.native import I32, I64, Call, Library, loop, pointer
+from systolith.isa.native.library import I32, I64, Call, Library, loop, pointer
 
 LOOPS = 5
 """A copy has at most so many loops."""

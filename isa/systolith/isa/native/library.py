@@ -138,7 +138,8 @@ def _compiler() -> str:
     """What object code depends on beside its source: LLVM, the processor, and the definitions of the operations."""
     found = sha256(f"{llvmlite.__version__} {llvm.llvm_version_info} {llvm.get_host_cpu_name()}".encode())
     found.update(llvm.get_host_cpu_features().flatten().encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    here = Path(__file__).parent
+    for path in (*sorted(here.glob("*.py")), *sorted((here.parent / "numerics").glob("*.py"))):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
+from systolith.isa.native.library import F32 as FLOAT
+from systolith.isa.native.library import I32
 from systolith.isa.numerics.images import F32, S32, U32, Abstract
-from systolith.isa.numerics.native import F32 as FLOAT
-from systolith.isa.numerics.native import I32
 
 _BOOL = np.dtype(np.bool_)
 
