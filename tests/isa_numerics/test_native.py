@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from systolith.isa.native.library import I64, Library, loop, pointer
 from systolith.isa.native import library as native
+from systolith.isa.native.library import I64, Library, loop, pointer
 
 
 def _double(b: ir.IRBuilder, address: Any, count: Any) -> None:
