@@ -76,6 +76,20 @@ def test_passes_of_parts_approach_f32(parts: tuple[tuple[int, int], ...], tolera
     assert error.max() > tolerance / 1000
 
 
+@pytest.mark.parametrize("shift", [0, 3, 8])
+def test_rows_from_the_accumulators_are_those_before_the_sums(shift: int) -> None:
+    """Weights of one: row `shift + r` becomes row `r` of before, however many rows are computed at once."""
+    b, count = Builder(), 20
+    before = np.arange(8 * (count + shift), dtype=np.float32).reshape(-1, 8)
+    load = Stream(Space.ACC, b.dense("f32", before.shape), 0, buffer=0)
+    b.add("dma.load", src=b.vmem(b.dense("f32", before.shape), OUT), dst=load)
+    matmul(b, Stream(Space.ACC, b.dense("f32", (count, 8)), 0, buffer=0), b.vmem(b.dense("f32", (8, 8)), W), shift)
+    m = b.run({W: np.eye(8, dtype=np.float32), OUT: before}).machine
+    want = before.view(np.uint32).copy().view(np.float32)
+    want[shift:] = before[:count].astype(ml_dtypes.bfloat16)
+    assert np.array_equal(accumulators(m, count + shift, 8), want)
+
+
 def test_transposed_weights_and_accumulator_rows() -> None:
     b = Builder()
     x, w = bf16(f32(6, 8)), bf16(f32(5, 8))

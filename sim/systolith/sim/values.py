@@ -153,7 +153,8 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
     if first < 0 or first + count > chip.acc_rows:
         raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
     part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
-    found = native.matrix(machine, a, loops) if not integer and depth == len(tile.values) else None
+    ours = a.stream.space is Space.ACC  # what is read may be what is written
+    found = None if integer or ours or depth != len(tile.values) else native.matrix(machine, a, loops)
     if found is not None:
         rows_at, memory = found
         weights = (tile.address, tile.values.shape[1])
@@ -161,6 +162,7 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
         add_product_at(rows_at, part, weights, sums, accumulate, (memory, tile), machine.calls)
         return
     rows, target = _matrix(machine, instr, a, integer), machine.acc[unit][first : first + count]  # all calls are made
+    rows = rows.copy() if ours else rows
     if not integer:
         add_product(rows, part, tile.values, floats(target), accumulate)
         return
