@@ -108,7 +108,7 @@ class Queue:
     def _end(self) -> None:
         """Let the thread end, with no further call."""
         self._words[_STOP] = 1
-        self._words[_WANTED] = self._asked + 1
+        self._words[_WANTED] = 1 << 62  # more than are ever made, however late the thread looks
         self._ask(self._base)
 
     def _make(self) -> None:
