@@ -22,12 +22,12 @@ from systolith.compiler.lowering import Lowering, Options
 from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at
 from systolith.compiler.memory_report import Layout, MemoryUse
 from systolith.compiler.multi_output import FuseOutputs
-from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.base import Pass, pass_name, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.predict import predict
-from systolith.compiler.prologue import FusePrologues, When
+from systolith.compiler.prologue import FusePrologues
 from systolith.compiler.relief import Lowered, Relief, relieved
 from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, TileOp
@@ -50,7 +50,13 @@ AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 
 MOST_ATTEMPTS = 40
 
-STORED = "all operands of products are stored"
+OPTIONAL = {
+    "FusePrologues": ("prologue", "all operands of products are stored", "some are computed in tiles"),
+    "BatchLoops": ("loop", "no loops", "stretches in loops"),
+    "BlockNormalisations": ("fusion", "no blocks", "normalisations in blocks"),
+}
+"""Passes whose tiles may take more room than there is, in the order in which they are left out until the module fits;
+for each the kind of decision, what is chosen then, and what is not."""
 
 
 class Stages(Mapping[str, str]):
@@ -129,28 +135,33 @@ class Front:
         if options.autotune and options.tuner is None:
             raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
         lower = compile_grouped if options.tuner is None else _tuned
-        module, decisions, fused = self._grouped(chip, options, When.FASTER)
-        try:
-            compiled = lower(module, chip, options, decisions)
-        except CompileError as problem:
-            if not fused:
-                raise
-            # Tiles that are computed take more room than those that are loaded.
-            module, decisions, _ = self._grouped(chip, options, When.NEVER)
-            lost = Alternative("some are computed in tiles", str(problem))
-            compiled = lower(module, chip, options, [*decisions, Decision("prologue", "", STORED, "", {}, (lost,))])
+        left_out: dict[str, Decision] = {}
+        while True:
+            module, decisions, changed = self._grouped(chip, options, left_out)
+            try:
+                compiled = lower(module, chip, options, [*decisions, *left_out.values()])
+                break
+            except CompileError as problem:
+                name = next((n for n in OPTIONAL if n in changed), None)
+                if name is None:
+                    raise
+                kind, chosen, lost = OPTIONAL[name]
+                left_out[name] = Decision(kind, "", chosen, "", {}, (Alternative(lost, str(problem)),))
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 
-    def _grouped(self, chip: Chip, options: Options, when: When) -> tuple[Module, list[Decision], bool]:
-        """The module in groups, what was decided, and whether some compute operands of products (`FusePrologues`)."""
+    def _grouped(
+        self, chip: Chip, options: Options, left_out: Collection[str]
+    ) -> tuple[Module, list[Decision], set[str]]:
+        """The module in groups without some passes, what was decided, and the names of passes that changed it."""
         exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
         loops, fuse, outputs = BatchLoops(chip), Fuse(), FuseOutputs(chip)
-        prologues = FusePrologues(chip, options, fuse.decisions, when)
-        module = clone(self.canonical)
+        prologues = FusePrologues(chip, options, fuse.decisions)
+        module, changed = clone(self.canonical), set[str]()
         blocks = BlockNormalisations(chip.vmem.bytes)
-        run_passes(module, [*exact, loops, UniqueNames(), blocks, fuse, prologues, outputs])
-        return module, [*loops.decisions, *fuse.decisions, *outputs.decisions], bool(prologues.fused)
+        passes = [*exact, loops, UniqueNames(), blocks, fuse, prologues, outputs]
+        run_passes(module, [p for p in passes if pass_name(p) not in left_out], lambda name, _: changed.add(name))
+        return module, [*loops.decisions, *fuse.decisions, *outputs.decisions], changed
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +13,8 @@ from systolith.compiler.errors import CompileError
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import CHIPS, compare
+from tests.compiler.driver.test_random_modules import CHIPS, TINY, compare
+from tests.compiler.fusion.test_batch_loops import arguments, mlp
 from tests.compiler.machine import Array, check, compiled
 from tests.corpus.load import load
 
@@ -113,3 +116,34 @@ def test_a_value_that_a_loop_does_not_change_is_stored_though_it_was_to_be_made_
 
 def test_a_product_that_another_reads_through_a_view_is_stored() -> None:
     compare(*random_module(2812), CHIPS[16])
+
+
+SLOW = replace(TINY, hbm=replace(TINY.hbm, q=4))
+
+
+def attention_behind_a_norm() -> str:
+    """HLO of what JAX makes of one layer's attention with a sum around it."""
+
+    def layer(x: jax.Array, *given: jax.Array) -> jax.Array:
+        wq, wk, wv, wo, scale, bias = given
+        mean = x.mean(-1, keepdims=True)
+        n = (x - mean) / jnp.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-3) * scale + bias
+        q, k, v = ((n @ w).reshape(8, 33, 4, 4).transpose(0, 2, 1, 3) for w in (wq, wk, wv))
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 2
+        weights = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((33, 33), bool)), scores, -1e4), -1)
+        return x + jnp.einsum("bhqk,bhkd->bhqd", weights, v).transpose(0, 2, 1, 3).reshape(8, 33, 16) @ wo
+
+    shapes = [(8, 33, 16), *[(16, 16)] * 4, (16,), (16,)]
+    lowered = jax.jit(layer).lower(*(jnp.ones(s, jnp.float32) for s in shapes))
+    return str(lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "vmem", "chosen"),
+    [(mlp(4, 2, 32, 72), 3 << 10, "no loops"), (attention_behind_a_norm(), 4 << 10, "no blocks")],
+    ids=["loops", "blocks"],
+)
+def test_what_takes_too_much_room_for_tiles_is_left_out(text: str, vmem: int, chosen: str) -> None:
+    result = check(text, arguments(text), replace(SLOW, vmem=replace(TINY.vmem, bytes=vmem)))
+    (said,) = (d for d in result.explain if d.chosen == chosen)
+    assert "no tiles fit" in said.rejected[0].why
