@@ -49,6 +49,9 @@ class StagingContext(Context, Protocol):
     def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
         """For the debug map."""
 
+    def error(self, message: str) -> CompileError:
+        """An error about the group that is lowered."""
+
 
 def lower_loop(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Lower a kLoop group.
@@ -89,7 +92,10 @@ def lower_plan(
         return into + box.elements * sum(a.dtype.size for a in outs)
 
     within = within or Box.whole(plan.dims)
-    sizes = choose_tile(within.dims, traffic, budget or ctx.budget)
+    try:
+        sizes = choose_tile(within.dims, traffic, budget or ctx.budget)
+    except CompileError as problem:
+        raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
     tiles: dict[Instruction, Array] = {}
     for part in boxes(within.dims, sizes):
         box = Box(tuple(map(add, within.origin, part.origin)), part.dims)

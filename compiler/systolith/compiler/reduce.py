@@ -72,7 +72,10 @@ class _Lowering:
         plans = (inputs, self.epilogue)
         staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
-        sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+        try:
+            sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+        except CompileError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
         self.tiles: dict[Instruction, Array] = {}
         kept = [r.dims[d] for d in r.kept]
         for box in boxes(kept, [sizes[d] for d in r.kept]):

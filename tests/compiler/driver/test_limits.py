@@ -147,3 +147,13 @@ def test_what_takes_too_much_room_for_tiles_is_left_out(text: str, vmem: int, ch
     result = check(text, arguments(text), replace(SLOW, vmem=replace(TINY.vmem, bytes=vmem)))
     (said,) = (d for d in result.explain if d.chosen == chosen)
     assert "no tiles fit" in said.rejected[0].why
+
+
+@pytest.mark.parametrize("end", ["n = f32[4,4] negate(s)\n ROOT r = f32[4,4] add(n, s)", "ROOT n = f32[4,4] add(s, s)"])
+def test_tiles_of_one_element_that_do_not_fit_name_the_operation(end: str) -> None:
+    many = "\n".join(f" p{k} = f32[4,4] parameter({k})" for k in range(8))
+    sums = "\n".join(f" s{k} = f32[4,4] add({'p0' if k == 1 else f's{k - 1}'}, p{k})" for k in range(1, 8))
+    text = f"HloModule m\nENTRY e {{\n{many}\n{sums}\n s = f32[4,4] add(s7, p0)\n {end}\n}}\n"
+    with pytest.raises(CompileError, match=r"fusion '[nr]' \(f32\[4,4\].*more VMEM") as caught:
+        compiled(text, replace(TINY, vmem=replace(TINY.vmem, bytes=64)))
+    assert "\n" not in str(caught.value)
