@@ -31,8 +31,8 @@ class Measured:
         executed, program: instructions of the run, and of the binary.
         compile_seconds, simulate_seconds: host time, mode `time`.
         peak_bytes: high-water mark of the process that compiled and simulated in mode `time`.
-        values_seconds: host time of a run with values and time; None: not measured.
-        native_seconds: of XLA's CPU backend; None: not measured.
+        values_seconds: host time of a run with values and time, the second one; None: not measured.
+        native_seconds: of XLA's CPU backend, after its first run; None: not measured.
         groups: what the compiler expected of each group, and what it took.
     """
 
@@ -69,7 +69,9 @@ def measure(name: str, chip_name: str, native: bool, values: bool) -> Measured:
     arrays = chip.mxu.count * chip.mxu.rows * chip.mxu.cols
     values_seconds = None
     if values:
-        full = simulate(compiled.program, chip, _random_parameters(compiled.program))
+        parameters = _random_parameters(compiled.program)
+        simulate(compiled.program, chip, parameters)  # makes machine code of kernels, as XLA's first run does
+        full = simulate(compiled.program, chip, parameters)
         assert full.cycles == result.cycles, f"{name}: {full.cycles} cycles with values, {result.cycles} without"
         values_seconds = full.wall_seconds["simulate"]
     return Measured(
