@@ -90,6 +90,21 @@ def test_rows_from_the_accumulators_are_those_before_the_sums(shift: int) -> Non
     assert np.array_equal(accumulators(m, count + shift, 8), want)
 
 
+@pytest.mark.parametrize(("shift", "apart"), [(0, False), (19, False), (20, True)])
+def test_hostile_mode_refuses_rows_that_the_sums_overwrite(shift: int, apart: bool) -> None:
+    b, count = Builder(), 20
+    before = np.ones((count, 8), np.float32)
+    load = Stream(Space.ACC, b.dense("f32", before.shape), 0, buffer=0)
+    b.add("dma.load", src=b.vmem(b.dense("f32", before.shape), OUT), dst=load)
+    matmul(b, Stream(Space.ACC, b.dense("f32", (count, 8)), 0, buffer=0), b.vmem(b.dense("f32", (8, 8)), W), shift)
+    given = {W: np.eye(8, dtype=np.float32), OUT: before}
+    if apart:
+        b.run(given, hostile=True)
+        return
+    with pytest.raises(SimulationError, match="src and acc share byte"):
+        b.run(given, hostile=True)
+
+
 def test_transposed_weights_and_accumulator_rows() -> None:
     b = Builder()
     x, w = bf16(f32(6, 8)), bf16(f32(5, 8))

@@ -68,6 +68,19 @@ def check_apart(machine: Machine, src: Access, dst: Access) -> None:
             _compare_bytes(machine, written, words, f"vmem: the index list of {name} and dst")
 
 
+def check_rows_apart(machine: Machine, src: Access, unit: int, first: int, count: int) -> None:
+    """Compare what a matmul streams with the `count` accumulator rows of its unit, from `first` on, that it writes.
+
+    Raises:
+        SimulationError: naming the first byte that is both.
+    """
+    memory = machine.memory(Space.ACC, unit)
+    if machine.region(src.stream).data is memory.data:
+        row = 4 * machine.chip.mxu.cols
+        written = np.arange(first * row, (first + count) * row)
+        _compare_bytes(machine, written, _bytes(machine, src), f"{memory.name}: src and acc")
+
+
 def _bytes(machine: Machine, access: Access) -> Array:
     """Addresses of the bytes of all elements inside."""
     p = io.plan(machine, access, boxes=False)

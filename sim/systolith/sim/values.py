@@ -20,7 +20,7 @@ from systolith.isa.numerics.matmul import add_product, integer_product, weight_t
 from systolith.sim import kernels, native_kernels
 from systolith.sim import native_streams as native
 from systolith.sim import streams as io
-from systolith.sim.independence import check_apart, check_independent
+from systolith.sim.independence import check_apart, check_independent, check_rows_apart
 from systolith.sim.memory import HostQueue, Machine, Tile
 from systolith.sim.plans import Array
 from systolith.sim.serial import run_serial
@@ -154,6 +154,8 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
         raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
     part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
     ours = a.stream.space is Space.ACC  # what is read may be what is written
+    if machine.hostile and ours:
+        check_rows_apart(machine, a, unit, first, count)
     found = None if integer or ours or depth != len(tile.values) else native.matrix(machine, a, loops)
     if found is not None:
         rows_at, memory = found
