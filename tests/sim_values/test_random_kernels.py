@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from systolith.sim import kernels
@@ -22,6 +22,7 @@ def dependent(a: Touch, b: Touch) -> bool:
 
 @settings(max_examples=400)
 @given(st.integers(0, 2**32))
+@example(11348)  # a store of a later outer iteration where an earlier one stores in a later inner one
 def test_any_kernel(seed: int) -> None:
     b = random_kernel(seed)
     instr = b.program.code[0]

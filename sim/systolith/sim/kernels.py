@@ -126,6 +126,8 @@ def run(r: Run) -> None:
     alone = not (code.prologue or code.epilogue or code.carried)
     loops = r.counts if alone else r.counts[: r.outer]
     rest = prod(r.counts[len(loops) :]) * r.shape[0] * r.shape[1]
+    if code.in_order:
+        rest = _CHUNK  # one outer iteration after another: what a later one stores stays
     whole = tuple((0, n) for n in r.counts[len(loops) :])
     for chunk in chunks(loops, rest):
         run_chunk(r, chunk + whole)
