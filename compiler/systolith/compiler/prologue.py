@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from systolith.compiler.affine import Box
 from systolith.compiler.aliasing import stored_directly
@@ -53,14 +52,6 @@ LOOP_SHARE = 8
 """What a loop is given is taken to lie in VMEM up to this part of it."""
 
 
-class When(Enum):
-    """Which values that could be computed in tiles are."""
-
-    FASTER = "where it is estimated to take less time"
-    ALWAYS = "all"
-    NEVER = "none"
-
-
 @dataclass(frozen=True)
 class FusePrologues:
     """The pass, on grouped HLO.
@@ -69,19 +60,17 @@ class FusePrologues:
         chip: that the cycles are of.
         options: as for lowering.
         decisions: of the grouping; those of groups that change are replaced, and what was decided here is added.
-        when: which values are computed in their products' groups.
+        always: compute in their products' groups all values that can be, not only where that is expected to be faster.
         fused: filled by `run`: values that are computed so.
     """
 
     chip: Chip
     options: Options
     decisions: list[Decision] = field(default_factory=list, compare=False)
-    when: When = When.FASTER
+    always: bool = False
     fused: list[str] = field(default_factory=list, compare=False)
 
     def run(self, module: Module) -> bool:
-        if self.when is When.NEVER:
-            return False
         fixed = stored_directly(module.entry, Aliases(module.entry))
         placement = place(module, self.chip.vmem.bytes, Placement.share, (), fixed)
         todo = [module.entry]
@@ -159,7 +148,7 @@ class _Computation:
                 inside = replace(inside, numbers={"cycles": cycles, "cycles held up": held})
                 alike = max(self.step.chip.hbm.latency, int(apart * ALIKE))
                 slower = cycles + held > apart - alike
-                why = "not expected to take longer" if slower and self.step.when is not When.ALWAYS else ""
+                why = "not expected to take longer" if slower and not self.step.always else ""
         if why:
             self._say(maker.name, stored, why, inside)
         else:

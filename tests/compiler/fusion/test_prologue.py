@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lowering import Options
-from systolith.compiler.passes.base import run_passes
+from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.prologue import FusePrologues, When
+from systolith.compiler.prologue import FusePrologues
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered
@@ -38,11 +39,20 @@ from tests.compiler.machine import Array, error, run
 from tests.runtime.command import systolith
 
 
+class When(Enum):
+    """Which values that could be computed in tiles are."""
+
+    FASTER = "where it is estimated to take less time"
+    ALWAYS = "all"
+    NEVER = "none: without the pass"
+
+
 def grouped(text: str, chip: Chip, when: When) -> tuple[Module, list[Decision]]:
-    """A module in groups, and what was decided; `when` as for `FusePrologues`."""
+    """A module in groups, and what was decided."""
     fuse = Fuse()
-    step = FusePrologues(chip, Options(), fuse.decisions, when)
-    return run_passes(canonicalise(parse_hlo(text)), [fuse, step]), fuse.decisions
+    step = FusePrologues(chip, Options(), fuse.decisions, when is When.ALWAYS)
+    passes: list[Pass] = [fuse] if when is When.NEVER else [fuse, step]
+    return run_passes(canonicalise(parse_hlo(text)), passes), fuse.decisions
 
 
 def compiled(text: str, chip: Chip, when: When) -> Compiled:
