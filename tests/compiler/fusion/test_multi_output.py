@@ -27,24 +27,13 @@ from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.test_random_modules import compare
+from tests.compiler.fusion.test_blocking import FOLDS
 from tests.compiler.machine import Array, compiled, run
 from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
 CHIPS = {f"tiny {kib}K": replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 256)}
 CHIPS["small"] = load_chip("small")
-FOLDS = """
-add {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] add(a, b)
-}
-max {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] maximum(a, b)
-}
-"""
 
 
 def module(body: str, *heads: str) -> str:
