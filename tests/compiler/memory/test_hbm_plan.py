@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.memory_plan import lives
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Block, Buf, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
 from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import Array, check, compiled
+from tests.compiler.memory.random_blocks import random_block
 from tests.compiler.memory.random_donations import random_donation
 
 WORD = Pattern(S32, (1,), (0,))
@@ -66,20 +67,7 @@ def blocks(draw: st.DrawFn, roles: tuple[Role, ...] = (Role.TEMP,)) -> Block:
         temp(f"t{n}", 4 * draw(st.integers(1, 50)), draw(st.sampled_from(roles)))
         for n in range(draw(st.integers(1, 12)))
     ]
-
-    def block(depth: int) -> Block:
-        items: list[TileOp | While | If] = []
-        for _ in range(draw(st.integers(0, 6))):
-            kind = draw(st.integers(0, 5 if depth else 3))
-            if kind == 4:
-                items.append(While(block(0), VReg(1), block(depth - 1)))
-            elif kind == 5:
-                items.append(If(VReg(1), [block(depth - 1), block(0)]))
-            else:
-                items.append(use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3))))
-        return Block(items)
-
-    return block(2)
+    return random_block(draw, lambda: use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3))))
 
 
 @given(blocks())

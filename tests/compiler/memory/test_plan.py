@@ -12,6 +12,7 @@ from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
+from tests.compiler.memory.random_blocks import random_block
 
 WORD = Pattern(S32, (1,), (0,))
 HBM = Buf("hbm", Space.HBM, 4, 4, BufferDecl("hbm", Role.PARAMETER, "s32", (), 4, 0))
@@ -28,20 +29,7 @@ def _load(buf: Buf) -> TileOp:
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[Block, list[Buf]]:
     bufs = [Buf(f"b{i}", Space.VMEM, draw(st.integers(1, 200))) for i in range(draw(st.integers(1, 12)))]
-
-    def block(depth: int) -> Block:
-        items: list[TileOp | While | If] = []
-        for _ in range(draw(st.integers(0, 6))):
-            kind = draw(st.integers(0, 5 if depth else 3))
-            if kind == 4:
-                items.append(While(block(0), VReg(1), block(depth - 1)))
-            elif kind == 5:
-                items.append(If(VReg(1), [block(depth - 1), block(0)]))
-            else:
-                items.append(_use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3))))
-        return Block(items)
-
-    return block(2), bufs
+    return random_block(draw, lambda: _use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3)))), bufs
 
 
 @given(blocks(), st.integers(0, 6))
