@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bless bench synth clean distclean
+.PHONY: help demo test test-all fuzz lint format bless bench synth clean distclean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -36,6 +36,9 @@ test: lint ## the lint, then every test that takes seconds
 
 test-all: lint ## the lint, then every test
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(STAMP) ## 20,000 random files of every format: a result or one line of refusal (goes on where it was interrupted)
+	$(BIN)/python -m tests.fuzz
 
 lint: $(STAMP) ## ruff, mypy, the import direction, Verilator
 	$(BIN)/ruff check
