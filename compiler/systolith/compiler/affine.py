@@ -48,6 +48,17 @@ class Box:
         origin[dim], dims[dim] = first, max(0, end - first)
         return Box(tuple(origin), tuple(dims))
 
+    def meets(self, other: Box) -> bool:
+        """Whether the boxes have an index in common."""
+        pairs = zip(self.origin, self.dims, other.origin, other.dims, strict=True)
+        return all(max(p, q) < min(p + n, q + m) for p, n, q, m in pairs)
+
+    def hull(self, other: Box) -> Box:
+        """The smallest box that holds both."""
+        origin = tuple(map(min, self.origin, other.origin))
+        ends = (max(p + n, q + m) for p, n, q, m in zip(self.origin, self.dims, other.origin, other.dims, strict=True))
+        return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
+
 
 @dataclass(frozen=True)
 class Quotient:

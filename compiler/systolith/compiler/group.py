@@ -85,7 +85,7 @@ class GroupPlan:
             if load.leaf is leaf:
                 part = load.map.footprint(box, leaf.dims)
                 if part.elements:
-                    hull = part if hull is None else _hull(hull, part)
+                    hull = part if hull is None else hull.hull(part)
         return hull if hull is not None else Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))
 
 
@@ -95,12 +95,6 @@ def streams_of(plan: GroupPlan) -> int:
     coordinates = sum(isinstance(n, Coordinate) for n in nodes)
     others = sum(isinstance(n, (Load, Inside)) for n in nodes)
     return others + -(-coordinates // 4) + len(plan.nodes)
-
-
-def _hull(a: Box, b: Box) -> Box:
-    origin = tuple(map(min, a.origin, b.origin))
-    ends = (max(p + n, q + m) for p, n, q, m in zip(a.origin, a.dims, b.origin, b.dims, strict=True))
-    return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
 
 
 def group_roots(computation: Computation) -> list[Instruction]:

@@ -8,6 +8,7 @@ Consecutive tiles use different buffers, so that the transfers of one overlap th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from operator import add
@@ -18,6 +19,7 @@ from systolith.compiler.emit import Context, emit
 from systolith.compiler.errors import CompileError
 from systolith.compiler.group import GroupPlan, analyze, group_roots
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.parts import split_parts
 from systolith.compiler.tile.ir import Array
 from systolith.isa.instruction import Space
 from systolith.isa.program import Origin
@@ -84,18 +86,25 @@ def lower_plan(
         within: the part to compute; None: all of it.
         budget: bytes of VMEM for the tiles; 0: as many as the context has.
     """
+    within = within or Box.whole(plan.dims)
+
+    def written(box: Box) -> int:
+        return box.elements * sum(a.dtype.size for a in results if a.buf.space == Space.HBM)
+
+    def choose(traffic: Callable[[Box], int]) -> tuple[int, ...]:
+        try:
+            return choose_tile(within.dims, traffic, budget or ctx.budget)
+        except CompileError as problem:
+            raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
+
+    nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
+    plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
     staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
-    outs = [a for a in results if a.buf.space == Space.HBM]
 
     def traffic(box: Box) -> int:
-        into = sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in staged)
-        return into + box.elements * sum(a.dtype.size for a in outs)
+        return written(box) + sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in staged)
 
-    within = within or Box.whole(plan.dims)
-    try:
-        sizes = choose_tile(within.dims, traffic, budget or ctx.budget)
-    except CompileError as problem:
-        raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
+    sizes = choose(traffic)
     tiles: dict[Instruction, Array] = {}
     for part in boxes(within.dims, sizes):
         box = Box(tuple(map(add, within.origin, part.origin)), part.dims)

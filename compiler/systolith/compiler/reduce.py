@@ -27,6 +27,7 @@ from systolith.compiler.group import GroupPlan, group_roots
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.kernel_builder import build
 from systolith.compiler.loops import StagingContext, boxes, choose_tile
+from systolith.compiler.parts import Traffic, split_parts
 from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
 from systolith.compiler.reduce_ways import Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
@@ -65,6 +66,8 @@ class _Lowering:
             box = Box.whole([r.dims[d] for d in r.kept])
             self._elementwise(nodes, box, self.arrays, self.results)
             return
+        self._split_parts()
+        r = self.r
         inputs = GroupPlan(r.dims, (), (*r.inputs, *r.side_nodes, *r.inits), r.graph)
         self.epilogue = GroupPlan(
             r.dims, (), tuple(r.results([r.graph.const(0)] * len(r.inputs), r.embedding())), r.graph
@@ -72,20 +75,33 @@ class _Lowering:
         plans = (inputs, self.epilogue)
         staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
-        try:
-            sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
-        except CompileError as problem:
-            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+        sizes = self._choose(self._traffic)
         self.tiles: dict[Instruction, Array] = {}
         kept = [r.dims[d] for d in r.kept]
         for box in boxes(kept, [sizes[d] for d in r.kept]):
             self._kept_box(box, [sizes[d] for d in r.reduced])
 
+    def _choose(self, traffic: Traffic) -> tuple[int, ...]:
+        r = self.r
+        try:
+            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+        except CompileError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+
+    def _split_parts(self) -> None:
+        """Give parts of operands that lie far apart leaves of their own."""
+        r, n = self.r, len(self.r.inputs)
+        nodes, self.arrays = split_parts(r.graph, (*r.inputs, *r.side_nodes), self.arrays, self._written, self._choose)
+        self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
+
     def _traffic(self, box: Box) -> int:
         into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)
+        return into + self._written(box)
+
+    def _written(self, box: Box) -> int:
         out = sum(a.dtype.size for a in self.results if a.buf.space == Space.HBM)
         beside = sum(a.dtype.size for a in self.sides if a.buf.space == Space.HBM)
-        return into + beside * box.elements + out * prod(box.dims[d] for d in self.r.kept)
+        return beside * box.elements + out * prod(box.dims[d] for d in self.r.kept)
 
     def _need(self, leaf: Instruction, box: Box) -> Box:
         found = [plan.footprint(leaf, box) for plan in self.plans]

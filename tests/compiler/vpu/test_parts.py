@@ -1,0 +1,74 @@
+"""Parts of one operand that lie far apart: tiles are staged part by part, and a program grows with its tiles only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.compiler.machine import check, compiled
+
+
+def module(lines: str) -> str:
+    adder = "add {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b)\n}\n"
+    return f"HloModule m\n{adder}ENTRY e {{\n{lines}\n}}\n"
+
+
+def halves(n: int, gap: int) -> str:
+    k = n - gap
+    return module(
+        f"x = f32[{n}] parameter(0)\na = f32[{k}] slice(x), slice={{[0:{k}]}}\n"
+        f"b = f32[{k}] slice(x), slice={{[{gap}:{n}]}}\nROOT c = f32[{k}] multiply(a, b)"
+    )
+
+
+def reversed_sum(n: int, gap: int) -> str:
+    return module(
+        f"x = f32[{n}] parameter(0)\na = f32[{n}] reverse(x), dimensions={{0}}\nROOT c = f32[{n}] multiply(a, x)"
+    )
+
+
+def rolled(n: int, gap: int) -> str:
+    return module(
+        f"x = f32[{n}] parameter(0)\na = f32[{n - gap}] slice(x), slice={{[{gap}:{n}]}}\n"
+        f"b = f32[{gap}] slice(x), slice={{[0:{gap}]}}\nc = f32[{n}] concatenate(a, b), dimensions={{0}}\n"
+        f"ROOT d = f32[{n}] multiply(c, x)"
+    )
+
+
+def padded(n: int, gap: int) -> str:
+    return module(
+        f"x = f32[{n}] parameter(0)\nz = f32[] constant(3)\na = f32[{n + gap}] pad(x, z), padding=0_{gap}\n"
+        f"b = f32[{n + gap}] pad(x, z), padding={gap}_0\nROOT d = f32[{n + gap}] multiply(a, b)"
+    )
+
+
+def row_sums(n: int, gap: int) -> str:
+    k = n - gap
+    return module(
+        f"x = f32[{n},9] parameter(0)\nz = f32[] constant(0)\na = f32[{k},9] slice(x), slice={{[0:{k}],[0:9]}}\n"
+        f"b = f32[{k},9] slice(x), slice={{[{gap}:{n}],[0:9]}}\nc = f32[{k},9] multiply(a, b)\n"
+        f"ROOT d = f32[{k}] reduce(c, z), dimensions={{1}}, to_apply=add"
+    )
+
+
+Case = Callable[[int, int], str]
+CASES: tuple[Case, ...] = (halves, reversed_sum, rolled, padded, row_sums)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("n", [20_003, 300_001])
+def test_instructions_grow_with_tiles(case: Case, n: int) -> None:
+    for gap in (7, n // 2, n // 10 + 1):
+        assert len(compiled(case(n, gap), "tpu_v3").program.code) < 200
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(CASES), st.integers(5_000, 30_000), st.data())
+def test_any_length_and_distance(case: Case, n: int, draw: st.DataObject) -> None:
+    text = case(n, draw.draw(st.integers(1, n - 1)))
+    dims = (n, 9) if case is row_sums else (n,)
+    check(text, [np.random.default_rng(n).standard_normal(dims).astype(np.float32)], "small")
