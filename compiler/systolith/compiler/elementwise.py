@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.expression import Graph, Node
+from systolith.compiler.float_bits import float_bits, float_of_bits, one_nan
 from systolith.compiler.hlo.ir import Instruction
 from systolith.isa.dtypes import BF16, F32, PRED, S32, U32, DType, Kind
 
@@ -52,7 +53,7 @@ FLOAT_EXACT_OPS: dict[str, str] = {
     "round-nearest-even": "rne.f32",
     "round-nearest-afz": "rna.f32",
 }
-"""Results are in the operands' element type without rounding."""
+"""Results are in the operands' element type without rounding (but -0, where it has none)."""
 
 INTEGER_OPS: dict[str, str] = {
     "add": "add.s32",
@@ -170,7 +171,7 @@ def lower_elementwise(graph: Graph, instruction: Instruction, sources: Sequence[
     if instruction.opcode not in table:
         raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to f32 or s32")
     value = graph.micro(table[instruction.opcode], *sources)
-    if b.dtype.is_float and instruction.opcode in FLOAT_EXACT_OPS:
+    if b.dtype.is_float and instruction.opcode in FLOAT_EXACT_OPS and not one_nan(b.dtype):
         return value
     return b.rounded(value, b.dtype)
 
@@ -227,17 +228,20 @@ def _convert(b: Builder, s: Sequence[Node]) -> Node:
 
 def _bitcast_convert(b: Builder, s: Sequence[Node]) -> Node:
     (x,), g, src, dst = s, b.graph, b.operand_dtype, b.dtype
-    if src.size != dst.size or Kind.PRED in (src.kind, dst.kind):
-        raise b.fail(f"from {src} to {dst}: only between types of equal width")
-    if src == dst or src.bits == 32:
+    if src == dst:
+        return x
+    if src.bits != dst.bits or Kind.PRED in (src.kind, dst.kind):
+        raise b.fail(f"from {src} to {dst}: the vector unit has it between numbers of equal width; convert to u8 first")
+    if src.bits == 32:
         return x
     if not src.is_float and not dst.is_float:
         return b.rounded(x, dst)
-    if src is BF16:
-        return g.micro("shr" if dst.kind is Kind.UNSIGNED else "sra", x, g.const(16))
-    if dst is BF16:
-        return g.micro("shl", x, g.const(16))
-    raise b.fail(f"from {src} to {dst}: only bf16 and 32-bit floats can be taken as integers")
+    if src is BF16 and dst.kind is Kind.SIGNED:
+        return g.micro("sra", x, g.const(16))
+    bits = float_bits(g, x, src) if src.is_float else b.zero_extended(x, src)
+    if dst.is_float:
+        return float_of_bits(g, bits, dst)
+    return b.rounded(bits, dst) if dst.kind is Kind.SIGNED else bits
 
 
 def _clamp(b: Builder, s: Sequence[Node]) -> Node:

@@ -65,6 +65,11 @@ def check_layout(shape: Shape) -> Layout:
     return layout
 
 
+def is_dense(layout: Layout) -> bool:
+    """Whether memory holds the elements and nothing else, in the order of the dimensions."""
+    return not layout.padded_dimensions and not tiles(layout)
+
+
 def _physical(shape: Shape, index: Sequence[Any]) -> _Physical:
     layout = check_layout(shape)
     sizes = layout.padded_dimensions or shape.dims
@@ -140,6 +145,8 @@ def strides(shape: Shape) -> tuple[int, ...]:
 def to_memory(value: Array, shape: Shape) -> Array:
     """The elements of an array of `shape` as they lie in memory, one-dimensional; padding has the layout's value."""
     layout = check_layout(shape)
+    if is_dense(layout):
+        return np.ascontiguousarray(value.transpose(layout.minor_to_major[::-1])).reshape(-1)
     memory = np.full(memory_size(shape), layout.padding_value, value.dtype)
     memory[_offsets(shape)] = value
     return memory
@@ -153,4 +160,8 @@ def from_memory(memory: Array, shape: Shape) -> Array:
     """
     if memory.shape != (memory_size(shape),):
         raise HloError(f"{shape} takes {memory_size(shape)} elements of memory, got {list(memory.shape)}")
+    layout = check_layout(shape)
+    if is_dense(layout):
+        order = layout.minor_to_major[::-1]
+        return memory.reshape([shape.dims[d] for d in order]).transpose([order.index(d) for d in range(shape.rank)])
     return np.asarray(memory[_offsets(shape)])

@@ -178,7 +178,10 @@ def bitcast_convert(r: Rewriter, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     if x.shape.same(i.shape):
         return x
-    return r.like(i, x.operands, i.shape) if x.opcode == "bitcast-convert" else None
+    if x.opcode != "bitcast-convert":
+        return None
+    widths = {shape.dtype.bits for shape in (x.operands[0].shape, x.shape, i.shape)}
+    return r.like(i, x.operands, i.shape) if len(widths) < 3 else None
 
 
 def part_of_complex(r: Rewriter, i: Instruction) -> Instruction | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
@@ -19,10 +20,11 @@ ROUND: tuple[Pass, ...] = (SimplifyTuples(), FoldConstants(), Simplify(), MergeC
 """Repeated: each gives the others something to do."""
 
 CANONICAL: tuple[Pass, ...] = (
+    NormaliseLayouts(),
     RemoveControlDependencies(),
     Inline(),
-    NormaliseLayouts(),
     DeadCode(),
+    ExpandBitcastDtypes(),
     ExpandIntegerDots(),
     ExpandBarriers(),
     *ROUND,

@@ -9,6 +9,7 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
@@ -31,6 +32,7 @@ from systolith.compiler.passes.zero_sized import EliminateZeroSized
 PASSES: dict[str, Callable[[], Pass]] = {
     "algsimp": Simplify,
     "batchnorm_expander": ExpandBatchNorm,
+    "bitcast_dtypes_expander": ExpandBitcastDtypes,
     "call-inliner": lambda: Inline(("call",)),
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
     "control-dep-remover": RemoveControlDependencies,

@@ -6,7 +6,10 @@ import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.linear_layout import check_layout, from_memory, row_major, to_memory
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.values.convert import carrier, store
+from systolith.compiler.hlo.values.dynamic import reshaped_sizes
 from systolith.isa.dtypes import DType, Kind
 
 
@@ -35,12 +38,15 @@ def bit_width(dtype: DType) -> int:
 
 def bitcast_convert(i: Instruction, x: np.ndarray) -> np.ndarray:
     """The bits of each element as another type; a minor dimension holds the parts of a wider one, low bits first."""
-    source, target = i.operands[0].shape.dtype, i.shape.dtype
-    wide, narrow = bit_width(source), bit_width(target)
-    if Kind.COMPLEX in (source.kind, target.kind):
-        if source != target:
-            raise HloError(f"bitcast-convert takes no complex type, got {source} to {target}")
+    return _recast(x, i.operands[0].shape.dtype, i.shape.dtype)
+
+
+def _recast(x: np.ndarray, source: DType, target: DType) -> np.ndarray:
+    if source == target:
         return x
+    if Kind.COMPLEX in (source.kind, target.kind):
+        raise HloError(f"bitcast-convert takes no complex type, got {source} to {target}")
+    wide, narrow = bit_width(source), bit_width(target)
     bits = _to_bits(x, source).reshape(x.shape)
     if wide == narrow:
         return _from_bits(bits, target).reshape(x.shape)
@@ -56,10 +62,31 @@ def bitcast_convert(i: Instruction, x: np.ndarray) -> np.ndarray:
 
 
 def bitcast(i: Instruction, x: np.ndarray) -> np.ndarray:
-    """The same bytes in memory, seen with another shape, layout or element type."""
-    source = i.operands[0].shape
-    order = tuple(reversed(source.minor_to_major))
-    flat = np.ascontiguousarray(x.transpose(order)).reshape(-1)
-    memory = flat if flat.dtype == i.shape.dtype.stored else flat.view(i.shape.dtype.stored)
-    target = tuple(reversed(i.shape.minor_to_major))
-    return memory.reshape([i.dims[d] for d in target]).transpose(np.argsort(target).astype(int))
+    """The same bytes in memory, seen with another shape, layout or element type.
+
+    Raises:
+        HloError: the two do not take the same memory.
+    """
+    source, target = i.operands[0].shape, i.shape
+    if source.is_dynamic or target.is_dynamic:
+        return _dynamic_bitcast(source, target, x)
+    return from_memory(_seen_as(to_memory(x, source), source.dtype, target.dtype), target)
+
+
+def _seen_as(memory: np.ndarray, source: DType, target: DType) -> np.ndarray:
+    """One-dimensional memory as elements of another type; those of less than a byte are packed."""
+    if source == target:
+        return memory
+    if min(bit_width(source), bit_width(target)) >= 8:
+        raw = memory.view(np.uint8)
+        return raw != 0 if target.kind is Kind.PRED else raw.view(target.stored)
+    ratio = max(1, bit_width(target) // bit_width(source))
+    return _recast(memory.reshape(-1, ratio) if ratio > 1 else memory, source, target).reshape(-1)
+
+
+def _dynamic_bitcast(source: Shape, target: Shape, x: np.ndarray) -> np.ndarray:
+    """Only a reshape in row-major order: where the others' bytes lie depends on the bounds."""
+    for shape in (source, target):
+        if shape.dtype != source.dtype or check_layout(shape).minor_to_major != row_major(shape.rank).minor_to_major:
+            raise HloError(f"a bitcast of dynamic sizes keeps type and row-major order, got {source} to {target}")
+    return x.reshape(reshaped_sizes(source, target, x.shape))
