@@ -32,6 +32,7 @@ from hw.model import HW, CoreModel, Job, Outcome, Status, Wave
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import Program
+from systolith.isa.verify import require_chip
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import TimePlane
 from systolith.sim.sequencer import Hooks, Sequencer
@@ -63,6 +64,7 @@ class Result:
 
     Attributes:
         name: the program's.
+        chip: what it ran on.
         cycles: of the simulator's run.
         instructions: executed, SEQ's included; `timed` of them had times that were compared.
         words: of memories that were compared.
@@ -71,6 +73,7 @@ class Result:
     """
 
     name: str
+    chip: Chip
     cycles: int
     instructions: int
     timed: int
@@ -138,6 +141,7 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
     Raises:
         SystolithError: the program does what the machine cannot do, or is too large for the model.
     """
+    require_chip(case.program, chip)
     machine = Machine(case.program, chip, _copied(case.buffers or {}))
     if case.setup:
         case.setup(machine)
@@ -157,6 +161,7 @@ def compare(reference: Reference, todo: Job, outcome: Outcome) -> Result:
         difference = compare_queues(reference.after.outfeed, queues)
     return Result(
         reference.program.name,
+        reference.chip,
         reference.cycles,
         reference.executed,
         len(reference.issued),

@@ -9,6 +9,8 @@ import pytest
 from hw.toolchain import environment
 from tests.corpus.load import Case, load
 
+# What is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it as it is.
+os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
 # Before anything imports jax: never wait for an accelerator that is not there.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())

@@ -257,4 +257,4 @@ def test_waves_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 
 def test_a_result_without_a_difference_is_ok() -> None:
-    assert Result("p", 10, 3, 2, 5, 0.5, None).cycles_per_second == 20.0
+    assert Result("p", load_chip("tiny"), 10, 3, 2, 5, 0.5, None).cycles_per_second == 20.0

@@ -14,7 +14,6 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered
 from systolith.runtime.job import Request, arguments_of, to_program
-from systolith.runtime.sources import read_source
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.corpus.load import load
@@ -38,7 +37,7 @@ def compiled(name: str, chip: Chip, precision: str) -> Case:
     """A module of the corpus, compiled, with its arguments."""
     case = load(name)
     request = Request(case.path, chip, args=case.args_path, precision=precision)
-    _, program = to_program(request, read_source(case.path))
+    _, program = to_program(request, *request.read())
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     return Case(program, bind(program, arguments_of(request, program), results))
 
@@ -120,7 +119,7 @@ def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.hlo"
     path.write_text(LAYERS[name])
     request = Request(path, tiny.chip, random=0)
-    _, program = to_program(request, read_source(path))
+    _, program = to_program(request, *request.read())
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
     assert result.ok, result.difference
@@ -135,7 +134,7 @@ def test_groups_of_several_results(tiny: Lockstep, text: str, tmp_path: Path) ->
     path = tmp_path / "module.hlo"
     path.write_text(text)
     request = Request(path, tiny.chip, random=0)
-    _, program = to_program(request, read_source(path))
+    _, program = to_program(request, *request.read())
     assert any(g.name.endswith(".outputs") for g in program.groups)
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))

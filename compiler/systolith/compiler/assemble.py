@@ -33,7 +33,7 @@ def assemble(
     generator = Generator(linear, plan.address, buffers)
     lines = [*generator.run(), Line(Instruction("halt"))]
     instructions, labels, boundaries = _strip(lines)
-    program = Program(name, chip.name, chip.digest())
+    program = Program.on(chip, name)
     program.patterns = list(generator.tables.patterns)
     program.kernels = list(generator.tables.kernels)
     program.buffers = [b.decl for b in buffers if b.decl is not None]

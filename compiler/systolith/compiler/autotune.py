@@ -25,7 +25,7 @@ from systolith.compiler.matmul import lower_output
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.walk import Walk
 from systolith.isa.dtypes import dtype
-from systolith.isa.files import OutputError, write_atomic
+from systolith.isa.files import OutputError, text_fill, write_atomic
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
@@ -183,4 +183,4 @@ def write_cache(path: Path, found: dict[str, Tuned]) -> None:
         raise OutputError(f"{path.parent}: {error.strerror or error}") from None
     rows = {key: vars(t) for key, t in (read_cache(path) | found).items()}
     text = json.dumps(rows, indent=1, sort_keys=True) + "\n"
-    write_atomic(path, lambda handle: handle.write(text.encode()))
+    write_atomic(path, text_fill(text))

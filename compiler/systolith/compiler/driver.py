@@ -39,6 +39,7 @@ from systolith.compiler.walk import CACHED_SHARE, Walk
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
+from systolith.isa.files import Fill, text_fill
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
 
@@ -98,11 +99,9 @@ class Compiled:
     memory: MemoryUse
     explain: list[Decision] = field(default_factory=list)
 
-    def dump(self, folder: Path) -> None:
-        """Write every stage to a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in self.stages.items():
-            (folder / name).write_text(text, encoding="utf-8")
+    def dumps(self, folder: Path) -> dict[Path, Fill]:
+        """Every stage as a file of a folder, for `write_all`."""
+        return {folder / name: text_fill(text) for name, text in self.stages.items()}
 
 
 @collection_paused()

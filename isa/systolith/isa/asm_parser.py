@@ -42,7 +42,7 @@ class Parser:
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
-        self.program = Program("program", chip.name, chip.digest())
+        self.program = Program.on(chip, "program")
         self.names: dict[str, dict[str, int]] = {k: {} for k in ("pattern", "kernel", "buffer", "token", "label")}
         self.constants = {n: value_of(chip, n) for n, d in SCHEMA.items() if d.type is int}
         self.registers: dict[str, Reg] = {}

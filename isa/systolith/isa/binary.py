@@ -4,8 +4,8 @@
     then for each section: name 4 bytes, length in bytes u64; then the sections' bytes, one after another.
 
 Sections: `CODE`, `PATT`, `KERN` (32-bit little-endian words), `DATA` (initial contents of constants, one after
-another), `META` (JSON: chip, buffer table, tokens, kernel names, and the debug map).  Integers are little-endian.  The
-bytes are a function of the program alone.
+another), `META` (JSON: chip with all its values, buffer table, tokens, kernel names, and the debug map).  Integers are
+little-endian.  The bytes are a function of the program alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from systolith.isa.chip import Chip, chip_of, describe, load_chip, preset_names
 from systolith.isa.decode import decode_code, decode_kernel, decode_pattern
 from systolith.isa.encode import encode_code, encode_kernel, encode_pattern
-from systolith.isa.errors import BinaryError, EncodingError
-from systolith.isa.files import write_atomic
+from systolith.isa.errors import BinaryError, ConfigError, EncodingError
+from systolith.isa.files import read_bytes, write_atomic
 from systolith.isa.program import BufferDecl, GroupInfo, Location, Origin, Probe, Program, Role, TokenDecl
 
 MAGIC = b"SYSTOLTH"
@@ -62,6 +63,7 @@ def _meta(program: Program) -> bytes:
         "name": program.name,
         "chip": program.chip,
         "chip_digest": program.chip_digest,
+        "target": {row.field: row.value for row in describe(program.target)} if program.target else None,
         "patterns": len(program.patterns),
         "kernels": [k.name for k in program.kernels],
         "buffers": buffers,
@@ -155,6 +157,7 @@ class _Meta:
     groups: list[GroupInfo]
     probes: list[Probe]
     vmem_high_water: _Count
+    target: dict[str, int | float | bool | str] | None = None  # binaries of earlier versions have none
 
 
 @lru_cache(maxsize=1)
@@ -186,6 +189,20 @@ def probe_of(row: dict[str, Any]) -> Probe:
     """The probe in a JSON object."""
     inputs, outputs = (tuple(_location(x) for x in row[k]) for k in ("inputs", "outputs"))
     return Probe(row["group"], row["first"], row["last"], inputs, outputs)
+
+
+def _target(meta: _Meta, what: str) -> Chip | None:
+    """The chip whose values META has: the preset of its name, if it is that one, which knows where they are from."""
+    if meta.target is None:
+        if meta.chip not in preset_names():
+            return None
+        chip = load_chip(meta.chip)
+        return chip if chip.digest() == meta.chip_digest else None
+    chip = chip_of(meta.target, what)
+    if chip.digest() != meta.chip_digest or chip.name != meta.chip:
+        raise BinaryError(f"{what}: holds chip {chip.name} {chip.digest()}, but is for {meta.chip} {meta.chip_digest}")
+    preset = load_chip(chip.name) if chip.name in preset_names() else chip
+    return preset if preset == chip else chip
 
 
 def from_bytes(data: bytes, what: str = "binary") -> Program:
@@ -224,11 +241,14 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
             meta.groups,
             meta.probes,
             meta.vmem_high_water,
+            _target(meta, what),
         )
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
         raise BinaryError(f"{what}: the META section does not say what it must: {where}: {first['msg']}") from None
+    except ConfigError as e:
+        raise BinaryError(str(e)) from None
     except EncodingError as e:
         raise BinaryError(f"{what}: {e}") from None
     except ValueError as e:  # of a pattern or a kernel that decodes to what cannot be
@@ -252,8 +272,4 @@ def load(path: str | Path) -> Program:
     Raises:
         BinaryError: it cannot be read, or is damaged, truncated, or of another version.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise BinaryError(f"{path}: {e.strerror}") from None
-    return from_bytes(data, str(path))
+    return from_bytes(read_bytes(path, BinaryError), str(path))

@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
+from systolith.isa.files import read_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 __all__ = [
-    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "describe", "load_chip", "parse_chip",
-    "preset_names", "value_of",
+    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "chip_differences", "chip_file", "chip_of",
+    "describe", "load_chip", "parse_chip", "preset_names", "value_of",
 ]  # fmt: skip
 
 PRESETS = Path(__file__).parent / "chips"
+_PRESET = re.compile(r"\w+")
 PROVENANCE = ("published", "inferred", "invented")
 
 
@@ -45,26 +47,23 @@ def load_chip(name_or_path: str | Path) -> Chip:
         ConfigError: no such chip, or the file is wrong.
     """
     text = str(name_or_path)
-    if re.fullmatch(r"\w+", text):
+    if _PRESET.fullmatch(text):
         path = PRESETS / f"{text}.toml"
         if not path.exists():
             known = ", ".join(preset_names())
             raise ConfigError(f"chip {text!r}: no such preset; there are {known}, or give a .toml file")
         return _load_preset(path)
-    return parse_chip(_read(Path(text)), str(text))
+    return parse_chip(read_text(text, ConfigError), text)
 
 
 @lru_cache(maxsize=16)
 def _load_preset(path: Path) -> Chip:
-    return parse_chip(_read(path), path.name)
+    return parse_chip(read_text(path, ConfigError), path.name)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
-        raise ConfigError(f"chip file {path}: {reason}") from None
+def chip_file(name_or_path: str | Path) -> Path | None:
+    """The file that `load_chip` reads; None for a preset."""
+    return None if _PRESET.fullmatch(str(name_or_path)) else Path(name_or_path)
 
 
 def parse_chip(text: str, file: str) -> Chip:
@@ -75,21 +74,39 @@ def parse_chip(text: str, file: str) -> Chip:
     """
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
+    except RecursionError:
+        raise ConfigError(f"{file}: not TOML that can be read: it nests too deep") from None
+    except ValueError as e:
         raise ConfigError(f"{file}: {e}") from None
     values: dict[str, Any] = {}
     provenance: dict[str, Provenance] = {}
     for name, entry in _flatten(raw, file):
         values[name], provenance[name] = _entry(entry, name, file)
+    return chip_of(values, file, provenance)
+
+
+def chip_of(values: Mapping[str, Any], file: str, provenance: Mapping[str, Provenance] | None = None) -> Chip:
+    """The chip with these values of its fields, by their dotted names; `file` is only for messages.
+
+    Raises:
+        ConfigError: naming file, field, value and limit.
+    """
     for name in values:
         if name not in SCHEMA:
-            raise ConfigError(f"{file}: {name} = {values[name]!r}: unknown field")
+            raise ConfigError(f"{file}: {_cut(name)} = {_short(values[name])}: unknown field")
     for name, d in SCHEMA.items():
         if name not in values:
             raise ConfigError(f"{file}: {name}: missing; needed: {_limits(d)}")
-    chip = _validate(values, provenance, file)
+    chip = _validate(values, provenance or {}, file)
     _check_possible(chip, file)
     return chip
+
+
+def chip_differences(chip: Chip, other: Chip) -> list[str]:
+    """A text for each field, but the name, in which a chip differs from another one; what programs rely on first."""
+    names = sorted(SCHEMA, key=lambda name: not name.startswith(("vmem.", "mxu.")))
+    pairs = ((name, value_of(chip, name), value_of(other, name)) for name in names if name != "name")
+    return [f"{name} {a} and not {b}" for name, a, b in pairs if a != b]
 
 
 def _flatten(raw: dict[str, Any], file: str) -> Iterator[tuple[str, Any]]:
@@ -101,7 +118,7 @@ def _flatten(raw: dict[str, Any], file: str) -> Iterator[tuple[str, Any]]:
             for sub, value in entry.items():
                 yield f"{key}.{sub}", value
         else:
-            raise ConfigError(f"{file}: {key} = {entry!r}: must be a table")
+            raise ConfigError(f"{file}: {key} = {_short(entry)}: must be a table")
 
 
 def _entry(entry: Any, name: str, file: str) -> tuple[Any, Provenance]:
@@ -109,13 +126,16 @@ def _entry(entry: Any, name: str, file: str) -> tuple[Any, Provenance]:
         return entry, Provenance("invented", "")
     for key in entry:
         if key not in ("value", "provenance", "source"):
-            raise ConfigError(f"{file}: {name}.{key} = {entry[key]!r}: unknown; an entry has value, provenance, source")
+            raise ConfigError(f"{file}: {_cut(name)}.{_cut(key)}: unknown; an entry has value, provenance, source")
     if "value" not in entry:
-        raise ConfigError(f"{file}: {name}: has no value")
+        raise ConfigError(f"{file}: {_cut(name)}: has no value")
     label = entry.get("provenance", "invented")
     if label not in PROVENANCE:
-        raise ConfigError(f"{file}: {name}.provenance = {label!r}: must be one of {', '.join(PROVENANCE)}")
-    return entry["value"], Provenance(label, str(entry.get("source", "")))
+        raise ConfigError(f"{file}: {_cut(name)}.provenance = {_short(label)}: must be one of {', '.join(PROVENANCE)}")
+    source = entry.get("source", "")
+    if not isinstance(source, str):
+        raise ConfigError(f"{file}: {name}.source = {_short(source)}: must be a text")
+    return entry["value"], Provenance(label, source)
 
 
 _TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -126,6 +146,18 @@ def _limits(d: Declared) -> str:
     power = ", a power of two" if d.doc.power else ""
     unit = f" ({d.doc.unit})" if d.doc.unit else ""
     return f"{_TYPES[d.type]}{span}{power}{unit}"
+
+
+def _short(value: object) -> str:
+    """A value for a message."""
+    try:
+        return _cut(repr(value))
+    except ValueError:  # Python prints no integer of over 4300 digits
+        return "an integer of thousands of digits"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _figure(x: float) -> str:
@@ -140,7 +172,7 @@ def _adapter() -> TypeAdapter[Chip]:
     return TypeAdapter(Chip)
 
 
-def _validate(values: dict[str, Any], provenance: dict[str, Provenance], file: str) -> Chip:
+def _validate(values: Mapping[str, Any], provenance: Mapping[str, Provenance], file: str) -> Chip:
     from pydantic import ValidationError
 
     nested: dict[str, Any] = {"provenance": provenance}
@@ -152,12 +184,12 @@ def _validate(values: dict[str, Any], provenance: dict[str, Provenance], file: s
             if isinstance(value, bool) != (SCHEMA[name].type is bool) or (
                 SCHEMA[name].type is int and not isinstance(value, int)
             ):
-                raise ConfigError(f"{file}: {name} = {value!r}: must be {_limits(SCHEMA[name])}")
+                raise ConfigError(f"{file}: {name} = {_short(value)}: must be {_limits(SCHEMA[name])}")
         chip = _adapter().validate_python(nested)
     except ValidationError as e:
         first = e.errors()[0]
         name = ".".join(str(p) for p in first["loc"])
-        raise ConfigError(f"{file}: {name} = {values.get(name)!r}: must be {_limits(SCHEMA[name])}") from None
+        raise ConfigError(f"{file}: {name} = {_short(values.get(name))}: must be {_limits(SCHEMA[name])}") from None
     for name, d in SCHEMA.items():
         if d.doc.power and values[name] & (values[name] - 1):
             raise ConfigError(f"{file}: {name} = {values[name]}: must be {_limits(d)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from systolith.isa.chip_schema import Chip
 from systolith.isa.instruction import Instruction
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
@@ -133,7 +134,12 @@ class Probe:
 
 @dataclass
 class Program:
-    """Everything a binary holds."""
+    """Everything a binary holds.
+
+    Attributes:
+        chip, chip_digest: name and digest of the chip that it is for.
+        target: that chip; None where only its name is known.
+    """
 
     name: str
     chip: str
@@ -148,3 +154,9 @@ class Program:
     groups: list[GroupInfo] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
     vmem_high_water: int = 0
+    target: Chip | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def on(cls, chip: Chip, name: str) -> Program:
+        """An empty program for a chip."""
+        return cls(name, chip.name, chip.digest(), target=chip)

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, cast
 
 from systolith.isa.access import Access, accesses, memory_of, size_of
+from systolith.isa.chip import chip_differences
 from systolith.isa.dtypes import DTYPES, DType, Kind
 from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
@@ -43,6 +44,7 @@ SPACES: dict[tuple[str, str], tuple[Space, ...]] = {
     ("xlu.reduce", "dst"): (_S.VMEM,),
 }
 MAX_MACS = 2**62
+MOST_DIFFERENCES = 6
 _WORD_TYPES = ("f32", "s32", "u32")
 _REDUCE_KINDS = {"f32": Kind.FLOAT, "s32": Kind.SIGNED, "u32": Kind.UNSIGNED}
 _MXU_INTEGERS = ("s8", "u8", "s4", "u4", "pred")
@@ -283,9 +285,25 @@ def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], progra
         _need(cast(int, instr.args["imm"]) % 4 == 0, f"imm {instr.args['imm']}: must be a multiple of 4")
 
 
+def require_chip(program: Program, chip: Chip) -> None:
+    """A program runs only on the chip that it is for: its schedule, addresses and tiles are made for that one.
+
+    Raises:
+        ProgramError: naming both, what differs, and what to do.
+    """
+    if program.chip_digest in ("", chip.digest()):  # empty: by hand, for any chip
+        return
+    found = chip_differences(program.target, chip) if program.target else []
+    more = [f"and {len(found) - MOST_DIFFERENCES} more"] if len(found) > MOST_DIFFERENCES else []
+    what = f" ({', '.join(found[:MOST_DIFFERENCES] + more)})" if found else ""
+    _fail(
+        f"program {program.name} is for chip {program.chip} {program.chip_digest}, not for {chip.name}"
+        f" {chip.digest()}{what}: run it on its own chip, or compile it again for this one"
+    )
+
+
 def _check_tables(program: Program, chip: Chip) -> None:
-    if program.chip_digest and program.chip_digest != chip.digest():
-        _fail(f"program is for chip {program.chip} {program.chip_digest}: this is {chip.name} {chip.digest()}")
+    require_chip(program, chip)
     for i, b in enumerate(program.buffers):
         _need(b.dtype in DTYPES, f"buffer {b.name}: no element type {b.dtype}")
         size = prod(b.dims) * DTYPES[b.dtype].size

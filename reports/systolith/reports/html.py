@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from systolith.isa.files import write_atomic
+from systolith.isa.files import text_fill, write_atomic
 from systolith.reports.attribution import attribute_run
 from systolith.reports.causes import cause, in_order
 from systolith.reports.charts.bars import Fill, fills, stacked, unit_bars
@@ -121,5 +121,5 @@ def save(text: str, path: str | Path) -> Path:
         OutputError: it cannot be written.
     """
     path = Path(path)
-    write_atomic(path, lambda handle: handle.write(text.encode()))
+    write_atomic(path, text_fill(text))
     return path

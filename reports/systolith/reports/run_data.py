@@ -12,7 +12,6 @@ what, and the checks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from systolith.isa.errors import SystolithError
+from systolith.isa.files import parse_json, read_bytes
 
 BUSY = "busy"
 Count = Annotated[int, Field(ge=0)]
@@ -263,12 +263,7 @@ def load_run(path: str | Path) -> RunData:
     Raises:
         RunDataError: it cannot be read, is not JSON, or breaks the schema.
     """
-    try:
-        raw = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunDataError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise RunDataError(f"{path}: not JSON: {error}") from None
+    raw = parse_json(read_bytes(path, RunDataError), path, RunDataError)
     if not isinstance(raw, dict):
         raise RunDataError(f"{path}: not a JSON object, but {_short(raw)}")
     return from_json(raw, str(path))

@@ -1,32 +1,33 @@
 """The command line.
 
-Exit codes: 0 good, 1 a check failed, 2 bad input or usage (one line on stderr).  Imports inside the commands keep the
-start quick.
+A command returns its exit code, or nothing if all is good; `exits.py` has the codes and what errors become.  Imports
+inside the commands keep the start quick.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 
+from systolith.runtime.console import emit, output_console, progress
+from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain
 from systolith.runtime.hlo_commands import cost, opt
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from systolith.runtime.job import Stage
-
-GOOD, FAILED, BAD_INPUT = 0, 1, 2
+F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
+
+
+def chip_option(default: str) -> Callable[[F], F]:
+    """What a command that runs FILE has: without the option a binary or assembly runs on its own chip."""
+    return click.option("--chip", help=f"{CHIP_HELP}  [default: that of a binary or assembly; a module: {default}]")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -37,7 +38,7 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
+@chip_option("tpu_v3")
 @click.option("--args", type=FILE, help="Arguments: npz of arg0, arg1, ... (bf16 and fp8 as unsigned bits).")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--check", is_flag=True, help="Compare every fusion group with the reference evaluator.")
@@ -62,13 +63,12 @@ def cli() -> None:
     help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
 )
 @autotuning
-def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> None:
-    """Compile FILE (HLO text, HloModuleProto or .slb), run it on the simulated chip and check it."""
-    from systolith.isa.chip import load_chip
+def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> int:
+    """Run FILE on the simulated chip and check it: HLO text, an HloModuleProto, a binary (.slb) or assembly (.s)."""
     from systolith.runtime.job import Request
     from systolith.runtime.job import run as run_job
 
-    request = Request(path=file, chip=load_chip(chip), trace=trace, report=report, **options)
+    request = Request(path=file, trace=trace, report=report, **options)
     with progress(quiet=as_json) as stage:
         outcome = run_job(request, stage)
         record = outcome.record()
@@ -83,15 +83,15 @@ def run(file: Path, chip: str, trace: Path | None, report: Path | None, as_json:
             stage("writing the report")
             write_report(record, report)
     if as_json:
-        click.echo(json.dumps(record))
+        emit(json.dumps(record))
     else:
-        _print_summary(record, request.outputs)
+        _print_summary(record, [path for path in request.outputs.values() if path])
     for line in outcome.failures[:20]:
         click.echo(f"check failed: {line}", err=True)
-    sys.exit(FAILED if outcome.failures else GOOD)
+    return FAILED if outcome.failures else GOOD
 
 
-def _print_summary(record: dict[str, Any], written: tuple[Path, ...]) -> None:
+def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
     from systolith.reports.terminal import render_summary
 
     console = output_console()
@@ -112,14 +112,15 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.driver import compile_module
     from systolith.compiler.lowering import Options
-    from systolith.isa.binary import save
-    from systolith.isa.chip import load_chip
+    from systolith.isa.binary import to_bytes
+    from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.errors import SystolithError
-    from systolith.isa.files import require_writable
+    from systolith.isa.files import make_folder, require_apart, write_all
     from systolith.runtime.sources import read_source
     from systolith.runtime.tuning import with_tuner
 
-    require_writable(output)
+    inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
+    require_apart({"-o": output}, inputs)
     with progress() as stage:
         stage("reading")
         source = read_source(file)
@@ -128,13 +129,13 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
         stage("compiling")
         target = load_chip(chip)
         compiled = compile_module(source.module, target, with_tuner(Options(**options), target, stage))
+        program = compiled.program
+        binary = to_bytes(program)
+        stages = compiled.dumps(dump_dir) if dump_dir else {}
         if dump_dir:
-            try:
-                compiled.dump(dump_dir)
-            except OSError as error:
-                raise SystolithError(f"{dump_dir}: {error.strerror or error}") from None
-        save(compiled.program, output)
-    program = compiled.program
+            make_folder(dump_dir)
+        require_apart({"-o": output} | {f"--dump-dir's {path.name}": path for path in stages}, inputs)
+        write_all({**stages, output: lambda handle: handle.write(binary)})
     click.echo(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
         f"{len(program.kernels)} kernels\n{compiled.memory}",
@@ -149,25 +150,27 @@ def disasm(file: Path) -> None:
     from systolith.isa.asm import disassemble
     from systolith.isa.binary import load
 
-    click.echo(disassemble(load(file)), nl=False)
+    emit(disassemble(load(file)), newline=False)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option("--chip", default="tiny", show_default=True, help=CHIP_HELP)
+@click.option("--chip", help=f"{CHIP_HELP}  [default: the preset that `.chip` names, else tiny]")
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
-def asm(file: Path, chip: str, output: Path) -> None:
+def asm(file: Path, chip: str | None, output: Path) -> None:
     """Assemble FILE to a binary."""
     from systolith.isa.binary import save
-    from systolith.isa.chip import load_chip
+    from systolith.isa.chip import chip_file, load_chip
+    from systolith.isa.files import require_apart
     from systolith.runtime.sources import read_assembly
 
-    save(read_assembly(file, load_chip(chip)), output)
+    require_apart({"-o": output}, {"FILE": file, "--chip": chip_file(chip) if chip else None})
+    save(read_assembly(file, load_chip(chip) if chip else None), output)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option("--chip", default="tiny", show_default=True, help=CHIP_HELP)
+@chip_option("tiny")
 @click.option("--args", type=FILE, help="Arguments, as for `run`.")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
@@ -175,27 +178,26 @@ def asm(file: Path, chip: str, output: Path) -> None:
     "--wave", type=FILE, help="Write waves of the RTL around the first difference, or of the whole run (.fst or .vcd)."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
-def lockstep(file: Path, chip: str, wave: Path | None, as_json: bool, **options: Any) -> None:
-    """Run FILE (as `run` takes it, or assembly) in the simulator and on the RTL, and compare every bit and cycle."""
-    from systolith.isa.chip import load_chip
+def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> int:
+    """Run FILE (as `run` takes it) in the simulator and on the RTL, and compare every bit and cycle."""
     from systolith.runtime.job import Request
     from systolith.runtime.lockstep import lockstep as run_lockstep
     from systolith.runtime.lockstep import record
 
-    request = Request(path=file, chip=load_chip(chip), **options)
+    request = Request(path=file, default_chip="tiny", **options)
     with progress(quiet=as_json) as stage:
         result = run_lockstep(request, wave, stage)
     if as_json:
-        click.echo(json.dumps(record(result, request)))
+        emit(json.dumps(record(result, request)))
     else:
-        click.echo(
-            f"{result.name} on {request.chip.name}: {result.cycles} cycles, {result.instructions} instructions "
+        emit(
+            f"{result.name} on {result.chip.name}: {result.cycles} cycles, {result.instructions} instructions "
             f"({result.timed} with times), {result.words} words of memory: {'no' if result.ok else 'a'} difference; "
             f"RTL: {result.cycles_per_second:,.0f} cycles/s"
         )
     if result.difference:
         click.echo(str(result.difference), err=True)
-    sys.exit(GOOD if result.ok else FAILED)
+    return GOOD if result.ok else FAILED
 
 
 @cli.command()
@@ -238,10 +240,12 @@ def chips(name: str | None) -> None:
 )
 def report(runs: tuple[Path, ...], output: Path) -> None:
     """Write a report of a run (JSON of `run --json`), or a comparison of several."""
+    from systolith.isa.files import require_apart
     from systolith.reports.compare import write_comparison
     from systolith.reports.html import write_report
     from systolith.reports.run_data import load_run
 
+    require_apart({"-o": output}, {f"run {n}": path for n, path in enumerate(runs, 1)})
     records = [load_run(path) for path in runs]
     if len(records) == 1:
         write_report(records[0], output)
@@ -250,59 +254,10 @@ def report(runs: tuple[Path, ...], output: Path) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-cli.add_command(opt)
-cli.add_command(cost)
-
-
-def output_console() -> Console:
-    """Standard output; a reader that has gone away shows as BrokenPipeError, as everywhere else."""
-    from rich.console import Console
-
-    class Output(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    return Output()
-
-
-cli.add_command(explain)
-
-
-@contextmanager
-def progress(quiet: bool = False) -> Iterator[Stage]:
-    """A spinner with the current stage on stderr, on terminals only."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("starting")
-        yield lambda name: bar.update(task, description=name)
+for command in (opt, cost, explain):
+    cli.add_command(command)
 
 
 def main() -> None:
-    """Entry point: errors become one line on stderr and exit code 2."""
-    from systolith.isa.errors import SystolithError
-
-    try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except click.Abort:
-        _fail("interrupted")
-    except click.ClickException as error:
-        _fail(error.format_message())
-    except SystolithError as error:
-        _fail(str(error), getattr(error, "excerpt", ""))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(GOOD)
-
-
-def _fail(message: str, excerpt: str = "") -> None:
-    """One line; of a text, the source line and a caret below it."""
-    click.echo(f"systolith: {' '.join(message.split())}", err=True)
-    if excerpt:
-        click.echo(excerpt, err=True)
-    sys.exit(BAD_INPUT)
+    """Entry point of the command."""
+    sys.exit(exit_code(partial(cli.main, standalone_mode=False)))

@@ -89,13 +89,13 @@ class Client(Transfers):
         """Load a compiled program.
 
         Raises:
-            SystolithError: it was compiled for another chip.
+            SystolithError: it is for another chip, or breaks a rule of the instruction set.
         """
         from systolith.isa.binary import load
 
         if not isinstance(program, Program):
             program = load(Path(program))
-        require_runnable(program, self.chip)
+        verify_program(program, self.chip)
         return Executable(self, program)
 
     def put(self, array: Array, device: int = 0) -> Buffer:
@@ -155,18 +155,3 @@ class Outfeed:
         if data is None:
             raise SystolithError(f"outfeed: {element}{list(shape)} takes {size} bytes, there are fewer")
         return data.view(element.stored).reshape(shape)
-
-
-def require_runnable(program: Program, chip: Chip) -> None:
-    """A program runs only on the chip it was compiled for, and only if it breaks no rule of the instruction set.
-
-    Raises:
-        SystolithError: name or digest differ.
-        ProgramError: the first rule that is broken.
-    """
-    if program.chip_digest != chip.digest():
-        raise SystolithError(
-            f"{program.name} was compiled for chip {program.chip} ({program.chip_digest}), "
-            f"not for {chip.name} ({chip.digest()}): compile it again"
-        )
-    verify_program(program, chip)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import write_atomic
+from systolith.isa.files import read_bytes, text_fill, write_atomic
 from systolith.isa.program import Program
 
 
@@ -35,7 +35,7 @@ def save_decisions(path: Path, program: Program, decisions: Sequence[int]) -> No
     """
     about = {"program": program.name, "chip_digest": program.chip_digest, "instructions": len(program.code)}
     text = json.dumps(about | {"decisions": list(decisions)})
-    write_atomic(path, lambda handle: handle.write(text.encode()))
+    write_atomic(path, text_fill(text))
 
 
 def load_decisions(path: Path, program: Program) -> list[int]:
@@ -45,9 +45,7 @@ def load_decisions(path: Path, program: Program) -> list[int]:
         DecisionsError: the file cannot be read, is no decision trace, or is that of another program.
     """
     try:
-        trace = _Trace.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DecisionsError(f"{path}: {error.strerror}") from None
+        trace = _Trace.model_validate_json(read_bytes(path, DecisionsError))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.console import emit, output_console, progress
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -44,13 +46,10 @@ def autotuning(command: Any) -> Any:
 @autotuning
 def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, as_json: bool, **options: Any) -> None:
     """Say what the compiler made of FILE: groups, tiles, blocks, memory, and the cycles it expects of each."""
-    from rich.console import Console
-
     from systolith.compiler.driver import compile_module
     from systolith.compiler.lowering import Options
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
-    from systolith.runtime.cli import progress
     from systolith.runtime.sources import read_source
     from systolith.runtime.tuning import with_tuner
 
@@ -70,9 +69,9 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
         if not record["groups"]:
             raise SystolithError(f"no group {group!r}; `explain --json` lists their names")
     if as_json:
-        click.echo(json.dumps(record))
+        emit(json.dumps(record))
         return
-    console = Console()
+    console = output_console()
     for item in rendered(record, top):
         console.print(item, highlight=False, soft_wrap=True)
 

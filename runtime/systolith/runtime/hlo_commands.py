@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from systolith.runtime.console import emit, output_console
+from systolith.runtime.exits import FAILED, GOOD
 
 if TYPE_CHECKING:
     from systolith.compiler.hlo.cost.rows import Row
@@ -29,33 +31,33 @@ FILE = click.Path(path_type=Path)
     help="Evaluate before and after on N random inputs; exit code 1 if results differ by more than rounding.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of --check.")
-def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check: int | None, seed: int) -> None:
+def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check: int | None, seed: int) -> int:
     """Run HLO passes on FILE (HLO text or HloModuleProto, `-` for stdin), and print the module."""
     from systolith.compiler.hlo.clone import clone
     from systolith.compiler.hlo.text.printer import print_hlo
     from systolith.compiler.passes.base import run_passes
     from systolith.compiler.passes.registry import find_pass
     from systolith.isa.errors import SystolithError
-    from systolith.isa.files import require_writable
+    from systolith.isa.files import require_apart, text_fill, write_atomic
 
     if as_list:
         _list_passes()
-        return
+        return GOOD
     if file is None:
         raise SystolithError("opt needs a FILE, or `-` for stdin (`--list` lists the passes)")
     steps = [find_pass(name) for name in names.split(",") if name.strip()]
-    if output is not None:
-        require_writable(output)
+    require_apart({"-o": output}, {"FILE": file})
     module = read_module(file)
     before = clone(module) if check else None
     run_passes(module, steps)
     text = print_hlo(module)
     if output is None:
-        click.echo(text, nl=False)
+        emit(text, newline=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_atomic(output, text_fill(text))
     if before is not None and check is not None:
-        _check(before, module, check, seed)
+        return _check(before, module, check, seed)
+    return GOOD
 
 
 def _list_passes() -> None:
@@ -63,18 +65,19 @@ def _list_passes() -> None:
 
     width = max(map(len, PASSES))
     for name in PASSES:
-        click.echo(f"{name:{width}}  {summary(name)}")
+        emit(f"{name:{width}}  {summary(name)}")
 
 
-def _check(before: Module, after: Module, count: int, seed: int) -> None:
-    """Compare what both give on random inputs; exit code 1 names the first difference."""
+def _check(before: Module, after: Module, count: int, seed: int) -> int:
+    """Compare what both give on random inputs, and name the first difference; the exit code."""
     from systolith.runtime.pass_check import compare_modules
 
     result = compare_modules(before, after, count, seed)
     if result.difference is not None:
         click.echo(f"check failed: {result.difference}", err=True)
-        sys.exit(1)
+        return FAILED
     click.echo(f"{count} random inputs: {result.same} of {result.results} results the same to the bit", err=True)
+    return GOOD
 
 
 def read_module(path: Path) -> Module:
@@ -114,7 +117,7 @@ def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, ch
         key=lambda row: (-seconds(row, machine)[0], -row.flops, -row.bytes) if machine else (-row.flops, -row.bytes)
     )
     if as_json:
-        click.echo(json.dumps(_record(analysis.total, found, shown[: top or None], machine)))
+        emit(json.dumps(_record(analysis.total, found, shown[: top or None], machine)))
     else:
         _print_costs(module.name, found, shown, top, machine)
 
@@ -153,7 +156,6 @@ def _print_costs(name: str, found: list[Row], shown: list[Row], top: int, chip: 
 
     from systolith.compiler.hlo.cost.rows import total
     from systolith.reports.numbers import decimal, si, size
-    from systolith.runtime.cli import output_console
 
     table = Table(box=None, pad_edge=False)
     table.add_column("instruction", overflow="ellipsis")

@@ -15,19 +15,19 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
 from systolith.compiler.lowering import Options
 from systolith.compiler.memory_report import MemoryUse
-from systolith.isa.chip import Chip
+from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import require_writable, write_atomic
+from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
+from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
 from systolith.runtime.checks import Checker, CheckReport
-from systolith.runtime.client import require_runnable
 from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
 from systolith.runtime.record import Circumstances, run_record
-from systolith.runtime.sources import Source, read_source
+from systolith.runtime.sources import Source, read_runnable
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
@@ -35,10 +35,17 @@ from systolith.sim.simulate import RunResult, simulate
 
 @dataclass(frozen=True)
 class Request:
-    """What to run and how; the options of the command line."""
+    """What to run and how; the options of the command line.
+
+    Attributes:
+        path: the file: HLO, a binary or assembly.
+        chip: on what: a configuration, or the name or file of one; None: the chip of a binary or assembly.
+        default_chip: for a module where no chip is given.
+    """
 
     path: Path
-    chip: Chip
+    chip: Chip | str | None = None
+    default_chip: str = "tpu_v3"
     args: Path | None = None
     random: int | None = None
     expect: Path | None = None
@@ -55,9 +62,27 @@ class Request:
     report: Path | None = None
 
     @property
-    def outputs(self) -> tuple[Path, ...]:
-        """Every file that is to be written."""
-        return tuple(p for p in (self.out, self.record_decisions, self.trace, self.report) if p)
+    def outputs(self) -> dict[str, Path | None]:
+        """The files that are to be written, by option."""
+        found = {"--out": self.out, "--record-decisions": self.record_decisions}
+        return found | {"--trace": self.trace, "--report": self.report}
+
+    @property
+    def inputs(self) -> dict[str, Path | None]:
+        """The files that are read, by option."""
+        found = {"FILE": self.path, "--args": self.args, "--expect": self.expect, "--decisions": self.decisions}
+        chip = chip_file(self.chip) if isinstance(self.chip, str) else None
+        return found | {"--chip": chip, "--autotune-cache": self.autotune_cache}
+
+    def read(self) -> tuple[Source, Chip]:
+        """The file and the chip.
+
+        Raises:
+            SystolithError: as for `read_runnable`, or options do not go together.
+        """
+        source, chip = read_runnable(self.path, self.chip, self.default_chip)
+        refuse_impossible(self, source)
+        return source, chip
 
 
 @dataclass
@@ -118,15 +143,13 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     Raises:
         SystolithError: bad input.
     """
-    for path in request.outputs:
-        require_writable(path)
+    require_apart(request.outputs, request.inputs)
     stage("reading")
-    source = read_source(request.path)
-    refuse_impossible(request, source)
+    source, chip = request.read()
     stage("compiling")
     precision = effective_precision(source.module, request.precision)
     started = perf_counter()
-    compiled, program = to_program(request, source, stage)
+    compiled, program = to_program(request, source, chip, stage)
     compile_seconds = perf_counter() - started
     arguments = arguments_of(request, program)
     expected = load_numbered(request.expect, "out") if request.expect else []
@@ -135,7 +158,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("simulating")
     started = perf_counter()
     buffers = bind(program, arguments, results) if request.mode != "time" else None
-    result = _simulate(request, program, buffers, checker)
+    result = _simulate(request, program, chip, buffers, checker)
     outcome = Outcome(request, program, result, compile_seconds, perf_counter() - started, precision)
     stage("comparing")
     if request.mode != "time":
@@ -185,13 +208,13 @@ def refuse_impossible(request: Request, source: Source) -> None:
 
 
 def _simulate(
-    request: Request, program: Program, buffers: dict[int, Array] | None, checker: Checker | None
+    request: Request, program: Program, chip: Chip, buffers: dict[int, Array] | None, checker: Checker | None
 ) -> RunResult:
     decisions = load_decisions(request.decisions, program) if request.decisions else None
     try:
         return simulate(
             program,
-            request.chip,
+            chip,
             buffers,
             mode=request.mode,
             hostile=request.hostile,
@@ -202,7 +225,9 @@ def _simulate(
         raise SystolithError(f"{error} (--record-decisions FILE, then --decisions FILE)") from None
 
 
-def to_program(request: Request, source: Source, stage: Stage = lambda _: None) -> tuple[Compiled | None, Program]:
+def to_program(
+    request: Request, source: Source, chip: Chip, stage: Stage = lambda _: None
+) -> tuple[Compiled | None, Program]:
     """Compile the module, or check that the binary can run on the chip.
 
     Raises:
@@ -210,11 +235,11 @@ def to_program(request: Request, source: Source, stage: Stage = lambda _: None) 
     """
     if source.module is not None:
         options = Options(request.precision, autotune=request.autotune, autotune_cache=request.autotune_cache)
-        compiled = compile_module(source.module, request.chip, with_tuner(options, request.chip, stage))
+        compiled = compile_module(source.module, chip, with_tuner(options, chip, stage))
         return compiled, compiled.program
     if source.program is None:
         raise SystolithError(f"{request.path}: holds neither a module nor a program")
-    require_runnable(source.program, request.chip)
+    verify_program(source.program, chip)
     return None, source.program
 
 

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import require_writable
-from systolith.isa.verify import verify_program
+from systolith.isa.files import require_apart
 from systolith.runtime.executable import bind, result_memories
-from systolith.runtime.job import Request, Stage, arguments_of, refuse_impossible, to_program
-from systolith.runtime.sources import Source, read_assembly, read_source
+from systolith.runtime.job import Request, Stage, arguments_of, to_program
 
 if TYPE_CHECKING:
     from hw.lockstep import Result
@@ -38,23 +36,21 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     _find_hardware()
     from hw.lockstep import Case, Lockstep, Wave
 
-    if wave:
-        require_writable(wave)
+    require_apart({"--wave": wave}, request.inputs)
     stage("reading")
-    source = _source(request)
-    refuse_impossible(request, source)
+    source, chip = request.read()
     stage("compiling")
-    _, program = to_program(request, source)
+    _, program = to_program(request, source, chip)
     arguments = arguments_of(request, program)
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
     case = Case(program, bind(program, arguments, results))
-    with Lockstep(request.chip) as both:
+    with Lockstep(chip) as both:
         stage("running")
         result = both.run(case)
     if wave:
         stage("building the core with waves")
-        with Lockstep(request.chip, Wave(wave, *_window(result))) as both:
+        with Lockstep(chip, Wave(wave, *_window(result))) as both:
             stage("running again")
             both.run(case)
     return result
@@ -65,14 +61,6 @@ def _window(result: Result) -> tuple[int, ...]:
     if result.difference is None or result.difference.cycle < 0:
         return ()
     return max(0, result.difference.cycle - AROUND), result.difference.cycle + AROUND
-
-
-def _source(request: Request) -> Source:
-    if request.path.suffix != ".s":
-        return read_source(request.path)
-    program = read_assembly(request.path, request.chip)
-    verify_program(program, request.chip)
-    return Source(request.path, program=program)
 
 
 def _find_hardware() -> None:
@@ -97,7 +85,7 @@ def record(result: Result, request: Request) -> dict[str, Any]:
     return {
         "source": str(request.path),
         "program": result.name,
-        "chip": {"name": request.chip.name, "digest": request.chip.digest()},
+        "chip": {"name": result.chip.name, "digest": result.chip.digest()},
         "cycles": result.cycles,
         "instructions": result.instructions,
         "timed_instructions": result.timed,

@@ -14,13 +14,17 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
-from systolith.isa.chip import Chip
+from systolith.isa.chip import Chip, load_chip, preset_names
 from systolith.isa.errors import AsmError, SystolithError
+from systolith.isa.files import read_bytes, read_text
 from systolith.isa.program import Program
 
 # Text has none of these; a serialized module always has: the tag of the field of its computations is one.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
+
+_CHIP_LINE = re.compile(r"^\s*\.chip\s+(\w+)", re.MULTILINE)
+ASSEMBLY_CHIP = "tiny"
 
 STDIN = Path("-")
 """Stands for what is read from standard input."""
@@ -45,10 +49,7 @@ def read_source(path: Path, left_out: bool = False) -> Source:
     Raises:
         SystolithError: it is empty, cut, ill-formed, or of no known kind.
     """
-    try:
-        data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from None
+    data = sys.stdin.buffer.read() if path == STDIN else read_bytes(path, SourceError)
     if not data:
         raise SourceError(f"{path}: the file is empty; expected HLO text, an HloModuleProto or a .slb binary")
     if data.startswith(MAGIC) or path.suffix == ".slb":
@@ -62,17 +63,51 @@ def read_source(path: Path, left_out: bool = False) -> Source:
     return Source(path, module=parse_module(text, str(path), left_out))
 
 
-def read_assembly(path: Path, chip: Chip) -> Program:
-    """Assemble a file.
+def read_runnable(path: Path, chip: Chip | str | None, default: str) -> tuple[Source, Chip]:
+    """Read an input file to run it, assembly (`.s`) too, and say on which chip.
+
+    Args:
+        path: the file.
+        chip: a configuration, or the name or file of one; None: the chip that a binary or assembly is for.
+        default: preset for a module.
+
+    Raises:
+        SystolithError: as for `read_source`; there is no such chip; the binary does not say what its chip is.
+    """
+    given = load_chip(chip) if isinstance(chip, str) else chip
+    if path.suffix == ".s":
+        program = read_assembly(path, given)
+        return Source(path, program=program), own_chip(program)
+    source = read_source(path)
+    if given is None:
+        given = own_chip(source.program) if source.program is not None else load_chip(default)
+    return source, given
+
+
+def own_chip(program: Program) -> Chip:
+    """The chip that a program is for.
+
+    Raises:
+        SourceError: only its name is known.
+    """
+    if program.target is None:
+        raise SourceError(
+            f"{program.name} is for chip {program.chip} {program.chip_digest}, whose values the binary does not hold:"
+            " give that chip with --chip"
+        )
+    return program.target
+
+
+def read_assembly(path: Path, chip: Chip | None) -> Program:
+    """Assemble a file for a chip; None: for the preset that its `.chip` names, else for `tiny`.
 
     Raises:
         SystolithError: it cannot be read, or does not assemble: with the line and a caret.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise SourceError(f"{path}: {reason}") from None
+    text = read_text(path, SourceError)
+    if chip is None:
+        named = _CHIP_LINE.search(text)
+        chip = load_chip(named[1] if named and named[1] in preset_names() else ASSEMBLY_CHIP)
     try:
         return assemble(text, chip)
     except AsmError as error:

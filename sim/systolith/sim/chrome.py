@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import write_atomic
+from systolith.isa.files import text_fill, write_atomic
 from systolith.sim.stats import RunResult, Trace
 
 PID = 1
@@ -42,7 +42,7 @@ def write_trace(result: RunResult, path: str | Path) -> None:
         SystolithError: the run has no times, or the file cannot be written.
     """
     text = json.dumps(chrome_trace(result), separators=(",", ":"))
-    write_atomic(Path(path), lambda handle: handle.write(text.encode()))
+    write_atomic(Path(path), text_fill(text))
 
 
 def _names(result: RunResult, trace: Trace) -> list[Event]:

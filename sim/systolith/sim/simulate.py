@@ -17,6 +17,7 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
+from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
 from systolith.sim.memory import Bytes, Machine, describe
 from systolith.sim.plane import HazardPlane, TimePlane
@@ -76,10 +77,11 @@ def simulate(
         setup: called with the machine before a run with values (to fill infeed queues, connect links).
 
     Raises:
-        SystolithError: the program does what the machine cannot do, deadlocks, overflows a token, or depends on data
-            that mode `time` does not have; the arguments (the decisions and the program) do not go together; or the
-            process's floating-point arithmetic is not the chip's.
+        SystolithError: the program is for another chip, does what the machine cannot do, deadlocks, overflows a token,
+            or depends on data that mode `time` does not have; the arguments (the decisions and the program) do not go
+            together; or the process's floating-point arithmetic is not the chip's.
     """
+    require_chip(program, chip)
     _check_arguments(mode, hostile, decisions, observer is not None or setup is not None)
     started = perf_counter()
     machine = None

@@ -11,6 +11,7 @@ import pytest
 
 from systolith.compiler.errors import CompileError
 from systolith.isa.chip import load_chip
+from systolith.isa.files import write_all
 from systolith.isa.program import Role
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import CHIPS, TINY, compare
@@ -100,7 +101,7 @@ def test_small_fifos_and_tokens_still_order_everything() -> None:
 
 
 def test_every_stage_is_dumped(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    compiled(load("mlp_infer_bf16").text).dump(tmp_path)
+    write_all(compiled(load("mlp_infer_bf16").text).dumps(tmp_path))
     names = {p.name for p in tmp_path.iterdir()}
     assert names == {
         *("canonical.hlo", "grouped.hlo", "program.s", "tile.txt", "plan.txt", "memory.txt", "explain.txt"),

@@ -1,0 +1,70 @@
+"""How a command ends: its exit code, and one line on stderr for what went wrong.
+
+| code | when |
+|---|---|
+| 0 | good |
+| 1 | a check failed |
+| 2 | bad input or usage, an output that cannot be written, not enough memory |
+| 3 | a fault of systolith |
+| 130 | interrupted |
+
+With `SYSTOLITH_TRACEBACK` set to anything, a fault is raised with its traceback: tests and fuzzers run so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+import click
+
+from systolith.isa.errors import SystolithError
+from systolith.runtime.console import discard_output, flush_output, prepare_streams
+
+GOOD, FAILED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+TRACEBACK = "SYSTOLITH_TRACEBACK"
+# What only printing raises as it is: who opens a file makes a SystolithError of it.
+_OUTPUT_ERRORS = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+
+
+def exit_code(command: Callable[[], int | None]) -> int:
+    """Run a command to its end; its exit code."""
+    prepare_streams()
+    try:
+        code = command()
+        flush_output()
+        return code or GOOD
+    except click.Abort:
+        return _say("interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        return _say(error.format_message())
+    except SystolithError as error:
+        return _say(str(error), excerpt=getattr(error, "excerpt", ""))
+    except MemoryError as error:
+        return _say(f"out of memory: {str(error) or 'this needs more than the machine has'}")
+    except SystemExit:  # click's own, of `--help` whose reader has gone away
+        discard_output()
+        return GOOD
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS:
+            return _fault(error)
+        discard_output()
+        return _say(f"standard output: {error.strerror}")
+    except Exception as error:
+        return _fault(error)
+
+
+def _fault(error: Exception) -> int:
+    if os.environ.get(TRACEBACK):
+        raise error
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    return _say(f"fault of systolith: {what} (the traceback: set {TRACEBACK}=1 and run again; please report it)", FAULT)
+
+
+def _say(message: str, code: int = BAD_INPUT, excerpt: str = "") -> int:
+    """One line; of a text, the source line and a caret below it."""
+    click.echo(f"systolith: {' '.join(message.split())}", err=True)
+    if excerpt:
+        click.echo(excerpt, err=True)
+    return code
