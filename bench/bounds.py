@@ -1,246 +1,178 @@
-"""What a module costs at least on a chip, from its canonical HLO alone.
+"""Cycles that a module takes at least on a chip, from its canonical HLO and the chip alone.
 
-The partition is fixed by rules here, whatever groups the compiler makes: each dot or convolution with the
-elementwise, data movement and reduce operations that follow it; a softmax or a layer norm (from its first reduction to
-the next dot) by itself; a softmax between two dots is one attention with both.  Operations that only depend on
-arguments belong to the group that uses them first.  A group's bytes are its inputs and outputs once, in HLO types; of a
-result that updates a donated argument (dynamic-update-slice) the update.
+The largest of what each unit has to do: the matrix units (`products.py`), the vector unit's arithmetic and
+transcendental slots (`vector_work.py`), and HBM: arguments and results once, and values that have to leave VMEM and
+come back (`live.py`).  Nothing here knows the compiler's groups, tiles or schedule.  Left out: that a product may be
+computed again, and that a loop whose trip count nobody states may run more than once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from math import ceil, prod
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
 
+from bench.live import spilled_bytes
+from bench.products import PRODUCTS, Tiles, product_of, read_share, together
+from bench.vector_work import NOTHING, Slots, vector_slots
 from systolith.compiler.aliasing import read_aliases
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.passes.while_trip_count import trip_count
 from systolith.isa.chip import Chip
 
-HEAVY = ("dot", "convolution")
 PARTS = ("slice", "dynamic-slice", "gather")
-MADE = ("constant", "iota")
-
-
-@dataclass(frozen=True)
-class Product:
-    """The matrix products of a dot or convolution: `batch` of M x K by K x N."""
-
-    batch: int
-    m: int
-    k: int
-    n: int
-
-    @property
-    def flops(self) -> int:
-        return 2 * self.batch * self.m * self.k * self.n
-
-    def array_cycles(self, chip: Chip) -> float:
-        """Cycles of the arrays: K and N in whole tiles, each of which streams M rows, or waits for the next one."""
-        tiles = self.batch * ceil(self.k / chip.mxu.rows) * ceil(self.n / chip.mxu.cols)
-        return tiles * max(self.m, chip.mxu.rows) / chip.mxu.count
-
-
-@dataclass
-class Group:
-    """Instructions that stand together.
-
-    Attributes:
-        normalises: it has the reductions of a softmax or layer norm, and no product after them.
-        products: of its dots and convolutions.
-        instructions: all of them.
-        bytes: of inputs and outputs.
-        times: how often it runs.
-    """
-
-    normalises: bool = False
-    products: list[Product] = field(default_factory=list)
-    instructions: list[Instruction] = field(default_factory=list)
-    bytes: int = 0
-    times: int = 1
-
-    @property
-    def is_softmax_of_product(self) -> bool:
-        """Whether the next product makes it an attention."""
-        return bool(self.products) and self.normalises and any(i.opcode == "exponential" for i in self.instructions)
+VIEWS = ("bitcast", "reshape", "transpose", "copy", "convert")
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Cycles that a module takes at least.
+    """Cycles that a module or an operation takes at least.
 
     Attributes:
-        roofline: sum over groups of the larger of FLOPs over peak and bytes over bandwidth.
-        array: as `roofline`, with K and N rounded up to the array and weights latched.
-        floor: the whole module as one group: the larger of FLOPs over peak, and arguments and results over bandwidth.
-        flops: of dots and convolutions.
+        units: cycles of each unit: `mxu`, `alu`, `trans`, `hbm`.
+        macs: multiply-accumulates of its products.
     """
 
-    roofline: float
-    array: float
-    floor: float
-    flops: int
+    units: Mapping[str, float]
+    macs: int = 0
+
+    @property
+    def cycles(self) -> float:
+        return max(self.units.values())
+
+    @property
+    def unit(self) -> str:
+        """The unit that takes longest."""
+        return max(self.units, key=lambda u: self.units[u])
+
+
+@dataclass(frozen=True)
+class Work:
+    """What instructions ask of the compute units."""
+
+    tiles: tuple[Tiles, ...] = ()
+    slots: Slots = NOTHING
+    macs: int = 0
+
+    def times(self, n: int) -> Work:
+        return Work(tuple(t.times(n) for t in self.tiles), self.slots * n, self.macs * n)
+
+    def cycles(self, chip: Chip) -> dict[str, float]:
+        """By unit."""
+        return {
+            "mxu": together(self.tiles).cycles / chip.mxu.count,
+            "alu": self.slots.alu_cycles(chip),
+            "trans": self.slots.trans_cycles(chip),
+        }
 
 
 def bound(module: Module, chip: Chip) -> Bound:
-    """The bounds of a canonical module; bf16 peak, sustained HBM bandwidth."""
-    peak = 2 * chip.mxu.count * chip.mxu.rows * chip.mxu.cols
-    bandwidth = chip.hbm.p / chip.hbm.q
-    updated = _updated(module)
-    groups = partition(module.entry, updated=updated)
-    compute = [g.times * sum(p.flops for p in g.products) / peak for g in groups]
-    array = [g.times * sum(p.array_cycles(chip) for p in g.products) for g in groups]
-    memory = [g.times * g.bytes / bandwidth for g in groups]
-    ends = sum(p.shape.bytes for p in module.entry.parameters)
-    ends += sum(_written(_source(r), updated) for r in _results(module.entry))
-    return Bound(
-        sum(map(max, compute, memory)),
-        sum(map(max, array, memory)),
-        max(sum(compute), ends / bandwidth),
-        sum(g.times * p.flops for g in groups for p in g.products),
-    )
+    """The bound of a canonical module."""
+    works = _works(module.entry, chip)
+    total = _sum(works.values())
+    ends = argument_bytes(module) + result_bytes(module)
+    moved = ends + spilled_bytes(module.entry, chip.vmem.bytes)
+    return Bound({**total.cycles(chip), "hbm": moved / _bandwidth(chip)}, total.macs)
 
 
-def partition(computation: Computation, times: int = 1, updated: Collection[Instruction] = frozenset()) -> list[Group]:
-    """The groups of a computation that runs so many times, and of the bodies of its loops.
-
-    `updated`: results that update donated arguments.
-    """
-    found = _Partition(computation, times, updated)
-    inner = [
-        group
-        for i in computation.instructions
-        if i.opcode == "while"
-        for group in partition(i.computation("body"), times * (trip_count(i) or 1))
-    ]
-    return inner + found.groups
+def op_works(module: Module, chip: Chip) -> dict[str, Work]:
+    """The work of each operation, those in the bodies of loops included: of one execution."""
+    found: dict[str, Work] = {}
+    todo = [module.entry]
+    while todo:
+        computation = todo.pop()
+        works = _works(computation, chip)
+        found |= {i.name: work for i, work in works.items() if i.opcode not in ("while", "conditional")}
+        todo += [c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called]
+    return found
 
 
-class _Partition:
-    """The groups of one computation, in order of their first instructions."""
-
-    def __init__(self, computation: Computation, times: int, updated: Collection[Instruction]) -> None:
-        self.times, self.updated = times, updated
-        self.users = computation.users()
-        self.groups: list[Group] = []
-        self.group_of: dict[Instruction, Group] = {}
-        waiting = [i for i in computation.instructions if i.opcode != "while" and not self._assign(i)]
-        self._join_first_users(waiting)
-        self._count_bytes(computation)
-
-    def _assign(self, i: Instruction) -> bool:
-        """Give an instruction to a group; not what depends on arguments only."""
-        before = [self.group_of[o] for o in i.operands if o in self.group_of]
-        latest = max(before, key=self.groups.index) if before else None
-        if i.opcode in HEAVY:
-            if latest is None or latest is not self.groups[-1] or not latest.is_softmax_of_product:
-                latest = self._open()
-            latest.products.append(product(i))
-            latest.normalises = False
-        elif self._normalises(i) and (latest is None or not latest.normalises):
-            if latest is None or not (latest.products and _is_maximum(i)):
-                latest = self._open()
-            latest.normalises = True
-        if latest is None:
-            return False
-        self._add(i, latest)
-        return True
-
-    def _open(self) -> Group:
-        self.groups.append(Group(times=self.times))
-        return self.groups[-1]
-
-    def _add(self, i: Instruction, group: Group) -> None:
-        self.group_of[i] = group
-        group.instructions.append(i)
-
-    def _normalises(self, i: Instruction) -> bool:
-        """Whether a reduction's result is broadcast to the elements that it reduces."""
-        if i.opcode != "reduce":
-            return False
-        seen, todo = {i}, [i]
-        while todo:
-            for user in self.users[todo.pop()]:
-                if user in seen or user.opcode in HEAVY:
-                    continue
-                if user.dims == i.operands[0].dims and user.opcode in ELEMENTWISE and len(user.operands) > 1:
-                    return True
-                seen.add(user)
-                todo.append(user)
-        return False
-
-    def _join_first_users(self, waiting: list[Instruction]) -> None:
-        """What depends on arguments only goes where it is used first; if there is nothing else, it is one group."""
-        for i in reversed(waiting):
-            if i.opcode in (*MADE, "parameter"):
-                continue
-            users = [self.group_of[u] for u in self.users[i] if u in self.group_of]
-            self._add(
-                i, min(users, key=self.groups.index) if users else self.groups[0] if self.groups else self._open()
-            )
-
-    def _count_bytes(self, computation: Computation) -> None:
-        read: dict[tuple[int, Instruction], int] = {}
-        written = {_source(i) for i in _results(computation)}
-        for i, group in self.group_of.items():
-            for operand in map(_source, i.operands):
-                if self.group_of.get(operand) is not group and operand.opcode not in MADE:
-                    key = self.groups.index(group), operand
-                    part = (
-                        i.shape.bytes
-                        if i.opcode in PARTS and operand is _source(i.operands[0])
-                        else operand.shape.bytes
-                    )
-                    read[key] = min(read.get(key, 0) + part, operand.shape.bytes)
-                    written.add(operand)
-        for (number, _), size in read.items():
-            self.groups[number].bytes += size
-        for value in written:
-            if value in self.group_of:
-                self.group_of[value].bytes += _written(value, self.updated)
+def group_bound(names: Iterable[str], executions: int, moved: int, works: Mapping[str, Work], chip: Chip) -> Bound:
+    """The bound of some operations together, executed so many times, that moved so many bytes to and from HBM."""
+    total = _sum(works[n] for n in names if n in works).times(executions)
+    return Bound({**total.cycles(chip), "hbm": moved / _bandwidth(chip)}, total.macs)
 
 
-def _is_maximum(i: Instruction) -> bool:
-    """Whether a reduction takes the maximum, as a softmax begins."""
-    return i.computation().result.opcode == "maximum"
+def _bandwidth(chip: Chip) -> float:
+    return chip.hbm.p / chip.hbm.q
 
 
-def _source(i: Instruction) -> Instruction:
-    """The instruction that makes what an instruction names."""
-    while i.opcode in ("bitcast", "reshape"):
-        i = i.operands[0]
-    return i
+def _sum(works: Iterable[Work]) -> Work:
+    found = list(works)
+    slots = sum((w.slots for w in found), NOTHING)
+    return Work(tuple(t for w in found for t in w.tiles), slots, sum(w.macs for w in found))
 
 
-def _updated(module: Module) -> set[Instruction]:
-    """Results that are a donated argument with a part of it replaced."""
-    results = [_source(r) for r in _results(module.entry)]
-    donated = (results[a.result] for a in read_aliases(module))
-    return {r for r in donated if r.opcode == "dynamic-update-slice"}
+def _works(computation: Computation, chip: Chip) -> dict[Instruction, Work]:
+    """The work of each instruction; of a loop all its iterations, of a conditional the least of its branches."""
+    found = {i: Work(slots=slots) for i, slots in vector_slots(computation).items()}
+    for i in computation.instructions:
+        if i.opcode in PRODUCTS:
+            found[i] = _product_work(i, chip)
+        elif i.opcode == "while":
+            found[i] = _sum(_works(i.computation("body"), chip).values()).times(trip_count(i) or 1)
+        elif i.opcode == "conditional":
+            branches = [_sum(_works(b, chip).values()) for b in i.called]
+            found[i] = min(branches, key=lambda w: max(w.cycles(chip).values()))
+    return found
 
 
-def _written(value: Instruction, updated: Collection[Instruction]) -> int:
-    """Bytes of a value that have to be stored."""
-    return value.operands[1].shape.bytes if value in updated else value.shape.bytes
+def _product_work(i: Instruction, chip: Chip) -> Work:
+    """On the matrix units, or on the vector unit where that takes fewer cycles (depthwise convolutions)."""
+    p = product_of(i)
+    tiles, slots = p.tiles(chip), Slots(alu=2 * p.macs)
+    if slots.alu_cycles(chip) < tiles.cycles / chip.mxu.count:
+        return Work((), slots, p.macs)
+    return Work((tiles,), NOTHING, p.macs)
+
+
+def argument_bytes(module: Module) -> int:
+    """Bytes of arguments that have to be read."""
+    entry, users, kept = module.entry, module.entry.users(), _in_place(module)
+    users[entry.result].append(entry.result)  # who runs the module reads it
+    return sum(_read(p, users, kept) for p in entry.parameters if p.shape.is_array)
+
+
+def _read(value: Instruction, users: Mapping[Instruction, list[Instruction]], kept: Container[Instruction]) -> int:
+    """Bytes of a value that its users need: parts, where they take parts; nothing for a result in its own memory."""
+    needed = 0
+    for u in users[value]:
+        if u is value or u.opcode == "tuple":
+            if value not in kept:
+                return value.shape.bytes
+        elif value in u.operands[1:]:
+            return value.shape.bytes
+        elif u.opcode in PARTS:
+            needed += u.shape.bytes
+        elif u.opcode == "convolution":
+            needed += ceil(value.shape.bytes * read_share(u))
+        elif u.opcode == "dynamic-update-slice" and u in kept:
+            needed += max(0, _read(u, users, kept) - u.operands[1].shape.bytes)
+        elif u.opcode in VIEWS:
+            needed += _read(u, users, kept) * value.shape.bytes // max(u.shape.bytes, 1)
+        else:
+            return value.shape.bytes
+    return min(needed, value.shape.bytes)
+
+
+def result_bytes(module: Module) -> int:
+    """Bytes of results that have to be written: of a donated argument that is updated, the update."""
+    kept, total = _in_place(module), 0
+    for r in _results(module.entry):
+        if r not in kept:
+            total += r.shape.bytes
+        elif r.opcode == "dynamic-update-slice":
+            total += r.operands[1].shape.bytes
+    return total
+
+
+def _in_place(module: Module) -> set[Instruction]:
+    """Results that are a donated argument, or one with a part of it replaced."""
+    results = _results(module.entry)
+    donated = [results[a.result] for a in read_aliases(module)]
+    return {r for r in donated if r.opcode in ("parameter", "dynamic-update-slice")}
 
 
 def _results(computation: Computation) -> list[Instruction]:
     result = computation.result
     return result.operands if result.opcode == "tuple" else [result]
-
-
-def product(i: Instruction) -> Product:
-    """The matrix products of a dot or convolution."""
-    lhs, rhs = (o.dims for o in i.operands)
-    if i.opcode == "dot":
-        batches, contracting = i.ints("lhs_batch_dims", ()), i.ints("lhs_contracting_dims", ())
-        right = i.ints("rhs_batch_dims", ()) + i.ints("rhs_contracting_dims", ())
-        batch, k = prod(lhs[d] for d in batches), prod(lhs[d] for d in contracting)
-        n = prod(size for d, size in enumerate(rhs) if d not in right)
-        return Product(batch, prod(i.dims) // max(batch * n, 1), k, n)
-    dims, groups = i.conv_dims, i.integer("feature_group_count", 1) * i.integer("batch_group_count", 1)
-    n = rhs[dims.kernel_output] // groups
-    k = rhs[dims.kernel_input] * prod(rhs[d] for d in dims.kernel_spatial)
-    return Product(groups, i.shape.size // max(groups * n, 1), k, n)

@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from bench.bounds import Bound, bound
+from bench.losses import Loss, losses
 from bench.modules import module, native_seconds
 from bench.prediction import Predicted, predictions
 from systolith.compiler.driver import compile_module
@@ -34,6 +35,7 @@ class Measured:
         values_seconds: host time of a run with values and time, the second one; None: not measured.
         native_seconds: of XLA's CPU backend, after its first run; None: not measured.
         groups: what the compiler expected of each group, and what it took.
+        losses: groups that took longer than their own bound.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Measured:
     values_seconds: float | None = None
     native_seconds: float | None = None
     groups: tuple[Predicted, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
 
 def measure(name: str, chip_name: str, native: bool, values: bool) -> Measured:
@@ -59,7 +62,8 @@ def measure(name: str, chip_name: str, native: bool, values: bool) -> Measured:
     """
     chip = load_chip(chip_name)
     parsed = module(name)
-    limits = bound(canonicalise(clone(parsed)), chip)
+    canonical = canonicalise(clone(parsed))
+    limits = bound(canonical, chip)
     started = perf_counter()
     compiled = compile_module(parsed, chip)
     compile_seconds = perf_counter() - started
@@ -79,7 +83,7 @@ def measure(name: str, chip_name: str, native: bool, values: bool) -> Measured:
         result.cycles,
         limits,
         sum(result.to_json()["hbm_bytes"].values()) / (result.cycles * chip.hbm.p / chip.hbm.q),
-        limits.flops / 2 / (arrays * result.cycles),
+        limits.macs / (arrays * result.cycles),
         result.instructions,
         len(compiled.program.code),
         compile_seconds,
@@ -88,6 +92,7 @@ def measure(name: str, chip_name: str, native: bool, values: bool) -> Measured:
         values_seconds,
         native_seconds(name) if native else None,
         predictions(name, result),
+        losses(name, result, canonical, chip),
     )
 
 

@@ -257,3 +257,30 @@ def heads(batch: int, length: int) -> Model:
     """Attention with 12 heads of 64, f32."""
     x = _f32(batch, HEADS, length, WIDTH // HEADS)
     return attention, (x, x, x)
+
+
+def mlp_train(batch: int, width: int) -> Model:
+    """A step of gradient descent of three layers of `width`, f32, squared error."""
+
+    def loss(params: Tree, x: Tree, y: Tree) -> Tree:
+        for w, bias in params:
+            x = jax.nn.relu(x @ w + bias)
+        return jnp.mean(jnp.square(x - y))
+
+    def step(params: Tree, x: Tree, y: Tree) -> Tree:
+        return jax.tree.map(lambda p, g: p - 0.01 * g, params, jax.grad(loss)(params, x, y))
+
+    return step, ([(_f32(width, width), _f32(width))] * 3, _f32(batch, width), _f32(batch, width))
+
+
+def bert_train(batch: int, length: int, layers: int) -> Model:
+    """Gradients of the parameters of BERT's encoder layers for squared error, and one step along them; f32."""
+    forward, (params, x) = bert(batch, length, layers)
+
+    def loss(p: Tree, x: Tree, y: Tree) -> Tree:
+        return jnp.mean(jnp.square(forward(p, x) - y))
+
+    def step(p: Tree, x: Tree, y: Tree) -> Tree:
+        return jax.tree.map(lambda w, g: w - 0.01 * g, p, jax.grad(loss)(p, x, y))
+
+    return step, (params, x, x)

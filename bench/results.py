@@ -8,12 +8,13 @@ from itertools import groupby
 from math import exp, log
 
 from bench.cases import CASES
+from bench.losses import loss_section
 from bench.measure import Measured
 from bench.prediction import section
 from bench.scaling import Scaled
 
 COLUMNS = (
-    "case", "cycles", "of roofline", "of array-aware", "of floor", "HBM used", "useful MACs", "instructions",
+    "case", "cycles", "over bound", "bound by", "HBM used", "useful MACs", "instructions",
     "executed", "compile s", "time only s", "peak MB", "values and time s", "XLA CPU s", "ratio",
 )  # fmt: skip
 
@@ -24,7 +25,8 @@ def cells(m: Measured) -> list[str]:
     return [
         m.name,
         f"{m.cycles:,}",
-        *(f"{limit / m.cycles:.1%}" for limit in (b.roofline, b.array, b.floor)),
+        f"{m.cycles / b.cycles:.2f}",
+        b.unit,
         f"{m.hbm_share:.1%}",
         f"{m.useful_macs:.1%}",
         f"{m.program:,}",
@@ -54,9 +56,8 @@ def report(chip: str, rows: Sequence[Measured], scaled: Sequence[Scaled]) -> str
         "",
         f"Written by `make bench` in one run on {platform.machine()}, {platform.python_implementation()}"
         f" {platform.python_version()}. Cycles are the simulated chip's. What the columns mean: `bench/measure.py`; the"
-        " bounds: `bench/bounds.py`, from the canonical HLO, not from the compiler's groups (values that stay in VMEM"
-        " between groups can make a fraction exceed 100 %). Seconds are this machine's; the last column is values and"
-        " time over XLA's CPU backend.",
+        " bound that cycles are divided by: `bench/bounds.py`, from the canonical HLO and the chip alone. Seconds are"
+        " this machine's; the last column is values and time over XLA's CPU backend.",
     ]
     for family, of_family in groupby(rows, lambda m: CASES[m.name].family):
         found = list(of_family)
@@ -64,10 +65,11 @@ def report(chip: str, rows: Sequence[Measured], scaled: Sequence[Scaled]) -> str
         parts += ["| " + " | ".join(cells(m)) + " |" for m in found]
         if family == "convolution":
             layers = [m for m in found if m.name[5].isdigit()]
-            mean = geometric_mean([m.bound.array / m.cycles for m in layers])
-            parts += ["", f"Geometric mean of ResNet-50's {len(layers)} layers, of the array-aware bound: {mean:.1%}."]
+            mean = geometric_mean([m.cycles / m.bound.cycles for m in layers])
+            parts += ["", f"Geometric mean of ResNet-50's {len(layers)} layers: {mean:.2f} of the bound."]
+    parts += loss_section(loss for m in rows for loss in m.losses)
     parts += section(g for m in rows for g in m.groups)
-    parts += ["", "## Half of one resource", "", "Cycles, and in brackets the array-aware bound, as multiples.", ""]
+    parts += ["", "## Half of one resource", "", "Cycles, and in brackets the bound, as multiples.", ""]
     if scaled:
         names = list(scaled[0].ratios)
         parts += ["| case | cycles | " + " | ".join(f"half the {n}" for n in names) + " |"]

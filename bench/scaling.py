@@ -21,7 +21,7 @@ class Scaled:
     """A case on chips that have half of something.
 
     Attributes:
-        ratios: what is halved to (cycles, array-aware bound), both over those of the whole chip.
+        ratios: what is halved to (cycles, bound), both over those of the whole chip.
         cycles: on the whole chip.
     """
 
@@ -52,7 +52,7 @@ def halves(chip: Chip) -> dict[str, Chip]:
 
 def _run(name: str, chip: Chip) -> tuple[int, float]:
     parsed = module(name)
-    limit = bound(canonicalise(clone(parsed)), chip).array
+    limit = bound(canonicalise(clone(parsed)), chip).cycles
     cycles = simulate(compile_module(parsed, chip).program, chip, mode="time").cycles
     assert cycles is not None
     return cycles, limit

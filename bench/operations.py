@@ -1,0 +1,61 @@
+"""Single operations at a size that fills the chip: each moves 16 MiB or more, so that HBM should set its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import ShapeDtypeStruct, lax, nn
+
+from bench.models import Model
+
+Tree = Any
+
+
+def _f32(*dims: int) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(dims, jnp.float32)  # type: ignore[no-untyped-call]  # JAX has no types here
+
+
+def _window(x: Tree, start: float, combine: Callable[..., Tree]) -> Tree:
+    return lax.reduce_window(x, start, combine, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+
+ROWS = _f32(4096, 1024)
+IMAGES = _f32(8, 112, 112, 64)
+HEADS = _f32(8, 512, 12, 64)
+
+OPERATIONS: dict[str, Model] = {
+    "add": (lambda x, y: x + y, (ROWS, ROWS)),
+    "gelu": (lambda x: nn.gelu(x, approximate=True), (ROWS,)),
+    "convert_bf16": (lambda x: x.astype(jnp.bfloat16), (ROWS,)),
+    "add_row": (lambda x, b: x + b, (ROWS, _f32(1024))),
+    "add_column": (lambda x, b: x + b[:, None], (ROWS, _f32(4096))),
+    "sum_rows": (lambda x: x.sum(1), (ROWS,)),
+    "sum_columns": (lambda x: x.sum(0), (ROWS,)),
+    "sum_all": (lambda x: x.sum(), (ROWS,)),
+    "argmax_rows": (lambda x: jnp.argmax(x, 1), (ROWS,)),
+    "sum_images": (lambda x: x.sum((0, 1, 2)), (IMAGES,)),
+    "moments_images": (lambda x: (x.mean((0, 1, 2)), (x * x).mean((0, 1, 2))), (IMAGES,)),
+    "max_pool": (lambda x: _window(x, -jnp.inf, lax.max), (IMAGES,)),
+    "average_pool": (lambda x: _window(x, 0.0, lax.add), (IMAGES,)),
+    "transpose": (lambda x: x.T, (ROWS,)),
+    "transpose_heads": (lambda x: x.transpose(0, 2, 1, 3), (HEADS,)),
+    "transpose_keys": (lambda x: x.transpose(0, 2, 3, 1), (HEADS,)),
+    "concatenate_rows": (lambda x, y: jnp.concatenate([x, y]), (ROWS, ROWS)),
+    "concatenate_columns": (lambda x, y: jnp.concatenate([x, y], 1), (ROWS, ROWS)),
+    "pad": (lambda x: jnp.pad(x, ((1, 1), (1, 1))), (ROWS,)),
+    "slice": (lambda x: x[:, 100:900], (ROWS,)),
+    "slice_strided": (lambda x: x[::2], (ROWS,)),
+    "reverse": (lambda x: x[:, ::-1], (ROWS,)),
+    "broadcast": (lambda x: jnp.broadcast_to(x, (4096, 1024)), (_f32(1024),)),
+    "reshape": (lambda x: x.reshape(1024, 4096) + 1.0, (ROWS,)),
+    "dynamic_slice": (
+        lambda x, i: lax.dynamic_slice(x, (i, 0), (2048, 1024)),
+        (ROWS, ShapeDtypeStruct((), jnp.int32)),  # type: ignore[no-untyped-call]
+    ),
+    "dynamic_update_slice": (
+        lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)),
+        (ROWS, _f32(1024, 1024), ShapeDtypeStruct((), jnp.int32)),  # type: ignore[no-untyped-call]
+    ),
+}
