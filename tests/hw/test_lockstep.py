@@ -120,6 +120,25 @@ def first_wait(chip: Chip) -> int:
     return sum(size_words(i) for i in code[:index]) + 1
 
 
+EMPTY = """HloModule empty
+ENTRY main {
+  x = f32[0,3] parameter(0)
+  y = f32[4] parameter(1)
+  n = f32[4] negate(y)
+  d = f32[3,3] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT t = (f32[0,3], f32[4], f32[3,3]) tuple(x, n, d)
+}
+"""
+
+
+def test_buffers_without_elements(core: CoreModel) -> None:
+    program = compile_module(parse_module(EMPTY, "empty"), core.chip, Options()).program
+    given = {n: np.ones(b.bytes, np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
+    assert sorted(map(len, given.values())) == [0, 16]
+    reference, job = prepare(Case(program, given), core.chip)
+    assert compare(reference, job, core.run(job)).ok
+
+
 def test_what_goes_astray_in_hbm_is_found(core: CoreModel, program: Program) -> None:
     entry = entry_of(program, Role.RESULT)
     found = differs(core, case_of(program), BUFFERS, 2 * entry, 1 << 16)

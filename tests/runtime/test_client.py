@@ -56,6 +56,15 @@ def test_a_run_gives_buffers_with_the_results(client: sl.Client, dot: sl.Executa
     np.testing.assert_array_equal(x.numpy(), a)
 
 
+def test_buffers_without_elements(client: sl.Client) -> None:
+    text = "HloModule m\nENTRY e {\n x = f32[0,3] parameter(0)\n y = f32[2] parameter(1)\n s = f32[0,3] add(x, x)\n"
+    text += " ROOT t = (f32[0,3], f32[2]) tuple(s, y)\n}\n"
+    nothing = client.put(np.zeros((0, 3), np.float32))
+    first, second = client.compile(text)(nothing, draw(2))
+    assert (nothing.numpy().shape, first.numpy().shape) == ((0, 3), (0, 3))
+    np.testing.assert_array_equal(second.numpy(), draw(2))
+
+
 def test_results_feed_the_next_run_without_waiting(client: sl.Client) -> None:
     twice = client.compile("HloModule m\nENTRY e {\n a = f32[64] parameter(0)\n ROOT s = f32[64] add(a, a)\n}\n")
     x = client.put(np.ones(64, np.float32))

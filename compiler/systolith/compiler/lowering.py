@@ -102,7 +102,7 @@ def chunks(array: Array, limit: int) -> Iterator[Box]:
         if inner * steps[d] <= room:
             break
         steps[d] = max(1, room // inner)
-    starts = (range(0, n, step) for n, step in zip(array.dims, steps, strict=True))
+    starts = (range(0, n, max(1, step)) for n, step in zip(array.dims, steps, strict=True))
     for first in product(*starts):
         dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
         yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
@@ -188,7 +188,7 @@ class Lowering:
         self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
     ) -> Buf:
         """A new entry of the buffer table."""
-        size = max(prod(dims) * dtype.size, 1)
+        size = prod(dims) * dtype.size
         decl = BufferDecl(self.fresh(name), role, dtype.name, dims, size, number, data)
         buf = Buf(decl.name, Space.HBM, size, 4, decl)
         self.buffers.append(buf)
@@ -265,9 +265,11 @@ class Lowering:
         return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
 
     def copy(self, src: Array, dst: Array, what: str) -> None:
-        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM."""
+        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none."""
         if src.dims != dst.dims or src.dtype.size != dst.dtype.size:
             raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
+        if not prod(src.dims):
+            return
         counts, from_, to = merged(src.dims, src.strides, dst.strides)
         if len(counts) > MAX_LOOPS:
             raise self.error(f"a copy of {len(counts)} dimensions; at most {MAX_LOOPS} that do not merge")

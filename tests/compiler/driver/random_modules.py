@@ -56,9 +56,10 @@ class Value:
 
 @dataclass
 class Text:
-    """The module so far: its finished computations and the names used."""
+    """The module so far: its finished computations and the names used; `empty`: whether dimensions of size 0 occur."""
 
     rng: np.random.Generator
+    empty: bool = False
     computations: list[str] = field(default_factory=list)
     names: int = 0
 
@@ -91,9 +92,17 @@ class Body:
             return None
         return found[max(self.roll(0, len(found) - 1), self.roll(0, len(found) - 1))]
 
+    def size(self, sizes: Sequence[int]) -> int:
+        """One of these, or 0 where dimensions may be empty."""
+        return self.one((0, *sizes) if self.text.empty else sizes)
+
+    def length(self, n: int) -> int:
+        """Of a part of a dimension of size n."""
+        return self.roll(0 if self.text.empty else 1, n)
+
     def dims(self, rank: int | None = None) -> tuple[int, ...]:
         rank = self.one((0, 1, 2, 2, 3, 4)) if rank is None else rank
-        sizes = [self.one(SIZES) for _ in range(rank)]
+        sizes = [self.size(SIZES) for _ in range(rank)]
         while prod(sizes) > LARGEST:
             sizes[sizes.index(max(sizes))] = 2
         return tuple(sizes)
@@ -176,7 +185,7 @@ class Body:
         if v:
             at = sorted(self.rng.permutation(len(v.dims) + self.roll(1, 2))[: len(v.dims)].tolist())
             rank = max([*at, len(v.dims)]) + 1
-            dims = [self.one((1, 2, 3, 5, 9)) for _ in range(rank)]
+            dims = [self.size((1, 2, 3, 5, 9)) for _ in range(rank)]
             for size, d in zip(v.dims, at, strict=True):
                 dims[d] = size
             if prod(dims) <= LARGEST:
@@ -184,7 +193,10 @@ class Body:
 
     def make_reshape(self) -> None:
         v = self.pick()
-        if v:
+        if v and not prod(v.dims):
+            dims = [0, *(self.one(SIZES) for _ in range(self.roll(0, 3)))]
+            self.add(v.t, [dims[k] for k in self.rng.permutation(len(dims))], f"reshape({v.name})", v.most)
+        elif v:
             factors, rest = [], prod(v.dims)
             for p in (2, 3, 5, 7, 11, 17):
                 while rest % p == 0:
@@ -207,8 +219,8 @@ class Body:
         if v:
             parts, dims = [], []
             for n in v.dims:
-                first = self.roll(0, (n - 1) // 2)
-                last, step = self.roll(first + 1, n), self.one((1, 1, 2, 3))
+                first = self.roll(0, max(n - 1, 0) // 2)
+                last, step = first + self.length(n - first), self.one((1, 1, 2, 3))
                 parts.append(f"[{first}:{last}:{step}]")
                 dims.append(-(-(last - first) // step))
             self.add(v.t, dims, f"slice({v.name}), slice={{{', '.join(parts)}}}", v.most)
@@ -220,8 +232,8 @@ class Body:
             parts, dims = [], []
             for n in v.dims:
                 low, high, inner = self.one((0, 0, 1, 2, -1)), self.one((0, 0, 1, 3, -1)), self.one((0, 0, 1, 2))
-                size = low + high + n + (n - 1) * inner
-                if size < 1:
+                size = low + high + n + max(n - 1, 0) * inner
+                if size < (0 if self.text.empty else 1):
                     low, high, inner, size = 0, 0, 0, n
                 parts.append(f"{low}_{high}_{inner}")
                 dims.append(size)
@@ -241,7 +253,7 @@ class Body:
             d = self.roll(0, len(v.dims) - 1)
             parts = [v]
             for _ in range(self.roll(0, 2)):
-                dims = (*v.dims[:d], self.one((1, 2, v.dims[d])), *v.dims[d + 1 :])
+                dims = (*v.dims[:d], self.size((1, 2, v.dims[d])), *v.dims[d + 1 :])
                 parts.append(self.like(v.t, dims))
             dims = (*v.dims[:d], sum(p.dims[d] for p in parts), *v.dims[d + 1 :])
             code = f"concatenate({', '.join(p.name for p in parts)}), dimensions={{{d}}}"
@@ -278,11 +290,11 @@ class Body:
             k = small[d] if small else min(self.one((1, 1, 2, 3)), n + 1)
             stride, low, high = self.one((1, 1, 2, 3)), self.one((0, 0, 1, 2, -1)), self.one((0, 0, 1, 2, -1))
             dilated, base = self.one((1, 1, 1, 2)), self.one((1, 1, 1, 2))
-            span = (n - 1) * base + 1 + low + high - ((k - 1) * dilated + 1)
-            if span < 0:
+            span = (n and (n - 1) * base + 1) + low + high - ((k - 1) * dilated + 1)
+            if span < 0 and not (self.text.empty and span + (k - 1) * dilated + 1 >= 0):
                 return None
             kernel.append(k)
-            out.append(span // stride + 1)
+            out.append(max(0, span // stride + 1))
             row = (str(k), str(stride), f"{low}_{high}", str(base), str(dilated), str(self.roll(0, 1)))
             for column, item in zip(columns, row, strict=True):
                 column.append(item)
@@ -308,7 +320,7 @@ class Body:
         contracted = order[: self.roll(0, min(2, len(order)))]
         batch = order[len(contracted) :][: self.one((0, 0, 1, 2))]
         free = [d for d in range(len(a.dims)) if d not in contracted and d not in batch]
-        extra = [self.one((1, 2, 5, 8, 11)) for _ in range(self.roll(0, 2))]
+        extra = [self.size((1, 2, 5, 8, 11)) for _ in range(self.roll(0, 2))]
         tags = [("c", d) for d in contracted] + [("b", d) for d in batch] + [("f", i) for i in range(len(extra))]
         places = [tags[i] for i in self.rng.permutation(len(tags))]
         b_dims = tuple(extra[i] if tag == "f" else a.dims[i] for tag, i in places)
@@ -332,10 +344,10 @@ class Body:
     def make_convolution(self) -> None:
         t = self.one(("f32", "bf16", "s8"))
         rank = self.one((0, 1, 1, 2, 2))
-        spatial = [self.one((1, 3, 5, 8)) for _ in range(rank)]
-        groups, channels, features = self.one((1, 1, 2, 3)), self.one((1, 2, 4)), self.one((1, 2, 3))
+        spatial = [self.size((1, 3, 5, 8)) for _ in range(rank)]
+        groups, channels, features = self.one((1, 1, 2, 3)), self.size((1, 2, 4)), self.size((1, 2, 3))
         batches = self.one((1, 1, 2))
-        batch, kind_ = self.one((1, 2, 4)), self.roll(0, 3)
+        batch, kind_ = self.size((1, 2, 4)), self.roll(0, 3)
         if kind_ == 0 and groups > 1:
             groups, batches = 1, groups
         elif groups > 1:
@@ -365,7 +377,7 @@ class Body:
     def make_dynamic_slice(self) -> None:
         v = self.pick(lambda v: 0 < len(v.dims) < 4)
         if v:
-            sizes = [self.roll(1, n) for n in v.dims]
+            sizes = [self.length(n) for n in v.dims]
             starts = ", ".join(self.like("s32", ()).name for _ in sizes)
             shown = ",".join(map(str, sizes))
             self.add(v.t, sizes, f"dynamic-slice({v.name}, {starts}), dynamic_slice_sizes={{{shown}}}", v.most)
@@ -373,7 +385,7 @@ class Body:
     def make_dynamic_update_slice(self) -> None:
         v = self.pick(lambda v: 0 < len(v.dims) < 4)
         if v:
-            u = self.like(v.t, tuple(self.roll(1, n) for n in v.dims))
+            u = self.like(v.t, tuple(self.length(n) for n in v.dims))
             starts = ", ".join(self.like("s32", ()).name for _ in v.dims)
             self.add(v.t, v.dims, f"dynamic-update-slice({v.name}, {u.name}, {starts})", max(u.most, v.most))
 
@@ -468,10 +480,10 @@ def _tuple(values: Sequence[Value]) -> str:
     return "(" + ", ".join(v.shape for v in values) + ")"
 
 
-def random_module(seed: int) -> tuple[str, list[Array]]:
-    """A module's text and arguments; the same for the same seed."""
+def random_module(seed: int, empty: bool = False) -> tuple[str, list[Array]]:
+    """A module's text and arguments; the same for the same seed.  `empty`: with dimensions of size 0."""
     rng = np.random.default_rng(seed)
-    entry = Body(Text(rng))
+    entry = Body(Text(rng, empty))
     only_scalars = entry.roll(0, 19) == 0
     for number in range(entry.roll(1, 4)):
         entry.parameter(entry.one(TYPES), () if only_scalars else entry.dims(), number)

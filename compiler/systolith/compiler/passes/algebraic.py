@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.passes.algebraic_arithmetic import ARITHMETIC, elementwise
-from systolith.compiler.passes.algebraic_movement import MOVEMENT, copy, dimension_size
+from systolith.compiler.passes.algebraic_movement import MOVEMENT, copy, dimension_size, reduce
 from systolith.compiler.passes.rewrite import Rewriter, Rule, rewrite
 from systolith.isa.dtypes import BF16, F32
 
@@ -46,6 +46,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     **MOVEMENT,
     "copy": (copy,),
     "get-dimension-size": (dimension_size,),
+    "reduce": (reduce,),
+    "reduce-window": (reduce,),
     "dot": (*MOVEMENT["dot"], _narrow_operands),
     "convolution": (*MOVEMENT["convolution"], _narrow_operands),
 }
@@ -55,5 +57,7 @@ ANY_SIZES: dict[str, tuple[Rule, ...]] = {
     **{opcode: ARITHMETIC[opcode] for opcode in ("not", "abs", "sign", "convert", "select", "complex", "real", "imag")},
     "copy": (copy,),
     "get-dimension-size": (dimension_size,),
+    "reduce": (reduce,),
+    "reduce-window": (reduce,),
 }
 """Opcode to the rules that hold for tuples and for dynamic dimensions too."""

@@ -120,9 +120,11 @@ def _slice_of_concatenate(r: Rewriter, i: Instruction, x: Instruction) -> Instru
 
 
 def pad(r: Rewriter, i: Instruction) -> Instruction | None:
-    """By nothing."""
+    """By nothing, and of nothing."""
     padding = cast("tuple[PadDim, ...]", i.attributes["padding"])
-    (x, _) = i.operands
+    (x, value) = i.operands
+    if not x.shape.size:
+        return r.spread(value, i.shape)
     nothing = all(
         (p.low, p.high) == (0, 0) and (not p.interior or n <= 1) for p, n in zip(padding, x.dims, strict=True)
     )
@@ -211,17 +213,31 @@ def iota(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def reduce(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of no elements, into some."""
-    if len(i.operands) != 2 or i.operands[0].shape.size or not i.shape.size:
+    """Of no elements, into some; `reduce-window` too, whose padding adds nothing."""
+    values, initial = i.operands[: len(i.operands) // 2], i.operands[len(i.operands) // 2 :]
+    if values[0].shape.size or values[0].shape.is_dynamic:
         return None
-    initial = i.operands[1]
-    return r.emit("broadcast", initial, shape=i.shape, dimensions=()) if i.shape.rank else initial
+    if i.shape.is_tuple:
+        whole = [r.spread(v, s) for v, s in zip(initial, i.shape.elements, strict=True)]
+        return r.emit("tuple", *whole, shape=i.shape)
+    return r.spread(initial[0], i.shape)
 
 
 def dot(r: Rewriter, i: Instruction) -> Instruction | None:
     """Over no elements, into some."""
     empty = any(o.shape.size == 0 for o in i.operands) and i.shape.size
     return r.full(0, i.shape) if empty else None
+
+
+def scatter(r: Rewriter, i: Instruction) -> Instruction | None:
+    """Of no updates."""
+    x, *_, updates = i.operands
+    return x if len(i.operands) == 3 and not updates.shape.size else None
+
+
+def select_and_scatter(r: Rewriter, i: Instruction) -> Instruction | None:
+    """Of no source."""
+    return None if i.operands[1].shape.size else r.spread(i.operands[2], i.shape)
 
 
 MOVEMENT: dict[str, tuple[Rule, ...]] = {
@@ -235,8 +251,9 @@ MOVEMENT: dict[str, tuple[Rule, ...]] = {
     "dynamic-slice": (dynamic_slice,),
     "dynamic-update-slice": (dynamic_update_slice,),
     "iota": (iota,),
-    "reduce": (reduce,),
     "dot": (dot,),
     "convolution": (dot,),
+    "scatter": (scatter,),
+    "select-and-scatter": (select_and_scatter,),
 }
 """Opcode to its rules, for arrays whose sizes are all known."""

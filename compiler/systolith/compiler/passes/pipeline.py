@@ -15,8 +15,16 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.zero_sized import EliminateZeroSized
 
-ROUND: tuple[Pass, ...] = (SimplifyTuples(), FoldConstants(), Simplify(), MergeCommon(), DeadCode())
+ROUND: tuple[Pass, ...] = (
+    EliminateZeroSized(),
+    SimplifyTuples(),
+    FoldConstants(),
+    Simplify(),
+    MergeCommon(),
+    DeadCode(),
+)
 """Repeated: each gives the others something to do."""
 
 CANONICAL: tuple[Pass, ...] = (
@@ -32,7 +40,8 @@ CANONICAL: tuple[Pass, ...] = (
     *ROUND,
     AnnotateTripCounts(),
 )
-"""Calls inlined, layouts row-major, constants folded, data movement simplified, nothing twice, nothing unused."""
+"""Calls inlined, layouts row-major, constants folded (values without elements are), data movement simplified,
+nothing twice, nothing unused."""
 
 
 def canonicalise(module: Module) -> Module:

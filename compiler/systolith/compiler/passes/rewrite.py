@@ -93,7 +93,10 @@ class Rewriter:
 
     def full(self, value: object, shape: Shape) -> Instruction:
         """One value, repeated to a shape."""
-        scalar = self.constant(value, shape.dtype)
+        return self.spread(self.constant(value, shape.dtype), shape)
+
+    def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
+        """A scalar, repeated to a shape."""
         return self.emit("broadcast", scalar, shape=shape, dimensions=()) if shape.rank else scalar
 
     def like(

@@ -136,8 +136,9 @@ class _Check:
                 self.form(part)
             return
         dims, layout = shape.dims, shape.layout
-        if prod(dims) * shape.element.bits >> 3 > INT64_MAX:  # a size without bound is -1, and leaves the rest
-            raise HloError(f"{shape} has more than 2**63 - 1 bytes")
+        sizes = [n for n in dims if n]  # a size without bound is -1, and leaves the rest
+        if prod(sizes) * shape.element.bits >> 3 > INT64_MAX:
+            raise HloError(f"{shape} has more than 2**63 - 1 bytes, dimensions of size 0 left out")
         if layout is None or (len(layout.minor_to_major) == len(dims) and layout.minor_to_major in self.orders):
             return
         if sorted(layout.minor_to_major) != list(range(len(dims))):

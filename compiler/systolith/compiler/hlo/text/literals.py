@@ -49,10 +49,12 @@ _PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 LEFT_OUT = "{...}"
 """What XLA prints for a constant of more than ten elements, unless it is to print large constants."""
 _LEFT_OUT = re.compile(r"\{\s*\.\.\.\s*\}")
+_MOST_EMPTY = 1000
+"""Empty lists that a constant without elements is printed with; of one that has more they are left out."""
 
 
 def parse_constant(cursor: Cursor, shape: Shape, left_out: bool) -> Literal | None:
-    """The value of a constant at the cursor; None for one whose values are left out, if that may be.
+    """The value of a constant at the cursor; None for one whose values are left out, if that may be and it has any.
 
     Raises:
         HloError: as `parse_literal`, or values are left out that may not be.
@@ -61,6 +63,8 @@ def parse_constant(cursor: Cursor, shape: Shape, left_out: bool) -> Literal | No
     may_be_long = shape.is_tuple or (shape.is_array and shape.rank > 0)
     if not (may_be_long and cursor.match(_LEFT_OUT)):
         return parse_literal(cursor, shape)
+    if shape.is_array and not shape.size:
+        return np.empty(shape.dims, shape.dtype.stored)
     if not left_out:
         raise cursor.error("the constant's values are left out ('{...}'); print the module with large constants", start)
     return None
@@ -252,6 +256,8 @@ def show_literal(value: Literal, shape: Shape) -> str:
         return texts[0]
     if shape.rank == 1:
         return "{" + ", ".join(texts) + "}"
+    if not texts and prod(shape.dims[:-1]) > _MOST_EMPTY:
+        return LEFT_OUT
     return _show_nested(texts, shape.dims, ())
 
 

@@ -17,10 +17,11 @@ from math import prod
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import WindowDim
+from systolith.compiler.hlo.attributes import PadDim, WindowDim
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.values.convert import round_bf16, store
+from systolith.compiler.hlo.values.movement import padded
 from systolith.isa.dtypes import DType, Kind
 
 PRECISIONS = ("default", "high", "highest")
@@ -166,16 +167,8 @@ def convolution(i: Instruction, precision: str | None, lhs: np.ndarray, rhs: np.
 
 def _spread(x: np.ndarray, dims: Sequence[WindowDim]) -> np.ndarray:
     """Base dilation and padding with zeros of N, spatial..., C; where the edges are negative, cropped."""
-    sizes = [(n - 1) * d.base_dilation + 1 if n else 0 for n, d in zip(x.shape[1:-1], dims, strict=True)]
-    if any(d.base_dilation > 1 for d in dims):
-        dilated = np.zeros((x.shape[0], *sizes, x.shape[-1]), x.dtype)
-        dilated[(slice(None), *(slice(None, None, d.base_dilation) for d in dims))] = x
-        x = dilated
-    crop = [slice(max(0, -d.low), max(n - max(0, -d.high), 0)) for n, d in zip(sizes, dims, strict=True)]
-    x = x[(slice(None), *crop)]
-    if not any(d.low > 0 or d.high > 0 for d in dims):
-        return x
-    return np.pad(x, [(0, 0), *((max(0, d.low), max(0, d.high)) for d in dims), (0, 0)])
+    edges = [PadDim(d.low, d.high, d.base_dilation - 1) for d in dims]
+    return padded(x, np.zeros((), x.dtype), [PadDim(0, 0), *edges, PadDim(0, 0)])
 
 
 def _convolve(x: np.ndarray, w: np.ndarray, dims: Sequence[WindowDim], groups: int) -> np.ndarray:
@@ -203,7 +196,7 @@ def _tap(tap: Sequence[int], dims: Sequence[WindowDim], positions: Sequence[int]
 
 def _grouped_rows(x: np.ndarray, groups: int, features: int) -> np.ndarray:
     """N, spatial..., G * C as G, rows, C."""
-    return np.moveaxis(x.reshape(-1, groups, features), 1, 0)
+    return np.moveaxis(x.reshape(prod(x.shape[:-1]), groups, features), 1, 0)
 
 
 def _by_position(
@@ -212,11 +205,12 @@ def _by_position(
     """The same sum, a position of the window at a time: for windows larger than the result."""
     batch, features, outputs = x.shape[0], kernel.shape[-2], kernel.shape[-1]
     taps = prod(kernel.shape[: len(dims)])
-    weights = np.moveaxis(kernel.reshape(taps, groups, features, outputs), 0, 1).reshape(groups, -1, outputs)
+    by_group = np.moveaxis(kernel.reshape(taps, groups, features, outputs), 0, 1)
+    weights = by_group.reshape(groups, taps * features, outputs)
     result = np.zeros((groups, batch, *positions, outputs), x.dtype)
     for at in np.ndindex(*positions):
         spans = [slice(p * d.stride, p * d.stride + d.reach, d.window_dilation) for p, d in zip(at, dims, strict=True)]
         block = x[(slice(None), *spans)].reshape(batch, taps, groups, features)
-        rows = np.moveaxis(block, 2, 0).reshape(groups, batch, -1)
+        rows = np.moveaxis(block, 2, 0).reshape(groups, batch, taps * features)
         result[(slice(None), slice(None), *at)] = np.matmul(rows, weights)
-    return result.reshape(groups, -1, outputs)
+    return result.reshape(groups, batch * prod(positions), outputs)

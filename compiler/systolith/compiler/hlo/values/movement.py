@@ -55,7 +55,7 @@ def padded(x: np.ndarray, value: np.ndarray, padding: Sequence[PadDim]) -> np.nd
     if all(p == PadDim(0, 0) for p in padding):
         return x
     spread = [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, padding, strict=True)]
-    sizes = [n + p.low + p.high for n, p in zip(spread, padding, strict=True)]
+    sizes = [max(0, n + p.low + p.high) for n, p in zip(spread, padding, strict=True)]
     result = np.full(sizes, value, dtype=x.dtype)
     source: list[slice] = []
     target: list[slice] = []
@@ -77,6 +77,8 @@ def _pad(i: Instruction, x: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _iota(i: Instruction) -> np.ndarray:
+    if not i.shape.size:
+        return np.empty(i.dims, i.shape.dtype.stored)
     dim = i.integer("iota_dimension")
     line = converted(np.arange(i.dims[dim]), dtype("s64"), i.shape.dtype)
     sizes = [1] * i.shape.rank

@@ -111,6 +111,8 @@ def reduce_window(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) 
     dims = i.window.dims
     sizes = [d.positions(n) for d, n in zip(dims, operands[0].shape, strict=True)]
     inits = operands[count:]
+    if not operands[0].size:  # padding adds nothing
+        return _results(i, [np.broadcast_to(init, tuple(sizes)) for init in inits])
     bases = [_dilated(x, init, dims) for x, init in zip(operands[:count], inits, strict=True)]
     opcode = plain_operation(i.computation()) if count == 1 else None
     window = tuple(d.size for d in dims)
