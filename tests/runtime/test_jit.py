@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from systolith import api as sl
 
@@ -32,3 +35,31 @@ def test_one_compilation_a_shape() -> None:
     assert double.last_executable is first  # type: ignore[attr-defined]
     assert double(np.ones((2, 2), np.float32)).shape == (2, 2)
     assert double.last_executable is not first  # type: ignore[attr-defined]
+
+
+RANDOM: dict[str, Callable[[jax.Array, int], jax.Array]] = {
+    "bits": lambda key, n: jax.random.bits(key, (n,), jnp.uint32),
+    "uniform": lambda key, n: jax.random.uniform(key, (n // 100, 100), jnp.float32),
+    "normal": lambda key, n: jax.random.normal(key, (n,), jnp.float32),
+    "randint": lambda key, n: jax.random.randint(key, (n,), -5, 1000, jnp.int32),
+    "bernoulli": lambda key, n: jax.random.bernoulli(key, np.float32(0.3), (n,)),
+    "split": lambda key, n: jax.random.split(key, n),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "wide"),
+    [*((name, 100_000, False) for name in RANDOM), ("uniform", 10_000, False), ("normal", 10_000, True)],
+)
+def test_random_numbers_by_64_bit_counters(name: str, n: int, wide: bool) -> None:
+    """With 64-bit types enabled in JAX its loops count in s64 too; programs are tens of instructions."""
+    with jax.enable_x64(wide):
+        key = jax.random.PRNGKey(42)
+        on_chip = sl.jit(lambda k: RANDOM[name](k, n), sl.Client("tpu_v3"))
+        got, want = on_chip(np.asarray(key)), np.asarray(RANDOM[name](key, n))
+    assert got.dtype == want.dtype
+    if name == "normal":
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(got, want)
+    assert len(on_chip.last_executable.program.code) < 300  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from systolith.compiler.fusion import DOTS, REDUCTIONS
 from systolith.compiler.group import DATA_MOVEMENT
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.moves import MOVES
+from systolith.compiler.passes.wide_integers import obstacle
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 
@@ -64,5 +65,8 @@ def _check_shape(i: Instruction, module: Module, chip: Chip) -> None:
             raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays", module)
         if leaf.dtype.bits == 64 and not chip.features.wide:
             raise compile_error(
-                i, f"chip {chip.name!r} has no 64-bit types (features.wide); convert {leaf.dtype} to 32 bits", module
+                obstacle(module) or i,
+                f"chip {chip.name!r} has no 64-bit types (features.wide), and this has no form on pairs of u32;"
+                " convert to 32 bits before",
+                module,
             )

@@ -15,6 +15,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 
 ROUND: tuple[Pass, ...] = (
@@ -36,12 +37,15 @@ CANONICAL: tuple[Pass, ...] = (
     ExpandIntegerDots(),
     ExpandBarriers(),
     *ROUND,
+    AnnotateTripCounts(),
+    SplitWideIntegers(),
     *ROUND,
     *ROUND,
     AnnotateTripCounts(),
 )
 """Calls inlined, layouts row-major, constants folded (values without elements are), data movement simplified,
-nothing twice, nothing unused."""
+64-bit integers in pairs, nothing twice, nothing unused.  Trip counts are stated before counters become pairs, of which
+they cannot be proved."""
 
 
 def canonicalise(module: Module) -> Module:

@@ -27,6 +27,7 @@ from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 
 PASSES: dict[str, Callable[[], Pass]] = {
@@ -52,6 +53,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "simplify-while-loops": SimplifyWhileLoops,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
+    "x64-rewriter": SplitWideIntegers,
     "zero_sized_hlo_elimination": EliminateZeroSized,
 }
 """Name to what makes the pass; `-` and `_` are alike."""
