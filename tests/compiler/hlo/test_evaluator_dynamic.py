@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo
+from systolith.isa.chip import load_chip
 from tests.compiler.hlo.compare import assert_close
 from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import compiled, run
 
 pytest.importorskip("jax")
 
@@ -63,6 +66,42 @@ def test_operations_see_the_actual_sizes(name: str) -> None:
         results = evaluate(parse_hlo(text), *arguments, precision="highest")
         for actual, expected in zip(results, run_xla(text, *arguments), strict=True):
             assert_close(actual, expected, 1e-6, f"{name} of {size} rows")
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 3), (3, 1), (4, 1), (1, 1), (1, 0), (0, 2), (2, 3)])
+def test_a_dynamic_size_of_1_is_repeated_beside_another(first: int, second: int) -> None:
+    text = TEXT.format(
+        body="""k = s32[] parameter(2)
+  b = f32[<=4,6] set-dimension-size(x, k), dimensions={0}
+  y = f32[<=4,6] subtract(d, b)
+  p = pred[<=4,6] compare(d, b), direction=LT
+  q = f32[<=4,6] convert(p)
+  g = s32[] get-dimension-size(y), dimensions={0}
+  s = f32[6] reduce(y, z), dimensions={0}, to_apply=f
+  t = f32[6] reduce(q, z), dimensions={0}, to_apply=f
+  ROOT r = (s32[], f32[6], f32[6]) tuple(g, s, t)"""
+    )
+    arguments = MATRIX, np.array(first, np.int32), np.array(second, np.int32)
+    for actual, expected in zip(evaluate(parse_hlo(text), *arguments), run_xla(text, *arguments), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("shape", ["f32[<=4]", "f32[4]"])
+@pytest.mark.parametrize("asked", [2, 0, 9, -1])
+def test_the_size_that_is_set_is_the_size_whatever_is_declared(shape: str, asked: int) -> None:
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[4] parameter(0)
+  n = s32[] constant({asked})
+  d = {shape} set-dimension-size(x, n), dimensions={{0}}
+  ROOT g = s32[] get-dimension-size(d), dimensions={{0}}
+}}"""
+    x, wanted = np.zeros(4, np.float32), min(max(asked, 0), 4)
+    assert int(evaluate(parse_hlo(text), x)[0]) == wanted
+    assert int(run(compiled(text).program, load_chip("tiny"), [x])[0]) == wanted
+    used = text.replace("ROOT g = s32[] get-dimension-size(d), dimensions={0}", f"ROOT y = {shape} abs(d)")
+    with pytest.raises(CompileError, match=r"set-dimension-size 'd' .* the compiler has no lowering"):
+        compiled(used)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

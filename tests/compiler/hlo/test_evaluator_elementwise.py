@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from systolith.compiler.hlo import HloError, evaluate, parse_hlo, verify
+from systolith.compiler.hlo.opcodes import ELEMENTWISE_BINARY, ELEMENTWISE_UNARY
+from systolith.compiler.passes.constants import FoldConstants
 from systolith.isa.dtypes import DTYPES, Kind
 from tests.compiler.hlo.compare import Array, assert_matches_xla
 
@@ -198,3 +201,32 @@ ENTRY main {
 """
     for choice in (True, False):
         assert_matches_xla(text, np.asarray(choice), np.array([-2, 0.5, np.nan, 7, 7], np.float32))
+
+
+@pytest.mark.parametrize("dims", ["", "1", "0", "1,0,2"])
+@pytest.mark.parametrize("name", ["pred", "s32", "u8", "s4", "f32", "bf16", "f64", "c64"])
+def test_results_have_their_shape_and_fold(name: str, dims: str) -> None:
+    """Scalars and arrays without elements too, in the evaluator and as folded constants."""
+    sizes = tuple(map(int, dims.split(","))) if dims else ()
+    special = {"bitcast-convert": name, "convert": "f32", "compare": "pred", "is-finite": "pred"}
+    attributes = {"compare": ", direction=NE", "reduce-precision": ", exponent_bits=4, mantissa_bits=2"}
+    seen = set()
+    for opcode in sorted(ELEMENTWISE_UNARY | ELEMENTWISE_BINARY | {"reduce-precision"}):
+        given = "x, x" if opcode in ELEMENTWISE_BINARY else "x"
+        root = f"{special.get(opcode, name)}[{dims}] {opcode}({given}){attributes.get(opcode, '')}"
+        text = f"HloModule m\nENTRY e {{ x = {name}[{dims}] parameter(0) ROOT r = {root} }}"
+        try:
+            verify(module := parse_hlo(text))
+        except HloError:
+            continue  # not an operation of this type
+        x = np.ones(sizes, DTYPES[name].stored)
+        (result,) = evaluate(module, x)
+        assert (result.shape, result.dtype) == (sizes, module.entry.result.shape.dtype.stored), opcode
+        parameter = module.entry.parameters[0]
+        parameter.opcode, parameter.literal, parameter.number = "constant", x, None
+        FoldConstants().run(module)
+        verify(module)
+        assert [i.opcode for i in module.entry.instructions][-1] == "constant", opcode
+        np.testing.assert_array_equal(np.asarray(module.entry.result.literal), result, err_msg=opcode)
+        seen.add(opcode)
+    assert len(seen) >= 6

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from systolith.compiler.hlo import HloError, evaluate, parse_hlo
+from systolith.compiler.hlo import HloError, evaluate, parse_hlo, verify
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
 
@@ -196,3 +198,25 @@ def test_gtsv_pivots() -> None:
 def test_other_routines_are_refused_by_name() -> None:
     with pytest.raises(HloError, match="no custom-call target 'lapack_sgees_ffi' is registered"):
         call("sgees", "f32[2,2]", "", np.eye(2, dtype=np.float32))
+
+
+@given(
+    st.sampled_from(["FFT", "IFFT", "RFFT", "IRFFT"]), st.lists(st.integers(0, 2), min_size=1, max_size=4), st.data()
+)
+def test_transforms_of_no_elements(kind: str, dims: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, min(3, len(dims))))
+    dims[data.draw(st.integers(0, len(dims) - 1))] = 0
+    lengths = dims[-count:]
+    if kind == "IRFFT":
+        lengths[-1] = max(0, 2 * (dims[-1] - 1))
+    result = [*dims[:-1], lengths[-1] // 2 + (lengths[-1] > 0) if kind == "RFFT" else lengths[-1]]
+    source, target = ("f32" if kind == "RFFT" else "c64"), ("f32" if kind == "IRFFT" else "c64")
+    text = f"""HloModule m
+ENTRY e {{
+  x = {source}{dims} parameter(0)
+  ROOT y = {target}{result} fft(x), fft_type={kind}, fft_length={{{",".join(map(str, lengths))}}}
+}}"""
+    verify(module := parse_hlo(text))
+    (found,) = evaluate(module, np.zeros(dims, DTYPES[source].stored))
+    assert (list(found.shape), found.dtype) == (result, DTYPES[target].stored)
+    assert not found.any()

@@ -12,6 +12,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.algebraic_arithmetic import splat
 from systolith.compiler.passes.rewrite import Rewriter, Rule
+from systolith.isa.dtypes import S32
 
 
 def reshape(r: Rewriter, i: Instruction) -> Instruction | None:
@@ -201,10 +202,13 @@ def dynamic_update_slice(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def dimension_size(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of a dimension that is not dynamic."""
-    x = i.operands[0]
-    d = i.ints("dimensions")[0]
-    return None if x.dims[d] < 0 or (x.shape.dynamic and x.shape.dynamic[d]) else r.constant(x.dims[d], i.shape.dtype)
+    """Of what sets it, or of a dimension that is not dynamic."""
+    (x,), (d,) = i.operands, i.ints("dimensions")
+    if x.opcode == "set-dimension-size":
+        if x.ints("dimensions") != (d,):
+            return r.like(i, x.operands[:1], i.shape)
+        return r.emit("clamp", r.constant(0, S32), x.operands[1], r.constant(x.dims[d], S32))
+    return None if r.has_dynamic_sizes or x.dims[d] < 0 else r.constant(x.dims[d], i.shape.dtype)
 
 
 def iota(r: Rewriter, i: Instruction) -> Instruction | None:

@@ -13,6 +13,7 @@ from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.wide_integers import SplitWideIntegers
@@ -29,6 +30,7 @@ ROUND: tuple[Pass, ...] = (
 """Repeated: each gives the others something to do."""
 
 CANONICAL: tuple[Pass, ...] = (
+    RemoveShardings(),
     NormaliseLayouts(),
     RemoveControlDependencies(),
     Inline(),

@@ -23,6 +23,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.reshape_decomposer import DecomposeReshapes
 from systolith.compiler.passes.reshape_mover import MoveReshapes
+from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
@@ -48,6 +49,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "optimization-barrier-expander": ExpandBarriers,
     "reshape-decomposer": DecomposeReshapes,
     "reshape-mover": MoveReshapes,
+    "sharding-remover": RemoveShardings,
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,
     "simplify-while-loops": SimplifyWhileLoops,

@@ -62,6 +62,16 @@ class Rewriter:
         found[self.computation.result] += 1
         return found
 
+    @cached_property
+    def has_dynamic_sizes(self) -> bool:
+        """Whether some array may have another size than its shape says (which need not say that it is dynamic)."""
+        return any(
+            i.opcode in ("set-dimension-size", "dynamic-reshape")
+            or i.attributes.get("custom_call_target") == "SliceToDynamic"
+            or i.shape.is_dynamic
+            for i in self.computation.instructions
+        )
+
     def emit(
         self,
         opcode: str,

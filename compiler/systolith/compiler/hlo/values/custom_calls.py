@@ -8,6 +8,7 @@ import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Literal
+from systolith.compiler.hlo.shape import Shape, tuple_of
 from systolith.compiler.hlo.values.dynamic import pad_to_static, slice_to_dynamic
 from systolith.compiler.hlo.values.lapack import LAPACK
 from systolith.compiler.hlo.values.sorting import largest
@@ -23,6 +24,8 @@ def _top_k(i: Instruction, operands: list[Literal]) -> Literal:
 
 
 def _as_it_is(i: Instruction, operands: list[Literal]) -> Literal:
+    if i.shape.is_tuple and not i.shape.elements:
+        return ()
     return operands[0] if len(operands) == 1 else tuple(operands)
 
 
@@ -33,14 +36,29 @@ def _without_contents(i: Instruction, operands: list[Literal]) -> Literal:
     return np.asarray(ones.view(dtype)[..., 0]) if dtype != np.bool_ else np.ones(i.dims, np.bool_)
 
 
-_MARKERS = ("Sharding", "xla.sdy.FuncResultSharding", "LayoutConstraint", "annotate_device_placement")
+_MARKERS = frozenset(
+    "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint annotate_device_placement".split()
+)
+
+
+def is_marker(i: Instruction) -> bool:
+    """Whether a custom call says where values are to be (a sharding, say), and gives its operands as they are.
+
+    Pieces of an array are none, so that on one device every sharding is a marker.
+    """
+    target = str(i.attributes.get("custom_call_target", ""))
+    if target not in _MARKERS and not target.startswith("xla.sdy."):
+        return False
+    given = tuple(o.shape for o in i.operands)
+    results = (i.shape,) if len(given) == 1 and i.shape.same(given[0]) else i.shape.elements
+    return i.shape.same(tuple_of(())) or (len(results) == len(given) and all(map(Shape.same, results, given)))
+
 
 CUSTOM_CALLS: dict[str, CustomCall] = {
     "AllocateBuffer": _without_contents,
     "TopK": _top_k,
     "PadToStatic": pad_to_static,
     "SliceToDynamic": slice_to_dynamic,
-    **dict.fromkeys(_MARKERS, _as_it_is),
     **LAPACK,
 }
 """Target to function; `register` adds to it."""
@@ -60,7 +78,7 @@ def register(target: str, function: CustomCall) -> None:
 def custom_call(i: Instruction, operands: list[Literal]) -> Literal:
     """`custom-call` of a registered target."""
     target = i.word("custom_call_target")
-    function = CUSTOM_CALLS.get(target)
+    function = CUSTOM_CALLS.get(target, _as_it_is if is_marker(i) else None)
     if function is None:
         raise HloError(f"no custom-call target {target!r} is registered; registered: {', '.join(CUSTOM_CALLS)}")
     return function(i, operands)

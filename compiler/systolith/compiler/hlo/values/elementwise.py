@@ -39,8 +39,8 @@ class Operation:
 def elementwise(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
     """The value of an elementwise instruction; operands broadcast as numpy does."""
     special = _SPECIAL.get(i.opcode)
-    if i.shape.is_dynamic:
-        operands = _cropped(operands)
+    if any(x.shape != o.dims and x.ndim == o.shape.rank for x, o in zip(operands, i.operands, strict=True)):
+        operands = _fitted(i, operands)
     with np.errstate(all="ignore"):
         if special is not None:
             return np.asarray(special(i, *operands))
@@ -52,11 +52,17 @@ def elementwise(i: Instruction, operands: Sequence[np.ndarray]) -> np.ndarray:
         return store(np.asarray(operation.function(*working)), i.shape.dtype)
 
 
-def _cropped(operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Operands cut to the least sizes among them: beside an array of dynamic sizes a static one counts up to those."""
+def _fitted(i: Instruction, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Operands cut to the least of the dynamic sizes among them; of two operands, a dynamic size of 1 is repeated."""
     rank = max(x.ndim for x in operands)
-    least = [min(sizes) for sizes in zip(*(x.shape for x in operands if x.ndim == rank), strict=True)]
-    return [x[tuple(slice(0, n) for n in least)] if x.ndim == rank else x for x in operands]
+    arrays = [(x, o.shape) for x, o in zip(operands, i.operands, strict=True) if x.ndim == rank]
+    ends: list[int] = []
+    for d in range(rank):
+        sizes = {x.shape[d] for x, shape in arrays if any(shape.dynamic[d : d + 1]) or x.shape[d] != shape.dims[d]}
+        if len(operands) == 2 and len(sizes) == 2:
+            sizes.discard(1)
+        ends.append(min(sizes, default=arrays[0][0].shape[d]))
+    return [x[tuple(slice(0, n) for n in ends)] if x.ndim == rank else x for x in operands]
 
 
 def _is_float(x: np.ndarray) -> bool:
@@ -108,7 +114,7 @@ def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind not in "iu":
         return np.asarray(np.power(a, b))
     kind = a.dtype
-    a, b = (x.view(f"i{x.dtype.itemsize}") for x in map(np.ascontiguousarray, np.broadcast_arrays(a, b)))
+    a, b = (x.view(f"i{x.dtype.itemsize}") for x in np.broadcast_arrays(a, b))
     result = np.ones(a.shape, a.dtype)
     square, exponent = a, np.where(b < 0, 0, b).astype(np.uint64) & np.uint64(63)
     while exponent.any():

@@ -23,7 +23,7 @@ from systolith.compiler.hlo.values.channels import recv, recv_done, send
 from systolith.compiler.hlo.values.collectives import COLLECTIVES
 from systolith.compiler.hlo.values.contraction import PRECISIONS, convolution, dot
 from systolith.compiler.hlo.values.convert import from_file
-from systolith.compiler.hlo.values.custom_calls import custom_call
+from systolith.compiler.hlo.values.custom_calls import custom_call, is_marker
 from systolith.compiler.hlo.values.devices import Device, Host, Turns, single
 from systolith.compiler.hlo.values.elementwise import ELEMENTWISE, elementwise
 from systolith.compiler.hlo.values.feeds import infeed, outfeed
@@ -273,7 +273,7 @@ class _Run:
         known = self._scalar.get(computation)
         if known is None:
             known = all(
-                (i.opcode in ELEMENTWISE or i.opcode in _LIFTED or i.attributes.get("custom_call_target") == "Sharding")
+                (i.opcode in ELEMENTWISE or i.opcode in _LIFTED or is_marker(i))
                 and all(leaf.is_array and leaf.rank == 0 for leaf in i.shape.leaves())
                 and all(self._on_scalars(c) for c in i.called)
                 for i in computation.instructions
@@ -302,8 +302,10 @@ def _lifted_bitcast(i: Instruction, value: Literal) -> Literal:
 
 
 _LIFTED = frozenset(
-    "parameter constant tuple get-tuple-element call fusion reshape broadcast bitcast transpose".split()
+    """parameter constant tuple get-tuple-element call fusion map reshape broadcast bitcast bitcast-convert transpose
+    opt-barrier add-dependency domain""".split()
 )
+"""Opcodes that, besides the elementwise ones, do on arrays what they do on each of their scalars."""
 
 Handler = Callable[[_Run, Instruction, list[Literal]], Literal]
 

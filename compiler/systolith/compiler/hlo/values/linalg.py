@@ -20,6 +20,8 @@ _FFT: dict[str, Callable[..., np.ndarray]] = {
 def fft(i: Instruction, x: np.ndarray) -> np.ndarray:
     """Over the last dimensions, in complex128."""
     lengths = i.ints("fft_length")
+    if x.size == 0:
+        return np.zeros((*x.shape[: x.ndim - len(lengths)], *i.dims[x.ndim - len(lengths) :]), i.shape.dtype.stored)
     axes = tuple(range(x.ndim - len(lengths), x.ndim))
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     return _FFT[i.word("fft_type")](wide, s=lengths, axes=axes).astype(i.shape.dtype.stored)

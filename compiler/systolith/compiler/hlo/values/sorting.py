@@ -31,7 +31,8 @@ def sorted_order(comparator: Computation, lines: Sequence[np.ndarray], calls: Ca
     """For each row, the indices that put it in order.
 
     Args:
-        comparator: takes a pair of scalars per array (left, right, left, right, ...); true if left comes first.
+        comparator: takes a pair of scalars per array (left, right, left, right, ...); true if left comes first.  Where
+            it is no order (not transitive, say), each row's order is some permutation.
         lines: arrays of rows x n.
 
     Returns:
@@ -72,8 +73,10 @@ def _merge(
         low = np.where(active & advance, probe + 1, low)
         high = np.where(active & ~advance, probe, high)
     target = position - np.where(is_left, 0, middle - start) + (low - other_start)
-    merged = np.empty_like(order)
+    merged = np.full_like(order, -1)
     np.put_along_axis(merged, target, order, axis=1)
+    if (merged < 0).any():  # the comparator is no order: places meet, and any permutation will do
+        return np.take_along_axis(order, np.argsort(target, axis=1, kind="stable"), axis=1)
     return merged
 
 
