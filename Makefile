@@ -45,7 +45,7 @@ lint: $(STAMP) ## ruff, mypy, the import direction, Verilator
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m hw.lint
+	$(BIN)/python -m systolith.hw.lint
 
 format: $(STAMP) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
@@ -59,7 +59,7 @@ bench: $(STAMP) ## measure everything and write bench/RESULTS.md (some: .venv/bi
 	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 synth: $(STAMP) ## synthesize the core at tiny with Yosys: no latches, no loops; gates by unit (the first time takes long)
-	$(BIN)/python -m hw.synth
+	$(BIN)/python -m systolith.hw.synth
 
 clean: ## remove what builds and tests leave (not .venv)
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

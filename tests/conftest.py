@@ -6,7 +6,7 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
-from hw.toolchain import environment
+from systolith.hw.toolchain import environment
 from tests.corpus.load import Case, load
 
 # What is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it as it is.

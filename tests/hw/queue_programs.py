@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hw.lockstep import Case
+from systolith.hw.lockstep import Case
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Instruction, Space, Stream, Value

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hw.tb import fp_bench, native
-from hw.tb.build import HW
-from hw.tb.fp_bench import F32, What
+from systolith.hw.tb import fp_bench, native
+from systolith.hw.tb.build import HW
+from systolith.hw.tb.fp_bench import F32, What
 from systolith.isa.microops import MICROOPS, Slot
 from systolith.isa.numerics.alu import MICROOP_FUNCTIONS
 from systolith.isa.numerics.transcendental import FUNCTIONS

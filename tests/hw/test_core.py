@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hw.lockstep import Case, Lockstep
-from hw.model import HW, NO_PARAMETER, PARAMETERS
+from systolith.hw.lockstep import Case, Lockstep
+from systolith.hw.model import HW, NO_PARAMETER, PARAMETERS
 from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role

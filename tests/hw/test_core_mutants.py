@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hw.fuzz.campaign import on_core
-from hw.fuzz.case import Case
-from hw.fuzz.generate import program
-from hw.lockstep import Lockstep
-from hw.tb.core_mutants import MUTANTS
-from hw.tb.mutants import Mutant, plant
+from systolith.hw.fuzz.campaign import on_core
+from systolith.hw.fuzz.case import Case
+from systolith.hw.fuzz.generate import program
+from systolith.hw.lockstep import Lockstep
+from systolith.hw.tb.core_mutants import MUTANTS
+from systolith.hw.tb.mutants import Mutant, plant
 from systolith.isa.chip import load_chip
 
 PROGRAMS = 300

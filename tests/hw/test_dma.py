@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hw.tb.build import run
-from hw.tb.dma_build import changed, dma_top
+from systolith.hw.tb.build import run
+from systolith.hw.tb.dma_build import changed, dma_top
 from systolith.isa.chip import load_chip
 
-BENCH = "hw.tb.dma_bench"
+BENCH = "systolith.hw.tb.dma_bench"
 
 # Small chunks and the least latencies; large chunks with small granules.
 CHANGES: tuple[dict[str, int], ...] = (

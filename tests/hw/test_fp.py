@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hw.tb import fp_bench, native
-from hw.tb.data import Words
-from hw.tb.fp_bench import F16, F32, HALF, Format, What
+from systolith.hw.tb import fp_bench, native
+from systolith.hw.tb.data import Words
+from systolith.hw.tb.fp_bench import F16, F32, HALF, Format, What
 from systolith.isa.dtypes import DTYPES, DType, Kind
 from systolith.isa.microops import MICROOPS, Slot
 from systolith.isa.numerics import formats

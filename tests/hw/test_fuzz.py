@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hw.fuzz.coverage import cover
-from hw.fuzz.edits import without_tokens
-from hw.fuzz.generate import program
+from systolith.hw.fuzz.coverage import cover
+from systolith.hw.fuzz.edits import without_tokens
+from systolith.hw.fuzz.generate import program
 from systolith.isa.asm import disassemble
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.chip import load_chip

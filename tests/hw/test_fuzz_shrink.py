@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hw.fuzz.campaign import search
-from hw.fuzz.case import Case
-from hw.fuzz.edits import idle, removed, tidy, tokens_of, without_tokens
-from hw.fuzz.generate import program
-from hw.fuzz.regression import from_text, load, save, to_text
-from hw.fuzz.shrink import legal, shrink, weight
+from systolith.hw.fuzz.campaign import search
+from systolith.hw.fuzz.case import Case
+from systolith.hw.fuzz.edits import idle, removed, tidy, tokens_of, without_tokens
+from systolith.hw.fuzz.generate import program
+from systolith.hw.fuzz.regression import from_text, load, save, to_text
+from systolith.hw.fuzz.shrink import legal, shrink, weight
 from systolith.isa.chip import load_chip
 from systolith.isa.instruction import Instruction, Reg
 from systolith.isa.numerics.alu import RULES, Rule

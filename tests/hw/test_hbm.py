@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hw.tb.build import run
-from hw.tb.dma_build import changed, hbm_top
+from systolith.hw.tb.build import run
+from systolith.hw.tb.dma_build import changed, hbm_top
 from systolith.isa.chip import load_chip
 
-BENCH = "hw.tb.hbm_bench"
+BENCH = "systolith.hw.tb.hbm_bench"
 
 # A chunk in every cycle, one in a few cycles with a fraction left, one in many.
 CHANGES: tuple[dict[str, int], ...] = ({"hbm.p": 32}, {"hbm.p": 23, "hbm.q": 3}, {"hbm.p": 3, "hbm.q": 2})

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hw import model
-from hw.compare import Difference
-from hw.image import BUFFERS, CONSTANTS, HBM, HOST, IMEM
-from hw.lockstep import Case, Lockstep, Result, compare, lockstep_many, prepare
-from hw.model import CoreModel, Job, ModelError, Outcome, Status, Write
 from systolith.compiler.driver import compile_module
 from systolith.compiler.lowering import Options
+from systolith.hw import model
+from systolith.hw.compare import Difference
+from systolith.hw.image import BUFFERS, CONSTANTS, HBM, HOST, IMEM
+from systolith.hw.lockstep import Case, Lockstep, Result, compare, lockstep_many, prepare
+from systolith.hw.model import CoreModel, Job, ModelError, Outcome, Status, Write
 from systolith.isa.asm import assemble
 from systolith.isa.chip import PRESETS, Chip, load_chip
 from systolith.isa.opcodes import size_words

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hw.lockstep import Case, Lockstep, Result
+from systolith.hw.lockstep import Case, Lockstep, Result
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hw.lockstep import lockstep
-from hw.tb.build import HW, BenchError, Top, mxu_top, run, variant
-from hw.tb.mutants import MUTANTS, Mutant, plant
+from systolith.hw.lockstep import lockstep
+from systolith.hw.tb.build import HW, BenchError, Top, mxu_top, run, variant
+from systolith.hw.tb.mutants import MUTANTS, Mutant, plant
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Instruction, Space, Stream
@@ -16,7 +16,7 @@ from systolith.isa.pattern import Pattern
 from systolith.isa.program import Program, TokenDecl
 from systolith.sim.memory import Machine
 
-MXU_BENCH = "hw.tb.mxu_bench"
+MXU_BENCH = "systolith.hw.tb.mxu_bench"
 MUTANT_SEEDS = "0:20"
 
 # Other shapes, narrow ports, and the least latencies there can be.
@@ -34,7 +34,9 @@ def tiny() -> Chip:
 
 @pytest.mark.parametrize("test", ["fused_multiply_add", "addition", "parts", "widening"])
 def test_arithmetic_is_exact(test: str) -> None:
-    run(Top("arith_tb", (("Lanes", 16),), "arith_tb"), "hw.tb.arith_bench", test, {"ARITH_OPERANDS": "100000"})
+    run(
+        Top("arith_tb", (("Lanes", 16),), "arith_tb"), "systolith.hw.tb.arith_bench", test, {"ARITH_OPERANDS": "100000"}
+    )
 
 
 def test_random_programs_in_lockstep(tiny: Chip) -> None:

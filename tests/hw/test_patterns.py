@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hw.patterns import NOT_INDIRECT, PATTERN_BITS, pattern_entry
+from systolith.hw.patterns import NOT_INDIRECT, PATTERN_BITS, pattern_entry
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.pattern import MAX_COORDS, MAX_LOOPS, UNBOUNDED, Coord, Pattern
 

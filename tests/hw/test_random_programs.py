@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hw.fuzz.campaign import on_core
-from hw.fuzz.generate import program
-from hw.fuzz.regression import load
-from hw.lockstep import Lockstep
+from systolith.hw.fuzz.campaign import on_core
+from systolith.hw.fuzz.generate import program
+from systolith.hw.fuzz.regression import load
+from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import load_chip
 
 CHIPS = Path(__file__).parent / "chips"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hw.tb.build import BenchError, Top, build, run
+from systolith.hw.tb.build import BenchError, Top, build, run
 from systolith.isa.chip import load_chip
 
-BENCH = "hw.tb.seq_bench"
+BENCH = "systolith.hw.tb.seq_bench"
 # Narrow fetches without a penalty; fetches that are no power of two; the widest instruction in one fetch; several MXUs.
 VARIANTS: tuple[tuple[str, dict[str, int]], ...] = (
     ("tiny", {"fetch_words": 6, "branch_penalty": 0}),

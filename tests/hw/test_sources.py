@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 
-from hw.lint import ROOT
-from hw.tb.native import files
+from systolith.hw.tb.native import files
 
-SHOW = "from hw.tb.native import files; print([p.name for p in files('trans')])"
+SHOW = "from systolith.hw.tb.native import files; print([p.name for p in files('trans')])"
 
 
 def test_packages_come_after_those_that_they_use() -> None:
@@ -22,7 +21,7 @@ def test_every_process_has_the_same_order() -> None:
     def order(seed: int) -> str:
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         return subprocess.run(
-            [sys.executable, "-c", SHOW], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True
         ).stdout
 
     assert len({order(seed) for seed in range(4)}) == 1

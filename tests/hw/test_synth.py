@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from hw import synth, yosys
-from hw.synth import hierarchy, main, report
-from hw.yosys import CACHE, Chain, Source, SynthesisError, check_whole, rtl, synthesize
+from systolith.hw import synth, yosys
+from systolith.hw.synth import hierarchy, main, report
+from systolith.hw.yosys import CACHE, Chain, Source, SynthesisError, check_whole, rtl, synthesize
 
 pytestmark = pytest.mark.skipif(not yosys.has_yosys(), reason="Yosys is not installed")
 

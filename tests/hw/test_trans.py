@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hw import constants
-from hw.tb.build import HW
-from hw.tb.native import build
-from hw.tb.trans_bench import BATCH, check
-from hw.tb.trans_operands import corners, operands
+from systolith.hw import constants
+from systolith.hw.tb.build import HW
+from systolith.hw.tb.native import build
+from systolith.hw.tb.trans_bench import BATCH, check
+from systolith.hw.tb.trans_operands import corners, operands
 from systolith.isa.numerics.transcendental import FUNCTIONS
 
 # File, text, what it becomes, and the functions that then differ: each in its own part of the sequences.

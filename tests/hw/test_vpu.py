@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hw.tb.dma_build import changed
-from hw.tb.mutants import Mutant, plant
-from hw.tb.vpu_bench import Prepared, bench_chip, check, play, prepare
-from hw.tb.vpu_build import executable
-from hw.tb.vpu_mutants import MUTANTS
+from systolith.hw.tb.dma_build import changed
+from systolith.hw.tb.mutants import Mutant, plant
+from systolith.hw.tb.vpu_bench import Prepared, bench_chip, check, play, prepare
+from systolith.hw.tb.vpu_build import executable
+from systolith.hw.tb.vpu_mutants import MUTANTS
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.microops import MICROOPS
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hw.tb.build import run
-from hw.tb.dma_build import changed, xlu_top
+from systolith.hw.tb.build import run
+from systolith.hw.tb.dma_build import changed, xlu_top
 from systolith.isa.chip import load_chip
 
-BENCH = "hw.tb.xlu_bench"
+BENCH = "systolith.hw.tb.xlu_bench"
 
 # A tree without registers of its own, and one with one at each level and time to spare.
 CHANGES: tuple[dict[str, int], ...] = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw.fuzz.generate import program
+from systolith.hw.fuzz.generate import program
 from systolith.isa.instruction import Space, Stream
 from systolith.isa.native.copies import blocks, copy_blocks
 from systolith.isa.numerics.images import U32, Array

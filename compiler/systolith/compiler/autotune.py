@@ -7,7 +7,6 @@ group computes, where its values lie, the room that it has, the chip and the com
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from systolith.compiler.lowering import Lowering, Plan
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.walk import Walk
+from systolith.isa.cache import cache_home
 from systolith.isa.dtypes import dtype
 from systolith.isa.files import OutputError, text_fill, write_atomic
 from systolith.isa.instruction import Space
@@ -48,9 +48,8 @@ class Tuned:
 
 
 def default_cache() -> Path:
-    """Where results are remembered: in `$XDG_CACHE_HOME`, or else `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "systolith" / "autotune.json"
+    """Where results are remembered."""
+    return cache_home() / "autotune.json"
 
 
 @dataclass(eq=False)

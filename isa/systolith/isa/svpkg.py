@@ -1,4 +1,4 @@
-"""The instruction set as a SystemVerilog package, from the same declarations: `hw/gen/systolith_pkg.sv`.
+"""The instruction set as a SystemVerilog package, from the same declarations: `gen/systolith_pkg.sv` of `systolith.hw`.
 
 python -m systolith.isa.svpkg [path]
 """
@@ -20,7 +20,7 @@ from systolith.isa.opcodes import OPCODES, QUEUE_CODES, REDUCE_FUNCTIONS, Field
 from systolith.isa.pattern import MAX_BIASES, MAX_COORDS, MAX_LOOPS
 
 COMMAND = "python -m systolith.isa.svpkg"
-TARGET = Path(__file__).resolve().parents[3] / "hw" / "gen" / "systolith_pkg.sv"
+TARGET = Path(__file__).resolve().parents[3] / "hw" / "systolith" / "hw" / "gen" / "systolith_pkg.sv"
 
 
 def camel(name: str) -> str:

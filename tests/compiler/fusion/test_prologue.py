@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw.lockstep import Case, Lockstep
 from systolith.compiler import driver
 from systolith.compiler.driver import Compiled
 from systolith.compiler.errors import CompileError
@@ -31,6 +30,7 @@ from systolith.compiler.lowering import Options
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.prologue import FusePrologues
+from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered

@@ -3,9 +3,10 @@
 A native function takes one argument, the address of a block of 64-bit integers (addresses are such): so a call is data
 that can be made at once, or be put in a queue for another thread.  Calls do not hold the interpreter's lock.
 
-Compiling takes 10 to 100 ms.  Object code is therefore kept in `$XDG_CACHE_HOME/systolith/native` (else `~/.cache`), by
-a digest of the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but
-that time.  The older half of its files is deleted when there are `MAX_FILES`.
+Compiling takes 10 to 100 ms.  Object code is therefore kept in the folder `native` of the user's cache, by a digest of
+the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but that time.
+What somebody else can have written (`isa/cache.py`), or is no object code that defines the functions, is compiled anew.
+The older half of the files is deleted when there are `MAX_FILES`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from llvmlite import ir
 
+from systolith.isa.cache import cache_home, make_private, read_own
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
+from systolith.isa.native.elf import is_object
 
 MAX_ARGUMENTS = 24
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
@@ -86,6 +89,7 @@ class Library:
 
 def _define(module: ir.Module, name: str, count: int, body: Callable[..., None]) -> None:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()]), name)
+    function.attributes.add("nounwind")  # no tables for unwinding, which would have to be trusted, too
     b = ir.IRBuilder(function.append_basic_block())
     body(b, *(b.load(b.gep(function.args[0], [I64(i)])) for i in range(count)))
     b.ret_void()
@@ -103,19 +107,6 @@ def _target() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
     )
-
-
-def _folder() -> Path:
-    """Where object code is kept.
-
-    Raises:
-        OSError: the user has no home.
-    """
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "systolith" / "native"
-    except RuntimeError as error:
-        raise FileNotFoundError(str(error)) from None
 
 
 def _make_room(folder: Path) -> None:
@@ -150,22 +141,28 @@ def _contents(file: str) -> bytes:
 
 
 def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
-    """The object code of functions, from disk if it is there and whole."""
+    """The object code of functions, from disk if it is there, whole, and nobody else's."""
     key = sha256(f"{_compiler()} {list(bodies)} {recipe} ".encode() + _contents(file)).hexdigest()
+    path = cache_home() / "native" / f"{key}.o"
     with suppress(OSError):
-        kept = (_folder() / f"{key}.o").read_bytes()
-        if sha256(kept[_DIGEST:]).digest() == kept[:_DIGEST]:
-            return kept[_DIGEST:]
+        kept = read_own(path)
+        code = kept[_DIGEST:]
+        if sha256(code).digest() == kept[:_DIGEST] and is_object(code, bodies, _known):
+            return code
     module = ir.Module()
     for name, (count, body) in bodies.items():
         _define(module, name, count, body)
     code = _compile(str(module))
     with suppress(OSError, SystolithError):  # what cannot be kept is compiled again
-        folder = _folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        _make_room(folder)
-        write_atomic(folder / f"{key}.o", lambda handle: handle.write(sha256(code).digest() + code))
+        make_private(path.parent)
+        _make_room(path.parent)
+        write_atomic(path, lambda handle: handle.write(sha256(code).digest() + code))
     return code
+
+
+def _known(name: str) -> bool:
+    """Whether what is loaded can use a symbol of this process."""
+    return llvm.address_of_symbol(name) is not None
 
 
 def _compile(source: str) -> bytes:

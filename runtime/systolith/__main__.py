@@ -1,0 +1,5 @@
+"""`python -m systolith`: the command line."""
+
+from systolith.runtime.cli import main
+
+main()
