@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import cast
 
 from systolith.compiler.affine import reshape_factors
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.hlo.attributes import Attribute, PadDim, SliceDim, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.own_attributes import stated
 
 BLOCKED = "blocked"
-"""The frontend attribute of a `fusion` that runs in blocks: the blocked dimension of each result."""
+"""Stated of a `fusion` that runs in blocks (`own_attributes.py`): the blocked dimension of each result."""
 
 
 def blocked_along(group: Instruction) -> tuple[int, ...]:
     """The blocked dimension of each result of a group; empty if it does not run in blocks."""
-    given = cast("dict[str, str]", group.attributes.get("frontend_attributes", {})).get(BLOCKED, "")
-    return tuple(int(d) for d in given.split(",") if d)
+    return tuple(int(d) for d in stated(group, BLOCKED).split(",") if d)
 
 
 class NotBlockableError(Exception):

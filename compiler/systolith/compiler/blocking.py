@@ -2,7 +2,7 @@
 
 A reduction whose result meets the elements that it reduces again (a normalisation) would have them all written to
 memory and read back where they do not fit in VMEM.  Here such a reduction, what leads to it and what follows from it
-become one `fusion` instruction with the frontend attribute `blocked`: the dimension of each result along which the
+become one `fusion` instruction with the frontend attribute `systolith.blocked`: the dimension of each result along which the
 group is computed in blocks whose intermediate values stay in VMEM.  `blocks.py` chooses their size and lowers it.
 
 The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
@@ -21,6 +21,7 @@ from systolith.compiler.fusion import is_cheap
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.own_attributes import state
 from systolith.compiler.passes.rewrite import Names
 
 RESIDENT_SHARE = 0.5
@@ -232,14 +233,11 @@ class _Blocking:
             roots = [Instruction("tuple", "tuple", tuple_of([o.shape for o in outputs]), roots)]
             copy.body += roots
         group = Computation(name, [*copy.parameters.values(), *copy.body], roots[0])
-        attributes: dict[str, Attribute] = {
-            "kind": "kCustom",
-            "calls": group,
-            "frontend_attributes": {BLOCKED: ",".join(str(region[o]) for o in outputs)},
-        }
+        attributes: dict[str, Attribute] = {"kind": "kCustom", "calls": group}
         last = outputs[-1]
         operands = [o for o, _ in copy.parameters]
         fused = Instruction(last.name, "fusion", roots[0].shape, operands, attributes, line=last.line)
+        state(fused, BLOCKED, ",".join(str(region[o]) for o in outputs))
         self._insert(fused, region, outputs)
         return group
 

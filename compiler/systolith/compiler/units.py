@@ -2,16 +2,16 @@
 
 A group of few channels fills few rows and columns of the array.  Where every group makes one feature the vector unit
 can sum over the window instead, with the channels in its lanes; a `convolution` that is cheaper so gets the frontend
-attribute `unit="vpu"`, and the precision that the vector unit has.
+attribute `systolith.unit="vpu"`, and the precision that the vector unit has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import cast
 
 from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.own_attributes import state, stated
 from systolith.isa.chip import Chip
 
 UNIT, VPU = "unit", "vpu"
@@ -27,18 +27,15 @@ class ChooseUnits:
         changed = False
         for i in module.instructions():
             if i.opcode == "convolution" and not on_vpu(i) and _possible(i) and _vpu(i, self.chip) < _mxu(i, self.chip):
-                known = cast("dict[str, str]", i.attributes.get("frontend_attributes", {}))
-                i.attributes |= {
-                    "frontend_attributes": {**known, UNIT: VPU},
-                    "operand_precision": ("highest", "highest"),
-                }
+                state(i, UNIT, VPU)
+                i.attributes["operand_precision"] = ("highest", "highest")
                 changed = True
         return changed
 
 
 def on_vpu(i: Instruction) -> bool:
     """Whether the vector unit computes a convolution."""
-    return cast("dict[str, str]", i.attributes.get("frontend_attributes", {})).get(UNIT) == VPU
+    return stated(i, UNIT) == VPU
 
 
 def _possible(i: Instruction) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.own_attributes import DropOwnAttributes
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
@@ -30,6 +31,7 @@ ROUND: tuple[Pass, ...] = (
 """Repeated: each gives the others something to do."""
 
 CANONICAL: tuple[Pass, ...] = (
+    DropOwnAttributes(),
     RemoveShardings(),
     NormaliseLayouts(),
     RemoveControlDependencies(),
