@@ -53,8 +53,10 @@ def small_patterns(draw: st.DrawFn) -> Pattern:
             draw(bounds | st.just(2**31 - 1)), draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, 4, -8])),
             draw(st.integers(-1, 1)),
         )
-        for _ in range(draw(st.integers(0, 2)))
+        for _ in range(draw(st.integers(0, 3)))
     ]  # fmt: skip
+    if len(coords) > 1 and draw(st.booleans()):
+        coords[-1] = replace(coords[-1], coefs=tuple(draw(st.sampled_from([1, 2, -1])) * k for k in coords[0].coefs))
     counts = draw(st.tuples(*[st.integers(1, 4)] * n))
     strides = draw(st.tuples(*[st.sampled_from([0, 4, -4, 12, 64])] * n))
     strides = draw(st.sampled_from([strides, *(tuple(4 * k for k in c.coefs) for c in coords)]))
@@ -84,6 +86,16 @@ def test_bounds_narrow_the_interval() -> None:
     assert interval(p) == Interval(32, 32 + 6 * 32)  # the base is one row before the array
     strided = Pattern(F32, (3, 3, 8), (64, 32, 4), (Coord((2, 1, 0), -1, 0, 6),))
     assert interval(strided) == Interval(32, 32 + 6 * 32)
+
+
+def test_the_tightest_of_bounds_that_share_loops_narrows_the_interval() -> None:
+    columns = (Coord((0, 6, 1), 1, 0, 9), Coord((0, 6, 1), -1, 0, 4))
+    for coords in (columns, columns[::-1]):
+        assert interval(Pattern(F32, (9, 2, 6), (0, 24, 4), coords)) == Interval(4, 20)
+    # 30 elements as 5 x 6, padded to 7 x 8, of a row of 26 padded by two on each side.
+    sides = (Coord((1, 0), -1, 0, 5), Coord((0, 1), -1, 0, 6))
+    p = Pattern(F32, (7, 8), (24, 4), (*sides, Coord((6, 1), -9, 0, 26)))
+    assert interval(p) == Interval(36, 36 + 26 * 4)
 
 
 def test_a_dynamic_bias_is_bounded_by_its_coordinate() -> None:

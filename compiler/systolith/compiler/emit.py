@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Protocol
 
 from systolith.compiler.affine import Bound, Box, IndexMap, Quotient
@@ -284,12 +285,15 @@ def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
 
 
 def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:
-    """Coordinates that test bounds, and that divide: `quotients` gives the bytes each quotient adds to the address."""
+    """Coordinates that test bounds, and that divide: `quotients` gives the bytes each quotient adds to the address.
+
+    Bounds of multiples of one function of the indices are one coordinate.
+    """
     limits: dict[Quotient, tuple[int, int]] = {}
-    coords: list[AxisCoord] = []
+    affine: dict[tuple[int, ...], list[Bound]] = {}
     for b in bounds:
         if b.expr.is_affine:
-            coords.append(AxisCoord(b.expr.coefs, b.expr.const, b.lo, b.hi))
+            affine.setdefault(_direction(b)[0], []).append(b)
             continue
         ((q, scale),) = b.expr.quotients
         ends = (b.lo - b.expr.const, b.hi - b.expr.const)
@@ -297,10 +301,35 @@ def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> t
             scale, ends = -scale, (1 - ends[1], 1 - ends[0])
         lo, hi = limits.get(q, UNBOUNDED)
         limits[q] = (max(lo, -(-ends[0] // scale)), min(hi, -(-ends[1] // scale)))
+    coords = [_intersection(alike) for alike in affine.values()]
     for q in dict.fromkeys((*quotients, *limits)):
         lo, hi = limits.get(q, UNBOUNDED)
         coords.append(AxisCoord(q.coefs, q.const, lo, hi, q.div, quotients.get(q, 0)))
     return tuple(coords)
+
+
+def _direction(bound: Bound) -> tuple[tuple[int, ...], int]:
+    """The coefficients of an affine bound without their common factor, and that factor; the first one is positive."""
+    coefs = bound.expr.coefs
+    factor = gcd(*coefs) or 1
+    if next((c for c in coefs if c), 1) < 0:
+        factor = -factor
+    return tuple(c // factor for c in coefs), factor
+
+
+def _intersection(bounds: Sequence[Bound]) -> AxisCoord:
+    """Affine bounds of multiples of one function of the indices as one coordinate."""
+    if len(bounds) == 1:
+        (b,) = bounds
+        return AxisCoord(b.expr.coefs, b.expr.const, b.lo, b.hi)
+    lo, hi = UNBOUNDED
+    for b in bounds:
+        coefs, factor = _direction(b)
+        ends = (b.lo - b.expr.const, b.hi - 1 - b.expr.const)  # of factor * the function, both inside
+        if factor < 0:
+            ends = (-ends[1], -ends[0])
+        lo, hi = max(lo, -(-ends[0] // abs(factor))), min(hi, ends[1] // abs(factor) + 1)
+    return AxisCoord(coefs, 0, lo, max(lo, hi))
 
 
 def run(ctx: Context, kernel: Kernel, nest: Nest, work: Work, streams: Sequence[StreamSpec], origin: Origin) -> None:

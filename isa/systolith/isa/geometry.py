@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
@@ -134,10 +136,12 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
         pattern: the pattern.
         bias: the stream's bias operands; None: not known.
 
-    Bounds narrow the interval where a coordinate's loops advance the address in proportion to it.
+    Bounds narrow the interval where a coordinate's loops advance the address in proportion to it.  Where coordinates
+    share loops, each order in which they may narrow them gives an interval that holds all elements: so does what
+    these have in common.
     """
     lo = hi = 0
-    free = set(range(len(pattern.counts)))
+    advances: dict[frozenset[int], tuple[int, int]] = {}
     for coord in pattern.coords:
         least, most = _clip(coord, pattern, bias)
         if least is not None and most is not None:
@@ -154,17 +158,38 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
         shift = coord.offset if coord.bias < 0 else _plus(coord.offset, bias[coord.bias])
         if least is None or most is None or shift is None or not loops:
             continue
-        if free.issuperset(loops) and _proportional(pattern, coord, loops):
+        if _proportional(pattern, coord, loops):
             coef, stride = coord.coefs[loops[0]], pattern.strides[loops[0]]
             a, b = _scaled(least - shift, most - shift, stride if coef > 0 else -stride, abs(coef))
+            before = advances.get(frozenset(loops), (a, b))
+            advances[frozenset(loops)] = max(a, before[0]), min(b, before[1])
+    found = [_advance(pattern, order) for order in permutations(advances.items())]
+    reaches = [reach for reach in found if reach is not None]
+    if not reaches:
+        return Unknown()
+    lo, hi = lo + max(a for a, _ in reaches), hi + min(b for _, b in reaches)
+    return Interval(lo, hi + pattern.dtype.size) if lo <= hi else None
+
+
+def _advance(pattern: Pattern, narrowed: Sequence[tuple[frozenset[int], tuple[int, int]]]) -> tuple[int, int] | None:
+    """Bytes by which the loops advance the address, least and most; None: not known.
+
+    Args:
+        narrowed: sets of loops and the bytes by which they do so together inside; the first of those that share a loop
+            counts.
+    """
+    lo = hi = 0
+    free = set(range(len(pattern.counts)))
+    for loops, (a, b) in narrowed:
+        if free >= loops:
             lo, hi = lo + a, hi + b
-            free.difference_update(loops)
+            free -= loops
     for k in free:
         reach = pattern.strides[k] * (pattern.counts[k] - 1)
         if k == pattern.indirect and pattern.strides[k]:
-            return Unknown()
+            return None
         lo, hi = lo + min(0, reach), hi + max(0, reach)
-    return Interval(lo, hi + pattern.dtype.size)
+    return lo, hi
 
 
 def _plus(offset: int, bias: int | None) -> int | None:
