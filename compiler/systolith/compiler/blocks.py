@@ -26,7 +26,9 @@ from systolith.compiler.interleave import interleave
 from systolith.compiler.lowering import view
 from systolith.compiler.multi_output import fuse_outputs
 from systolith.compiler.operation_times import Item, copies, timed
+from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import Placement, place_computation, result_leaves
+from systolith.compiler.splitting import Splitting
 from systolith.compiler.tile.ir import Array, Block
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -234,6 +236,9 @@ def _tried(
         return None, "values of one block go to HBM"
     try:
         stages = timed(_stages(sub, group, inputs, results, 0, size), walk.ctx.chip)
+        if sub.oversized:
+            Splitting(Names([small.name])).split(sub.oversized)
+            return _tried(walk, group, inputs, results, size, room)
     except CompileError:
         if size == 1:
             raise

@@ -24,12 +24,14 @@ from systolith.compiler.memory_report import Layout, MemoryUse
 from systolith.compiler.multi_output import FuseOutputs
 from systolith.compiler.passes.base import Pass, pass_name, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.predict import predict
 from systolith.compiler.prologue import FusePrologues
 from systolith.compiler.relief import Lowered, Relief, relieved
 from systolith.compiler.schedule import Lookahead, prefetch
+from systolith.compiler.splitting import Splitting
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
@@ -235,13 +237,14 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     spilled: set[Leaf] = set()
     share = 0
     before = ""
+    splitting = Splitting(Names(c.name for c in module.computations))
     for _ in range(MOST_ATTEMPTS):
-        walk, owners = _lower(module, chip, options, spilled, SHARES[share])
+        walk, owners = _lowered(module, chip, options, spilled, SHARES[share], splitting)
         verify_tile_ir(walk.ctx.block)
         fitted = schedule(walk.ctx, walk.free)
         plan = fitted.plan
         if plan.failed is None:
-            walk.ctx.explain += _decided(walk, fitted, SHARES[share], spilled)
+            walk.ctx.explain += [*splitting.decisions, *_decided(walk, fitted, SHARES[share], spilled)]
             return walk, fitted
         # Where smaller tiles do not help, still smaller ones will not.
         helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
@@ -290,6 +293,17 @@ def _decided(walk: Walk, fitted: Fitted, share: float, spilled: Collection[Leaf]
         "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
         "the largest share that fits", numbers, tuple(ahead),
     )  # fmt: skip
+
+
+def _lowered(
+    module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float, splitting: Splitting
+) -> tuple[Walk, dict[Buf, Leaf]]:
+    """Lower, and split groups that no instruction can hold, in place, until all fit."""
+    while True:
+        walk, owners = _lower(module, chip, options, spilled, share)
+        if not walk.oversized:
+            return walk, owners
+        splitting.split(walk.oversized, module)
 
 
 def _lower(

@@ -8,7 +8,7 @@ from math import gcd
 from typing import Protocol
 
 from systolith.compiler.affine import Bound, Box, IndexMap, Quotient
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import LimitError
 from systolith.compiler.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
 from systolith.compiler.group import GroupPlan
 from systolith.compiler.hlo.ir import Instruction
@@ -58,7 +58,7 @@ def emit(
         origin: for the debug map.
 
     Raises:
-        CompileError: more streams, constants or registers than an instruction or kernel has.
+        LimitError: more streams, constants or registers than an instruction or kernel has.
     """
     if not box.elements:
         return
@@ -208,12 +208,12 @@ def halves(box: Box) -> tuple[Box, Box]:
     """Two halves of a box along its first dimension of size over 1.
 
     Raises:
-        CompileError: it is one point.
+        LimitError: it is one point.
     """
     for d, (o, n) in enumerate(zip(box.origin, box.dims, strict=True)):
         if n > 1:
             return box.narrowed(d, o, o + n // 2), box.narrowed(d, o + n // 2, o + n)
-    raise CompileError("an expression reads elements under more bounds than an address generator has")
+    raise LimitError("an expression reads elements under more bounds than an address generator has")
 
 
 @dataclass(frozen=True)

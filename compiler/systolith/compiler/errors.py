@@ -10,6 +10,18 @@ class CompileError(SystolithError):
     """The module cannot be compiled for this chip."""
 
 
+class LimitError(CompileError):
+    """A group asks for more than one instruction can hold; smaller groups may not (`splitting.py`).
+
+    Attributes:
+        at: the operation that asks for it, if it is known.
+    """
+
+    def __init__(self, message: str, at: Instruction | None = None) -> None:
+        super().__init__(message)
+        self.at = at
+
+
 def compile_error(instruction: Instruction, message: str, module: Module | None = None) -> CompileError:
     """An error about an instruction: place, opcode, name, shape, then `message` (what is wrong; what to do)."""
     place = module.place(instruction) if module is not None else None

@@ -331,8 +331,8 @@ class _Grouping:
     def _cut(self, root: Instruction, members: list[Instruction]) -> Instruction | None:
         try:
             plan = analyze([root], frontier=self._leaves(root))
-        except NotFoldableError:
-            return self._not_folding(root, members)
+        except NotFoldableError as problem:
+            return self._not_folding(root, members, problem.at)
         nodes = topological(plan.nodes)
         micro = sum(isinstance(n, Micro) for n in nodes)
         if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
@@ -344,8 +344,11 @@ class _Grouping:
         half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
         return min(inner, key=lambda m: abs(sizes[m] - half))
 
-    def _not_folding(self, root: Instruction, members: list[Instruction]) -> Instruction | None:
-        """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored."""
+    def _not_folding(self, root: Instruction, members: list[Instruction], at: Instruction | None) -> Instruction | None:
+        """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored.
+
+        Where there is none, several do not: then the first one from the root, `at`.
+        """
         for i in members:
             try:
                 analyze([root], frontier=self._leaves(root) | {i})
@@ -355,8 +358,9 @@ class _Grouping:
                 return i.operands[0]
             if i is not root:
                 return i
-        candidates = [i for i in members if i.opcode in DATA_MOVEMENT and is_cheap(i.operands[0] if i.operands else i)]
-        return candidates[0].operands[0] if candidates and candidates[0].operands else None
+        if at is not None and at.opcode == "reshape":
+            return at.operands[0]
+        return at if at is not root else None
 
     # The new computation.
 

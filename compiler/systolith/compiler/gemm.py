@@ -24,7 +24,7 @@ from systolith.compiler.streams import operand_ref, row_cost
 from systolith.compiler.tile.ir import Array, Ref, TileOp
 from systolith.isa.dtypes import BF16, F32, S32, DType
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import MAX_COORDS, MAX_LOOPS, Pattern
+from systolith.isa.pattern import MAX_LOOPS, Pattern
 
 PASSES: dict[str, tuple[tuple[int, int], ...]] = {
     "default": ((0, 0),),
@@ -171,7 +171,8 @@ class Gemm:
         """Append everything.
 
         Raises:
-            CompileError: no choice of tiles fits, or an operand needs more loops than an address generator has.
+            CompileError: no choice of tiles fits.
+            LimitError: an operand needs more loops or bounds than an address generator has.
         """
         plans = self.plans()
         if not plans:
@@ -348,9 +349,7 @@ class Gemm:
 
     def _rows(self, lhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int]:
         """Stream of the rows of a tile, and its row loops."""
-        ref, rows = operand_ref(self.c.lhs, lhs, ranges, (self.c.m, k_order))
-        self._check(ref)
-        return ref, rows
+        return operand_ref(self.c.lhs, lhs, ranges, (self.c.m, k_order))
 
     def _weights(self, rhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int, int]:
         """Stream of a weight tile, its row loops, and whether it is read column by column (whichever costs less)."""
@@ -360,18 +359,10 @@ class Gemm:
             row_cost(ref, loops, self.ctx.chip) * prod(ref.pattern.counts[:loops])
             for ref, loops in ((straight, rows), (turned, columns))
         ]
-        best = (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
-        self._check(best[0])
-        return best
+        return (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
 
     def _append(self, op: str, args: dict[str, Ref | int], unit: int, what: str, macs: int = 0) -> None:
         self.ctx.append(TileOp(op, dict(args), self.ctx.origin(what, macs, self.hlo), unit))
-
-    def _check(self, ref: Ref) -> None:
-        if len(ref.pattern.coords) > MAX_COORDS:
-            raise self.ctx.error(
-                f"{self.hlo}: {len(ref.pattern.coords)} padded or dilated dimensions; at most {MAX_COORDS}"
-            )
 
     def _result(self, job: Job) -> tuple[Array, Box]:
         """The accumulators of a job as an array over the output's box."""

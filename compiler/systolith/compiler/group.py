@@ -15,7 +15,7 @@ import numpy as np
 
 from systolith.compiler.affine import Bound, Box, IndexMap
 from systolith.compiler.elementwise import check_dtype, is_elementwise, lower_elementwise
-from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.expression import (
     Const,
     Coordinate,
@@ -36,8 +36,8 @@ DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "revers
 """Opcodes that index maps can absorb."""
 
 
-class NotFoldableError(CompileError):
-    """An operation's data movement is no index map here: its operand has to be a value in memory."""
+class NotFoldableError(LimitError):
+    """The data movement of `at` is no index map here: it, or its operand, has to be a value in memory."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class _Walk:
 
 
 def _not_foldable(i: Instruction) -> NotFoldableError:
-    return NotFoldableError(str(compile_error(i, "its data movement does not fold into an index map here")))
+    return NotFoldableError(str(compile_error(i, "its data movement does not fold into an index map here")), i)
 
 
 _MOVES = {

@@ -136,7 +136,10 @@ class Kernels:
         leaves = {p: anywhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
         targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]
         kept = Box.whole([r.dims[d] for d in r.kept])
-        way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
+        try:
+            way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
+        except CompileError as e:
+            raise NotJointError(str(e)) from None
         if way.name == "apart":
             raise NotJointError("one pass would not be faster, or combine elements in another order", True)
         return way.saved

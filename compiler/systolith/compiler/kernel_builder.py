@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import LimitError
 from systolith.compiler.expression import Carried, Const, Coordinate, Inside, Load, Micro, Node, topological
 from systolith.isa.chip import Chip
 from systolith.isa.errors import ProgramError
@@ -60,11 +60,11 @@ class KernelBuilder:
         """Operand number of a constant.
 
         Raises:
-            CompileError: the kernel has too many.
+            LimitError: the kernel has too many.
         """
         if image not in self.constants:
             if len(self.constants) == NCONSTS:
-                raise CompileError(f"a vector kernel needs more than {NCONSTS} constants; split the expression")
+                raise LimitError(f"a vector kernel needs more than {NCONSTS} constants")
             self.constants.append(image)
         return CONST0 + self.constants.index(image)
 
@@ -150,10 +150,10 @@ class KernelBuilder:
         """What was collected.
 
         Raises:
-            CompileError: more streams than an instruction has.
+            LimitError: more streams than an instruction has.
         """
         if len(self.streams) > MAX_STREAMS:
-            raise CompileError(f"a vector kernel needs {len(self.streams)} streams; an instruction has {MAX_STREAMS}")
+            raise LimitError(f"a vector kernel needs {len(self.streams)} streams; an instruction has {MAX_STREAMS}")
         prologue, body, epilogue = (tuple(self.sections[s]) for s in ("prologue", "body", "epilogue"))
         return Source(body, prologue, epilogue, tuple(self.constants))
 
@@ -184,7 +184,7 @@ def build(chip: Chip, source: Source) -> Kernel:
     """The scheduled kernel of a source; the same object for the same source and chip.
 
     Raises:
-        CompileError: it does not fit in the registers.
+        LimitError: it does not fit in the registers.
     """
     return _build(chip.digest(), source, _Uncompared(chip))
 
@@ -202,7 +202,7 @@ def _build(_digest: str, source: Source, chip: _Uncompared) -> Kernel:
     try:
         return schedule_kernel(name, source.prologue, source.body, source.epilogue, source.constants, chip.chip)
     except ProgramError as e:
-        raise CompileError(f"{e}; split the expression") from None
+        raise LimitError(str(e)) from None
 
 
 def kernel_name(source: Source) -> str:

@@ -93,6 +93,20 @@ def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, .
     return tuple(zip(*loops, strict=True))
 
 
+Loops = tuple[tuple[int, ...], list[tuple[int, ...]], list[int]]
+"""Counts, and for each side strides and offset in bytes."""
+
+
+def _fitting(counts: tuple[int, ...], *strides: tuple[int, ...]) -> Iterator[Loops]:
+    """Loops as an address generator can have them: the shortest ones that are too many are unrolled."""
+    by_count = sorted(range(len(counts) - 1), key=lambda k: counts[k])
+    unrolled = sorted(by_count[: max(0, len(counts) - MAX_LOOPS)])
+    kept = [k for k in range(len(counts)) if k not in unrolled]
+    for index in product(*(range(counts[k]) for k in unrolled)):
+        offsets = [sum(s[k] * n for k, n in zip(unrolled, index, strict=True)) for s in strides]
+        yield tuple(counts[k] for k in kept), [tuple(s[k] for k in kept) for s in strides], offsets
+
+
 def chunks(array: Array, limit: int) -> Iterator[Box]:
     """Boxes of at most `limit` bytes (or one element) that cover an array, cut along the outermost dimensions."""
     room = max(1, limit // array.dtype.size)
@@ -270,15 +284,13 @@ class Lowering:
             raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
         if not prod(src.dims):
             return
-        counts, from_, to = merged(src.dims, src.strides, dst.strides)
-        if len(counts) > MAX_LOOPS:
-            raise self.error(f"a copy of {len(counts)} dimensions; at most {MAX_LOOPS} that do not merge")
-        refs = {
-            "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset, src.dynamic),
-            "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset, dst.dynamic),
-        }
         op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
-        self.append(TileOp(op, dict(refs), self.origin(what)))
+        for counts, (from_, to), (first, start) in _fitting(*merged(src.dims, src.strides, dst.strides)):
+            refs = {
+                "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset + first, src.dynamic),
+                "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset + start, dst.dynamic),
+            }
+            self.append(TileOp(op, dict(refs), self.origin(what)))
 
     def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
         """The box of `array` in VMEM: a view where it is there already, else loaded into a new dense buffer."""

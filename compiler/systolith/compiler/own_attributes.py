@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from systolith.compiler.hlo.attributes import Fields
 from systolith.compiler.hlo.ir import Instruction, Module
 
 PREFIX = "systolith."
@@ -33,8 +34,8 @@ class DropOwnAttributes:
     def run(self, module: Module) -> bool:
         changed = False
         for i in module.instructions():
-            known = cast("dict[str, str]", i.attributes.get(FRONTEND, {}))
-            kept = {key: value for key, value in known.items() if not key.startswith(PREFIX)}
+            known = cast(Fields, i.attributes.get(FRONTEND, {}))
+            kept: Fields = {key: value for key, value in known.items() if not key.startswith(PREFIX)}
             if len(kept) < len(known):
                 i.attributes[FRONTEND] = kept
                 if not kept:

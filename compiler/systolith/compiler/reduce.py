@@ -21,7 +21,7 @@ from math import prod
 
 from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.emit import StreamSpec, Target, emit, halves, run
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import CompileError, LimitError
 from systolith.compiler.expression import Carried, Load, Node
 from systolith.compiler.group import GroupPlan, group_roots
 from systolith.compiler.hlo.ir import Instruction
@@ -270,7 +270,7 @@ class _Lowering:
         job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
         k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
-            raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: its computation needs too many streams")
+            raise LimitError("a reduction across lanes needs more streams than an instruction has", r.heavy)
         self._run(k, k.streams, "across lanes")
 
     def _elementwise(

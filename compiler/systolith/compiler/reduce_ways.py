@@ -257,7 +257,8 @@ class Ways:
         """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
         r, nest = task.r, k.nest
         source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
-        several = nest.inner or nest.sublane.dim in nest.reduced or len(k.builder.streams) != 2
+        # What a broadcast repeats is one stream of a kernel that has all turns in one iteration.
+        several = prod(k.work.dims[d] for d in nest.reduced) != nest.lane.count or len(k.builder.streams) != 2
         if source is None or source.array is None or source.access.coords or several or not r.plain:
             return None
         if not isinstance(r.inputs[0], Load):

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from systolith.compiler.contraction import Index, Ranges
+from systolith.compiler.errors import LimitError
 from systolith.compiler.tile.ir import Array, Ref
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
-from systolith.isa.pattern import Coord, Pattern
+from systolith.isa.pattern import MAX_COORDS, MAX_LOOPS, Coord, Pattern
 from systolith.isa.timing import row_cycles
 
 
@@ -61,6 +62,11 @@ def _pattern(dtype: DType, loops: Sequence[Loops], coords: Sequence[Coord]) -> t
     """The pattern of groups of loops, and how many loops of it are the first group's; tiles of a product share few."""
     loops, coords = _merge(list(loops), list(coords))
     counts = tuple(c for group in loops for c in group.counts)
+    if len(counts) > MAX_LOOPS or len(coords) > MAX_COORDS:
+        raise LimitError(
+            f"an operand of a product takes {len(counts)} loops and {len(coords)} bounds; an address generator has"
+            f" {MAX_LOOPS} and {MAX_COORDS}"
+        )
     steps = tuple(s for group in loops for s in group.strides)
     rows = [row for group in loops for row in group.coefs]
     final = tuple(replace(c, coefs=tuple(row[j] for row in rows)) for j, c in enumerate(coords))

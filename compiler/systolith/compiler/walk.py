@@ -10,7 +10,7 @@ from systolith.compiler.aliasing import Donation, Uses
 from systolith.compiler.block_dims import blocked_along
 from systolith.compiler.blocks import Blocking, lower_blocks, near_operands
 from systolith.compiler.control import carry, lower_conditional, lower_while
-from systolith.compiler.errors import compile_error
+from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
@@ -20,6 +20,7 @@ from systolith.compiler.matmul import lower_output
 from systolith.compiler.moves import lower_custom
 from systolith.compiler.placement import Leaf, Placement, is_allocation, leaf_shapes
 from systolith.compiler.reduce import lower_reduce
+from systolith.compiler.splitting import Oversized
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.views import recast
 from systolith.isa.instruction import Space
@@ -81,6 +82,7 @@ class Walk:
         owners: which leaf a buffer of a whole value holds.
         spilled: leaves that no result buffer holds and that lie in HBM all the same.
         cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
+        oversized: groups that were left out because no instruction can hold them: then what was lowered is of no use.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
@@ -91,6 +93,7 @@ class Walk:
     cache: dict[Buf, Array] = field(default_factory=dict)
     owners: dict[Buf, Leaf] = field(default_factory=dict)
     spilled: set[Leaf] = field(default_factory=set)
+    oversized: list[Oversized] = field(default_factory=list)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
@@ -168,12 +171,14 @@ class Walk:
                 assert isinstance(source, tuple)
                 values[i] = source[i.integer("index")]
                 continue
-            values[i] = self._instruction(i, [values[o] for o in i.operands], numbered)
+            values[i] = self._instruction(computation, i, [values[o] for o in i.operands], numbered)
             if made is not None and i.opcode != "bitcast":
                 made(i, values[i])
         return values[computation.result]
 
-    def _instruction(self, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]) -> Value:
+    def _instruction(
+        self, within: Computation, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]
+    ) -> Value:
         if i.opcode == "parameter":
             return parameters[i]
         if i.opcode == "constant":
@@ -185,7 +190,7 @@ class Walk:
         self.ctx.group = i
         self.ctx.budget = self.placement.budget.get(i, 0)
         if i.opcode == "fusion":
-            return self._group(i, operands)
+            return self._group(within, i, operands)
         if i.opcode == "while":
             return lower_while(self, i, operands[0])
         if i.opcode == "conditional":
@@ -214,7 +219,7 @@ class Walk:
         self.owners[array.buf] = leaf
         return array
 
-    def _group(self, i: Instruction, operands: list[Value]) -> Value:
+    def _group(self, within: Computation, i: Instruction, operands: list[Value]) -> Value:
         inputs = [a for o in operands for a in flatten(o)]
         outputs = self._updated(i, inputs) or self.results(i)
         kind = i.word("kind")
@@ -224,11 +229,15 @@ class Walk:
         blocked = bool(blocked_along(i))
         near = near_operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
         tuner = self.ctx.options.tuner if blocked or kind == "kOutput" else None
-        self.ctx.picked = tuner.pick(self, i, near, outputs) if tuner else ""
-        if blocked:
-            self._blocks(i, near, outputs)
-        else:
-            LOWERINGS[kind](self.ctx, i, near, outputs)
+        try:
+            self.ctx.picked = tuner.pick(self, i, near, outputs) if tuner else ""
+            if blocked:
+                self._blocks(i, near, outputs)
+            else:
+                LOWERINGS[kind](self.ctx, i, near, outputs)
+        except LimitError as problem:
+            self.oversized.append(Oversized(within, i, problem))
+            del self.ctx.block.items[start:]
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(

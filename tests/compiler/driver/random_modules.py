@@ -396,7 +396,7 @@ class Body:
 
         `step`: state 0 is a counter that it adds to.
         """
-        inner = Body(self.text, self.depth + 1)
+        inner = type(self)(self.text, self.depth + 1)
         name, shape = self.text.fresh(stem), _tuple(state)
         inner.lines.append(f"p = {shape} parameter(0)")
         for n, v in enumerate(state):
@@ -461,9 +461,13 @@ class Body:
         self.lines.append(f"{name} = {shape} conditional({given}), {branches}")
         self.opened(name, state)
 
+    def makers(self) -> Sequence[str]:
+        """Names of the methods that append an instruction, more often of those that are more likely."""
+        return KINDS
+
     def make(self, count: int) -> None:
         """Append `count` instructions of random kinds (and what they need)."""
-        makers = [getattr(self, name) for name in KINDS]
+        makers = [getattr(self, name) for name in self.makers()]
         for _ in range(count):
             self.one(makers)()
 
@@ -482,13 +486,17 @@ def _tuple(values: Sequence[Value]) -> str:
 
 def random_module(seed: int, empty: bool = False) -> tuple[str, list[Array]]:
     """A module's text and arguments; the same for the same seed.  `empty`: with dimensions of size 0."""
-    rng = np.random.default_rng(seed)
-    entry = Body(Text(rng, empty))
+    return filled(Body(Text(np.random.default_rng(seed), empty)), 15)
+
+
+def filled(entry: Body, most: int) -> tuple[str, list[Array]]:
+    """A module of up to `most` random instructions (and what they need) in its entry: its text and arguments."""
+    rng = entry.rng
     only_scalars = entry.roll(0, 19) == 0
     for number in range(entry.roll(1, 4)):
         entry.parameter(entry.one(TYPES), () if only_scalars else entry.dims(), number)
     given = list(entry.values)
-    entry.make(entry.roll(3, 15))
+    entry.make(entry.roll(3, most))
     results = [entry.values[-1], *(entry.one(entry.values) for _ in range(entry.one((0, 0, 1, 2, 4))))]
     shown = ", ".join(v.name for v in results)
     entry.lines.append(f"ROOT r = {_tuple(results)} tuple({shown})")

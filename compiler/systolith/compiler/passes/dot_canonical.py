@@ -16,7 +16,7 @@ class DecomposeDots:
     """Make every dot one of [batch..., rows, k] and [batch..., k, columns]."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, _canonical)
+        return rewrite(module, canonical_dot)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class _Side:
         return x if x.dims == merged else r.emit("reshape", x, shape=array(x.shape.dtype, merged))
 
 
-def _canonical(r: Rewriter, i: Instruction) -> Instruction | None:
+def canonical_dot(r: Rewriter, i: Instruction) -> Instruction | None:
+    """The dot in that form, between the movements that lead to it and back; None: it is no dot, or has it."""
     if i.opcode != "dot" or "sparsity" in i.attributes or any(o.shape.is_dynamic for o in i.operands):
         return None
     lhs, rhs = (
