@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
+from systolith.isa.printable import printable
 
 BUSY = "busy"
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0.0)]
+Label = Annotated[str, AfterValidator(printable)]
 Fraction = Annotated[float, Field(ge=0.0)]
 
 
@@ -54,12 +56,12 @@ class HbmBytes(Model):
 class ChipRow(Model):
     """One parameter of the chip: a row of `systolith.isa.chip.describe`."""
 
-    field: str
-    value: int | float | bool | str
-    unit: str = ""
-    provenance: str = "invented"
-    source: str = ""
-    text: str = ""
+    field: Label
+    value: int | float | bool | Label
+    unit: Label = ""
+    provenance: Label = "invented"
+    source: Label = ""
+    text: Label = ""
 
 
 class Cost(Model):
@@ -77,15 +79,15 @@ class Cost(Model):
         stalls: by queue and cause, cycles that its instructions waited at the head of the queue; may be absent.
     """
 
-    name: str
+    name: Label
     cycles: Count = 0
-    busy: dict[str, Count] = {}
+    busy: dict[Label, Count] = {}
     instructions: Count = 0
     macs: Count = 0
     hbm_bytes: HbmBytes = HbmBytes(read=0, written=0)
     first_start: Count = 0
     last_retire: Count = 0
-    stalls: dict[str, dict[str, Count]] = {}
+    stalls: dict[Label, dict[Label, Count]] = {}
 
     @property
     def title(self) -> str:
@@ -103,9 +105,9 @@ class Group(Cost):
         executions: how often it ran.
     """
 
-    kind: str = ""
-    hlo: tuple[str, ...] = Field(default=(), strict=False)
-    opcodes: tuple[str, ...] = Field(default=(), strict=False)
+    kind: Label = ""
+    hlo: tuple[Label, ...] = Field(default=(), strict=False)
+    opcodes: tuple[Label, ...] = Field(default=(), strict=False)
     flops: Count = 0
     transcendentals: Count = 0
     bytes: Count = 0
@@ -123,7 +125,7 @@ class Timeline(Model):
     edges: list[Count] = []
     read: list[Amount] = []
     written: list[Amount] = []
-    busy: dict[str, list[Amount]] = {}
+    busy: dict[Label, list[Amount]] = {}
 
 
 class Checks(Model):
@@ -138,7 +140,7 @@ class Checks(Model):
     groups: Count = 0
     executions: Count = 0
     expected: Count = 0
-    failures: list[str] = []
+    failures: list[Label] = []
 
 
 class Memory(Model):
@@ -166,7 +168,7 @@ class Memory(Model):
     remade: Count = 0
     remade_cycles: Count = 0
     vmem: Count = 0
-    vmem_peak: dict[str, Count] = {}
+    vmem_peak: dict[Label, Count] = {}
     instructions: Count = 0
 
 
@@ -195,32 +197,32 @@ class RunData(Model):
     """
 
     ok: bool
-    program: str = ""
-    source: str = ""
-    command: str = ""
-    mode: str = "full"
-    precision: str | None = None
+    program: Label = ""
+    source: Label = ""
+    command: Label = ""
+    mode: Label = "full"
+    precision: Label | None = None
     hostile: bool = False
-    chip: str
-    chip_digest: str = ""
+    chip: Label
+    chip_digest: Label = ""
     chip_parameters: list[ChipRow] = []
     cycles: Count | None
     seconds: float | None
     wall_seconds: WallSeconds = WallSeconds()
     macs: Count = 0
     mxu_utilization: Fraction | None = None
-    array_active: dict[str, Count] = {}
+    array_active: dict[Label, Count] = {}
     hbm_bytes: HbmBytes
     instructions: Count
-    units: dict[str, dict[str, Count]]
+    units: dict[Label, dict[Label, Count]]
     groups: list[Group] = []
     ops: list[Cost] = []
     timeline: Timeline = Timeline()
-    hbm_allocated: dict[str, Count] = {}
+    hbm_allocated: dict[Label, Count] = {}
     memory: Memory = Memory()
     vmem_high_water: Count = 0
-    accumulator_rows: dict[str, Count] = {}
-    hazards: list[str] = []
+    accumulator_rows: dict[Label, Count] = {}
+    hazards: list[Label] = []
     checks: Checks = Checks()
     max_abs_error: float | None = None
     max_rel_error: float | None = None

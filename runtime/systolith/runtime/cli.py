@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from systolith.runtime.console import emit, output_console, progress
+from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain
 from systolith.runtime.hlo_commands import cost, opt
@@ -87,7 +87,7 @@ def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **op
     else:
         _print_summary(record, [path for path in request.outputs.values() if path])
     for line in outcome.failures[:20]:
-        click.echo(f"check failed: {line}", err=True)
+        tell(f"check failed: {line}")
     return FAILED if outcome.failures else GOOD
 
 
@@ -136,10 +136,9 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
             make_folder(dump_dir)
         require_apart({"-o": output} | {f"--dump-dir's {path.name}": path for path in stages}, inputs)
         write_all({**stages, output: lambda handle: handle.write(binary)})
-    click.echo(
+    tell(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
-        f"{len(program.kernels)} kernels\n{compiled.memory}",
-        err=True,
+        f"{len(program.kernels)} kernels\n{compiled.memory}"
     )
 
 
@@ -196,7 +195,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
             f"RTL: {result.cycles_per_second:,.0f} cycles/s"
         )
     if result.difference:
-        click.echo(str(result.difference), err=True)
+        tell(str(result.difference))
     return GOOD if result.ok else FAILED
 
 
@@ -251,7 +250,7 @@ def report(runs: tuple[Path, ...], output: Path) -> None:
         write_report(records[0], output)
     else:
         write_comparison(records, output)
-    click.echo(f"wrote {output}", err=True)
+    tell(f"wrote {output}")
 
 
 for command in (opt, cost, explain):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from systolith.isa.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -27,9 +29,14 @@ def prepare_streams() -> None:
 def emit(text: str, newline: bool = True) -> None:
     """Print on standard output; a reader that has gone away ends the printing, not the command."""
     try:
-        click.echo(text, nl=newline)
+        click.echo(printable(text), nl=newline)
     except BrokenPipeError:
         discard_output()
+
+
+def tell(text: str) -> None:
+    """Print on standard error."""
+    click.echo(printable(text), err=True)
 
 
 def flush_output() -> None:
@@ -48,14 +55,29 @@ def discard_output() -> None:
 
 
 def output_console() -> Console:
-    """Standard output for tables; as `emit` where the reader has gone away."""
-    from rich.console import Console
+    """Standard output for tables; as `emit` where the reader has gone away.  Texts are no markup."""
+    from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+    from rich.segment import Segment
+
+    class Printable:
+        def __init__(self, item: ConsoleRenderable) -> None:
+            self.item = item
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for part in console.render(self.item, options):
+                yield part if part.control else Segment(printable(part.text), part.style)
+
+    class Escaping(RenderHook):
+        def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+            return [Printable(item) for item in renderables]
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
             discard_output()
 
-    return Output()
+    output = Output(markup=False, emoji=False)
+    output.push_render_hook(Escaping())
+    return output
 
 
 @contextmanager
@@ -65,7 +87,7 @@ def progress(quiet: bool = False) -> Iterator[Stage]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("starting")
-        yield lambda name: bar.update(task, description=name)
+        yield lambda name: bar.update(task, description=printable(name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from systolith.runtime.console import emit, output_console
+from systolith.runtime.console import emit, output_console, tell
 from systolith.runtime.exits import FAILED, GOOD
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def _check(before: Module, after: Module, count: int, seed: int) -> int:
 
     result = compare_modules(before, after, count, seed)
     if result.difference is not None:
-        click.echo(f"check failed: {result.difference}", err=True)
+        tell(f"check failed: {result.difference}")
         return FAILED
-    click.echo(f"{count} random inputs: {result.same} of {result.results} results the same to the bit", err=True)
+    tell(f"{count} random inputs: {result.same} of {result.results} results the same to the bit")
     return GOOD
 
 

@@ -1,0 +1,16 @@
+"""Texts of others for people to read: a terminal or a page shows them, and does nothing else."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters but for the tab and the end of a line; what changes the direction of text, or ends lines elsewhere;
+# what is invisible and tells texts apart that look alike; halves of characters.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with such characters as the escapes that JSON and quoted names of assembly have for them."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
