@@ -9,7 +9,7 @@ from systolith.compiler.codegen import Generator, Line
 from systolith.compiler.linear import linearize
 from systolith.compiler.memory_plan import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
-from systolith.compiler.tokens import FINE, HBM_LINE, Ordered, Orderer
+from systolith.compiler.tokens import FINE, Ordered, Orderer
 from systolith.compiler.walk import GroupRecord
 from systolith.isa.access import Access, Tile, accesses, size_of
 from systolith.isa.chip import Chip
@@ -81,7 +81,7 @@ def _order(instructions: list[Instruction], boundaries: frozenset[int], program:
         sizes |= {(int(t), unit): 1 for t in Tile}
     for number, decl in enumerate(program.buffers):
         sizes[(int(Space.HBM), number)] = decl.bytes
-    fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1, int(Space.HBM): HBM_LINE.bit_length() - 1}
+    fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1}
     return Orderer(queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
 
 

@@ -15,7 +15,7 @@ from systolith.compiler.gemm_plan import INPUTS_SHARE, Source
 from systolith.compiler.group import GroupPlan, analyze
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.loops import lower_plan
-from systolith.compiler.lowering import Box, Lowering, dense
+from systolith.compiler.lowering import Box, Lowering, dense, dense_like
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.views import as_view, view_base
 from systolith.isa.chip import Chip
@@ -38,9 +38,7 @@ class Computed:
 
     def strides(self, dims: Sequence[int]) -> tuple[int, ...]:
         """Bytes between the elements of a dense tile, in the order in which the value would lie in memory."""
-        order = sorted(range(len(dims)), key=lambda d: (-abs(self.like.strides[d]), d))
-        steps = dense([dims[d] for d in order], self.like.dtype.size)
-        return tuple(steps[order.index(d)] for d in range(len(dims)))
+        return dense_like(dims, self.like.strides, self.like.dtype.size)
 
     def tile(self, ctx: Lowering, box: Box) -> Array:
         """A box of the operand in VMEM, computed.
@@ -48,8 +46,7 @@ class Computed:
         Raises:
             CompileError: as for `loops.lower_plan`.
         """
-        made = ctx.array(f"{self.like.buf.name}.made", self.like.dtype, box.dims, box.origin)
-        tile = replace(made, strides=self.strides(box.dims))
+        tile = ctx.tile(f"{self.like.buf.name}.made", self.like, box)
         lower_plan(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
         return tile
 

@@ -24,6 +24,12 @@ Stamps = npt.NDArray[np.int32]
 WINDOW = 4096
 """Uses of memory that are looked at together."""
 
+LEAST_PITCH = 256
+"""Bytes: gaps of ranges at a smaller pitch are not regarded."""
+
+MOST_PIECES = 1 << 16
+"""A range of more pieces counts as one interval."""
+
 Key = tuple[int, int]
 """A memory: space and buffer of an access."""
 
@@ -47,12 +53,12 @@ class LineMap:
 
     Args:
         sizes: bytes of each memory.
-        most: lines that a memory is divided into at most.
-        fine: by space, log2 of the bytes of a line, if they are not more than that.
+        fine: by space, log2 of the bytes of a line.
+        least: bytes; at a smaller pitch, and where there are over `MOST_PIECES` pieces, a range counts as one interval.
     """
 
-    def __init__(self, sizes: Mapping[Key, int], most: int, fine: Mapping[int, int]) -> None:
-        self._sizes, self._most, self._fine = sizes, most, fine
+    def __init__(self, sizes: Mapping[Key, int], fine: Mapping[int, int], least: int = LEAST_PITCH) -> None:
+        self._sizes, self._fine, self._least = sizes, fine, least
         self._memories: dict[Key, tuple[int, int, int]] = {}
         self._end = 0
         self._known: dict[Access, int] = {}
@@ -71,10 +77,10 @@ class LineMap:
         shift, base, last = self._memories.get((a.space, a.buffer)) or self._open(a)
         end = base + last + 1
         first = min(max(a.lo, 0) >> shift, last)
-        if a.pitch and a.pitch % (1 << shift) == 0 and a.lo >= 0:
+        if a.pitch and a.pitch >= self._least and a.pitch % (1 << shift) == 0 and a.lo >= 0:
             width, step = ((a.lo + a.run - 1) >> shift) + 1 - first, a.pitch >> shift
-            if width < step:
-                pieces = -(-(a.hi - a.lo) // a.pitch)
+            pieces = -(-(a.hi - a.lo) // a.pitch)
+            if width < step and pieces <= MOST_PIECES:
                 return Lines(end, base + first, width, step, pieces, end)
         width = max(first, min((a.hi - 1) >> shift, last)) + 1 - first
         return Lines(end, base + first, width, 0, 1, end)
@@ -83,8 +89,6 @@ class LineMap:
         """(log2 of a line's bytes, number of the first line, lines but one) of a memory not touched before."""
         size = self._sizes.get((a.space, a.buffer), a.hi)
         shift = self._fine.get(a.space, 0)
-        while (size >> shift) > self._most:
-            shift += 1
         memory = self._memories[a.space, a.buffer] = (shift, self._end, size >> shift)
         self._end += (size >> shift) + 1
         return memory

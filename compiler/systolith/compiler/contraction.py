@@ -9,7 +9,7 @@ outside the array (padding: reads as zero).  There is no im2col: address generat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -94,6 +94,10 @@ class Contraction:
     def count(self, axes: Sequence[str]) -> int:
         """Product of the sizes of axes."""
         return prod(self.sizes[a] for a in axes)
+
+    def swapped(self) -> Contraction:
+        """The same with its operands, and with them rows and columns, in each other's place."""
+        return replace(self, m=self.n, n=self.m, lhs=self.rhs, rhs=self.lhs)
 
     def box(self, operand: tuple[Index, ...], ranges: Ranges) -> Box:
         """The box of an operand that ranges of the axes reach (clipped to the array)."""

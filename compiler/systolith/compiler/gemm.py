@@ -19,7 +19,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.gemm_plan import GemmPlan, Problem
 from systolith.compiler.gemm_search import ranked
 from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
-from systolith.compiler.lowering import Box, Lowering, dense
+from systolith.compiler.lowering import Box, Lowering, dense, dense_like
 from systolith.compiler.streams import operand_ref, row_cost
 from systolith.compiler.tile.ir import Array, Ref, TileOp
 from systolith.isa.dtypes import BF16, F32, S32, DType
@@ -249,11 +249,11 @@ class Gemm:
 
     def _staged(self, side: int, index: tuple[Index, ...], ranges: Ranges) -> Array:
         """How the part of an operand that ranges reach lies when it is staged."""
-        array, made = (self.lhs, self.rhs)[side], self.computed[side]
+        array = (self.lhs, self.rhs)[side]
         if array.buf.space == Space.VMEM:
             return array
         box = self.c.box(index, ranges)
-        strides = made.strides(box.dims) if made else dense(box.dims, array.dtype.size)
+        strides = dense_like(box.dims, array.strides, array.dtype.size)
         return replace(array, dims=box.dims, strides=strides, origin=box.origin)
 
     # Emission.

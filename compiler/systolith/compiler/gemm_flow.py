@@ -25,7 +25,6 @@ class Flow:
         first: cycles to move what the first matmul needs.
         compute: cycles of the matrix units for a k tile of a block.
         vector, store: cycles of the vector unit, and to move the results, for a block.
-        wait: cycles that the stores of a block wait for one another.
         last: cycles of both for the jobs that end last.
         latency: of HBM.
         fill: cycles from the end of a stream until its results are there.
@@ -49,7 +48,6 @@ class Flow:
     compute: int
     vector: int
     store: int
-    wait: int
     last: int
     latency: int
     fill: int
@@ -76,9 +74,7 @@ class Flow:
     def bound(self) -> int:
         """At least so many cycles, but for the order of the blocks."""
         t = self.totals
-        m, n = self.blocks
-        waits = m * n * self.repeats * self.wait
-        return max(t["compute"] + t["ends"], t["transfer"] + self.latency, t["vector"] + t["ends"], waits + t["ends"])
+        return max(t["compute"] + t["ends"], t["transfer"] + self.latency, t["vector"] + t["ends"])
 
     def cycles(self) -> int:
         """Estimate: loads run ahead in the order of the blocks, and each block computes when it has its operands."""
@@ -103,7 +99,7 @@ class Flow:
         before = np.arange(len(moved)) * self.compute
         start = before + np.maximum.accumulate(ready - before)
         computed = int(start[-1]) + self.compute + self.fill
-        results = int(start[self.tiles - 1]) + self.compute + self.fill + len(block) * max(self.vector, self.wait)
+        results = int(start[self.tiles - 1]) + self.compute + self.fill + len(block) * self.vector
         end = max(computed + self.last, results) + self.latency * bool(self.store)
         return max(end, int(moved[-1]) + len(block) * self.store + self.latency)
 

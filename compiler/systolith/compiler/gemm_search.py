@@ -11,7 +11,6 @@ from math import prod
 from systolith.compiler.gemm_flow import Flow
 from systolith.compiler.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
 from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
-from systolith.compiler.tokens import HBM_LINE
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -241,11 +240,9 @@ class _Candidate:
     def flow(self, s: _Staging) -> Flow:
         """Work of each unit."""
         p, chip, (m_blocks, n_blocks, _, repeats) = self.p, self.chip, self.counts
-        c, (lhs_hbm, rhs_hbm) = p.contraction, self.in_hbm
+        lhs_hbm, rhs_hbm = self.in_hbm
         vectors = -(-_points(self.m[0]) // chip.vpu.sublanes) * -(-_points(self.n[0]) // chip.vpu.lanes)
         store = -(-_transfer(chip, p.out_bytes) // self.blocks)
-        row = p.out_bytes // (c.count(c.batch) * c.count(c.m) * c.count(c.n)) * _points(self.n[0])
-        apiece = (row * _points(self.m[0]) if len(self.n) == 1 else row) % HBM_LINE
         return Flow(
             blocks=(m_blocks, n_blocks),
             m_outer=self.m_outer,
@@ -262,7 +259,6 @@ class _Candidate:
             compute=self.compute,
             vector=self.jobs * vectors * p.vector_cost,
             store=store,
-            wait=self.jobs * chip.hbm.latency if apiece and self.jobs * self.blocks > 1 else 0,
             last=min(self.jobs, chip.mxu.count) * (vectors * p.vector_cost + store // self.jobs),
             latency=chip.hbm.latency,
             fill=self.fill,

@@ -58,6 +58,18 @@ def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def dense_like(dims: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, ...]:
+    """Strides in bytes of a dense array of elements of `size` bytes, its dimensions nested as `strides` nest them."""
+    order = nesting(strides)
+    steps = dense([dims[d] for d in order], size)
+    return tuple(steps[order.index(d)] for d in range(len(dims)))
+
+
+def nesting(strides: Sequence[int]) -> list[int]:
+    """Dimensions by their stride, the largest first."""
+    return sorted(range(len(strides)), key=lambda d: (-abs(strides[d]), d))
+
+
 def constant_bytes(constant: Instruction) -> bytes:
     """The elements of a constant as they lie in memory."""
     literal = np.ascontiguousarray(np.asarray(constant.literal))
@@ -252,6 +264,11 @@ class Lowering:
         buf = self.vmem(name, prod(dims) * dtype.size)
         return Array(buf, dtype, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
 
+    def tile(self, name: str, array: Array, box: Box) -> Array:
+        """A new dense array in VMEM for a box of `array`, nested as that is."""
+        made = self.array(name, array.dtype, box.dims, box.origin)
+        return replace(made, strides=dense_like(box.dims, array.strides, array.dtype.size))
+
     def value(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """A new dense array in VMEM for a whole value."""
         array = self.array(name, dtype, dims)
@@ -284,8 +301,10 @@ class Lowering:
             raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
         if not prod(src.dims):
             return
+        outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
+        loops = merged(*([values[d] for d in outer] for values in (src.dims, src.strides, dst.strides)))
         op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
-        for counts, (from_, to), (first, start) in _fitting(*merged(src.dims, src.strides, dst.strides)):
+        for counts, (from_, to), (first, start) in _fitting(*loops):
             refs = {
                 "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset + first, src.dynamic),
                 "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset + start, dst.dynamic),
@@ -297,7 +316,7 @@ class Lowering:
         part = view(array, box)
         if array.buf.space in (Space.VMEM, Space.ACC):
             return part
-        tile = self.array(f"{array.buf.name}.in", array.dtype, box.dims, box.origin)
+        tile = self.tile(f"{array.buf.name}.in", array, box)
         self.copy(part, tile, what)
         return tile
 
@@ -305,7 +324,7 @@ class Lowering:
         """Where to compute a box of `array`: a view where it is in VMEM, else a new dense buffer (see `stage_out`)."""
         if array.buf.space == Space.VMEM:
             return view(array, box)
-        return self.array(f"{array.buf.name}.out", array.dtype, box.dims, box.origin)
+        return self.tile(f"{array.buf.name}.out", array, box)
 
     def move(self, src: Array, dst: Array, what: str) -> None:
         """Copy a whole array, wherever the two lie; between HBM and HBM through tiles in VMEM."""

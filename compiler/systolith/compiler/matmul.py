@@ -163,9 +163,23 @@ def _gemm(
     if not all(o.shape.size for o in product.operands[:2]):
         raise compile_error(product, "an operand has no elements; replace the operation by a constant", ctx.module)
     integer = is_integer(product)
-    lhs, rhs = (o.shape.dtype for o in product.operands)
-    precision = requested_precision(product, ctx.options.precision)
-    passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
     if integer and product.shape.dtype is not S32:
         raise compile_error(product, "integer products are summed in s32; ask for an s32 result", ctx.module)
-    return Gemm(ctx, contraction_of(product), sides, passes, integer, epilogue, product.name)
+    contraction = contraction_of(product)
+    if _rows_innermost(contraction, epilogue.results):
+        contraction, sides = contraction.swapped(), (sides[1], sides[0])
+    lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
+    precision = requested_precision(product, ctx.options.precision)
+    passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
+    return Gemm(ctx, contraction, sides, passes, integer, epilogue, product.name)
+
+
+def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
+    """Whether neighbours in memory of the results (transposed ones) are rows of the product, not columns.
+
+    Then the right operand streams, so that they are columns of the accumulators.  Padding has to be streamed.
+    """
+    if any(index.bounded(c.sizes) for index in c.lhs):
+        return False
+    nearest = {min((d for d, n in enumerate(a.dims) if n > 1), key=a.strides.__getitem__, default=-1) for a in results}
+    return all(d >= 0 and set(c.out[d].coefs) & set(c.m) for d in nearest)

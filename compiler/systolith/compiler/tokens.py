@@ -26,15 +26,8 @@ from systolith.isa.program import TokenDecl
 OVERLAPPING = frozenset({"ld", "st"})
 """Queues whose instructions overlap: only a fence (or a token on the way) orders two of the same."""
 
-
-LINES = 1 << 17
-"""Lines that a memory is divided into at most."""
-
-HBM_LINE = 128
-"""Bytes of HBM that tokens tell apart."""
-
-FINE: dict[int, int] = dict.fromkeys(map(int, Space), 5)
-"""Lines of 32 bytes."""
+FINE: dict[int, int] = dict.fromkeys(map(int, Space), 5) | {int(Space.HBM): 0}
+"""Log2 of the bytes that are told apart: bytes of HBM, where tiles of any width are neighbours; lines of others."""
 
 ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 """Queues with instructions that retire alone, without their units' numbers."""
@@ -121,7 +114,7 @@ class Orderer:
         self.number = {q: n for n, q in enumerate(queues)}
         self.alone = {self.number[q]: len(queues) + n for n, q in enumerate(alone)}
         self.touches = touches
-        self.lines = LineMap(sizes, LINES, fine)
+        self.lines = LineMap(sizes, fine)
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
         self.room = max(1, token_max - fifo_depth - 1)
         self.reach = min(REACH, self.room - 1)

@@ -73,15 +73,6 @@ def test_plan_is_near_where_there_is_work(m: int, k: int, n: int) -> None:
     assert 0.93 <= program.groups[0].planned / cycles <= 1.07
 
 
-def test_stores_that_share_lines_wait_for_one_another() -> None:
-    """Rows of 34 bytes: in 30 tiles of 10 rows every store would wait for the latency of the one before."""
-    program = compiled(gemm(300, 1, 17, "bf16"), "tpu_v3").program
-    assert sum(i.op == "dma.store" for i in program.code) <= 2
-    cycles = simulate(program, load_chip("tpu_v3"), mode="time").cycles
-    assert cycles is not None
-    assert cycles < 2000
-
-
 def test_groups_of_loops_count_every_execution() -> None:
     text = """HloModule t
 cond {
@@ -160,7 +151,6 @@ flows = st.builds(
     compute=st.integers(1, 50),
     vector=st.integers(0, 40),
     store=st.integers(0, 20).map(lambda n: n * 6),
-    wait=st.integers(0, 50),
     last=st.integers(0, 30),
     latency=st.just(7),
     fill=st.just(5),
@@ -190,7 +180,7 @@ def test_flow_step_by_step(flow: Flow) -> None:
         ready = flow.first if step == 0 else arrived + stored
         starts.append(max(free, ready + flow.latency))
         free = starts[-1] + flow.compute
-    results = starts[flow.tiles - 1] + flow.compute + flow.fill + len(order) * max(flow.vector, flow.wait)
+    results = starts[flow.tiles - 1] + flow.compute + flow.fill + len(order) * flow.vector
     end = max(free + flow.fill + flow.last, results) + flow.latency * bool(flow.store)
     assert flow.cycles() == max(end, need[-1] + len(order) * flow.store + flow.latency)
 

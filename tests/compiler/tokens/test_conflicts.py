@@ -70,11 +70,11 @@ BEYOND = [
 @settings(max_examples=200)
 def test_the_last_conflict_of_each_lane(code: list[tuple[int, list[Access]]], window: int) -> None:
     with patch.object(module, "WINDOW", window):
-        got = conflicts((a for _, a in code), [lane for lane, _ in code], LANES, LineMap(SIZES, 1 << 17, FINE))
+        got = conflicts((a for _, a in code), [lane for lane, _ in code], LANES, LineMap(SIZES, FINE, least=0))
     assert got == naive(code)
 
 
 def test_what_one_instruction_touches_twice_is_no_conflict_of_its_own() -> None:
     both = [Access(Space.VMEM, 0, 0, 64, False), Access(Space.VMEM, 0, 0, 64, True)]
     with patch.object(module, "WINDOW", 3):
-        assert conflicts([both] * 3, [0, 1, 0], 2, LineMap(SIZES, 1 << 17, FINE)) == [[], [(0, 0)], [(0, 0), (1, 1)]]
+        assert conflicts([both] * 3, [0, 1, 0], 2, LineMap(SIZES, FINE, least=0)) == [[], [(0, 0)], [(0, 0), (1, 1)]]
