@@ -21,6 +21,7 @@ from systolith.compiler.group import GroupPlan, analyze, group_roots
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.parts import split_parts
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.turns import TILES, Turns, turns
 from systolith.isa.instruction import Space
 from systolith.isa.program import Origin
 
@@ -91,20 +92,23 @@ def lower_plan(
     def written(box: Box) -> int:
         return box.elements * sum(a.dtype.size for a in results if a.buf.space == Space.HBM)
 
-    def choose(traffic: Callable[[Box], int]) -> tuple[int, ...]:
+    def choose(traffic: Callable[[Box], int], turn: Turns | None = None) -> tuple[int, ...]:
+        order, tiles = (turn.order, TILES) if turn and turn.nests else (None, TILES_WANTED)
         try:
-            return choose_tile(within.dims, traffic, budget or ctx.budget)
+            return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
         except CompileError as problem:
             raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
 
     nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
     staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
+    turn = turns(ctx.chip, plan, within, arrays, results)
 
     def traffic(box: Box) -> int:
-        return written(box) + sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in staged)
+        copied = [*staged, *turn.copied]
+        return written(box) + sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in copied)
 
-    sizes = choose(traffic)
+    sizes = choose(traffic, turn)
     tiles: dict[Instruction, Array] = {}
     for part in boxes(within.dims, sizes):
         box = Box(tuple(map(add, within.origin, part.origin)), part.dims)
@@ -114,7 +118,8 @@ def lower_plan(
             if have is None or (have.origin, have.dims) != (need.origin, need.dims):
                 tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
         targets = [ctx.out_tile(a, box) for a in results]
-        emit(ctx, plan, box, {**arrays, **tiles}, targets, ctx.origin("compute"))
+        if leaves := turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose")):
+            emit(ctx, plan, box, leaves, targets, ctx.origin("compute"))
         for target, array in zip(targets, results, strict=True):
             ctx.stage_out(target, array, box)
 
@@ -125,6 +130,7 @@ def choose_tile(
     budget: int,
     order: Sequence[int] | None = None,
     unwilling: Sequence[int] = (),
+    tiles: int = TILES_WANTED,
 ) -> tuple[int, ...]:
     """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes; large work is split into some, from the outermost
     dimension, so that runs in memory stay long.
@@ -135,13 +141,14 @@ def choose_tile(
         budget: bytes of VMEM.
         order: dimensions in the order in which they are split; outermost first unless given.
         unwilling: dimensions that are split only where tiles would not fit otherwise.
+        tiles: how many large work is split into.
 
     Raises:
         CompileError: tiles of one element do not fit.
     """
     sizes = list(dims)
     total = traffic(Box.whole(dims))
-    wanted = max(SMALLEST_TILE, total // TILES_WANTED)
+    wanted = max(SMALLEST_TILE, total // tiles)
     while (used := traffic(Box.whole(sizes))) * BUFFERS > budget or used > wanted:
         fits = used * BUFFERS <= budget
         d = next((d for d in order or range(len(dims)) if sizes[d] > 1 and not (fits and d in unwilling)), None)

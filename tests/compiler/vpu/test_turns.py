@@ -1,0 +1,91 @@
+"""Transposes: the cross-lane unit turns tiles, to the same bits as the evaluator, near the time that HBM takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.isa.chip import load_chip
+from systolith.isa.dtypes import BF16, F32, S8, DType
+from systolith.sim.simulate import simulate
+from tests.compiler.machine import check, compiled
+
+V3 = load_chip("tpu_v3")
+
+FORMS = {
+    "alone": "ROOT r = {t}[{out}] transpose(x), dimensions={order}",
+    "of a slice": "s = {t}[{dims}] slice(x), slice={cut}\n  ROOT r = {t}[{out}] transpose(s), dimensions={order}",
+    "with another operand": "y = {t}[{out}] parameter(1)\n  t = {t}[{out}] transpose(x), dimensions={order}\n"
+    "  ROOT r = {t}[{out}] subtract(y, t)",
+    "repeated": "t = {t}[{out}] transpose(x), dimensions={order}\n  n = {t}[{out}] negate(t)\n"
+    "  ROOT r = {t}[3,{out}] broadcast(n), dimensions={last}",
+    "reversed": "v = {t}[{dims}] reverse(x), dimensions={{0}}\n  ROOT r = {t}[{out}] transpose(v), dimensions={order}",
+}
+
+
+def text(dims: Sequence[int], order: Sequence[int], dtype: str, form: str = "alone") -> str:
+    cut = "{" + ",".join(f"[1:{n + 1}]" for n in dims) + "}"
+    given = [n + 2 for n in dims] if form == "of a slice" else dims
+    lines = FORMS[form].format(
+        t=dtype,
+        dims=",".join(map(str, dims)),
+        out=",".join(str(dims[d]) for d in order),
+        order="{" + ",".join(map(str, order)) + "}",
+        last="{" + ",".join(str(d + 1) for d in range(len(dims))) + "}",
+        cut=cut,
+    )
+    return f"HloModule t\nENTRY e {{\n  x = {dtype}[{','.join(map(str, given))}] parameter(0)\n  {lines}\n}}\n"
+
+
+@st.composite
+def transposes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    rank = draw(st.integers(2, 4))
+    dims = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 7, 8, 16, 33]), min_size=rank, max_size=rank)))
+    return dims, tuple(draw(st.permutations(range(rank))))
+
+
+@given(transposes(), st.sampled_from([F32, BF16, S8]), st.sampled_from(list(FORMS)), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_any_transpose(case: tuple[tuple[int, ...], tuple[int, ...]], dtype: DType, form: str, seed: int) -> None:
+    dims, order = case
+    rng = np.random.default_rng(seed)
+    shapes = [[n + 2 for n in dims] if form == "of a slice" else list(dims)]
+    shapes += [[dims[d] for d in order]] if form == "with another operand" else []
+    args = [rng.integers(-60, 60, s).astype(dtype.stored) for s in shapes]
+    check(text(dims, order, dtype.name, form), args, most=0)
+
+
+def test_payloads_of_nans_stay() -> None:
+    bits = np.random.default_rng(0).integers(0x7F800001, 0x7FFFFFFF, (40, 24)).astype(np.uint32)
+    program = compiled(text((40, 24), (1, 0), "f32"), "tiny").program
+    assert any(i.op == "xlu.shuffle" for i in program.code)
+    got = simulate(program, load_chip("tiny"), {0: bits.reshape(-1).view(np.uint8)}, "full", hostile=True).outputs[0]
+    np.testing.assert_array_equal(got.view(np.uint32), bits.T)
+
+
+@pytest.mark.parametrize(
+    ("dims", "order", "dtype", "most"),
+    [
+        ((2048, 2048), (1, 0), "f32", 1.25),
+        ((1000, 3000), (1, 0), "f32", 1.25),
+        ((2048, 2048), (1, 0), "bf16", 1.25),
+        ((8, 512, 12, 64), (0, 2, 1, 3), "f32", 1.25),
+        ((8, 512, 12, 64), (0, 2, 3, 1), "f32", 1.25),
+        ((8, 64, 56, 56), (0, 2, 3, 1), "f32", 1.25),
+        ((2048, 2048), (1, 0), "s8", 2.25),
+    ],
+)
+def test_a_transpose_takes_the_time_of_its_bytes(
+    dims: tuple[int, ...], order: tuple[int, ...], dtype: str, most: float
+) -> None:
+    """The cross-lane unit moves 128 elements a cycle, whatever their width: bytes are half as fast as HBM."""
+    cycles = simulate(compiled(text(dims, order, dtype), V3).program, V3, mode="time").cycles
+    size = {"f32": 4, "bf16": 2, "s8": 1}[dtype]
+    bound = 2 * size * prod(dims) * V3.hbm.q / V3.hbm.p
+    assert cycles is not None
+    assert cycles <= most * bound
