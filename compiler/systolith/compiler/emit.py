@@ -86,21 +86,29 @@ def vector_cycles(
 
 def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
     """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
-    for node in plan.all_nodes:
-        if not isinstance(node, Pieces) or len(live := live_pieces(node, box)) < 2:
-            continue
-        used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
-        if len(used) != 1 or abs(node.expr.coefs[used[0]]) != 1:
-            continue
-        (d,) = used
-        rest = node.expr.const + sum(c * box.origin[k] for k, c in enumerate(node.expr.coefs) if k != d)
-        end = node.ends[live[0]]
-        cut = end - rest if node.expr.coefs[d] == 1 else rest - end + 1
-        last = box.origin[d] + box.dims[d]
-        yield from _split_pieces(plan, box.narrowed(d, box.origin[d], cut))
-        yield from _split_pieces(plan, box.narrowed(d, cut, last))
-        return
-    yield box
+    nodes = [n for n in plan.all_nodes if isinstance(n, Pieces)]
+    parts = [box]
+    while parts:
+        part = parts.pop()
+        cut = next((cut for n in nodes if (cut := _cut(n, part))), None)
+        if cut is None:
+            yield part
+        else:
+            d, at = cut
+            first = part.origin[d]
+            parts += [part.narrowed(d, at, first + part.dims[d]), part.narrowed(d, first, at)]
+
+
+def _cut(node: Pieces, box: Box) -> tuple[int, int] | None:
+    """A dimension of a box and the index there at which half of the pieces that it touches end; None: there is none."""
+    live = live_pieces(node, box)
+    used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
+    if len(live) < 2 or len(used) != 1 or abs(node.expr.coefs[used[0]]) != 1:
+        return None
+    (d,) = used
+    rest = node.expr.const + sum(c * box.origin[k] for k, c in enumerate(node.expr.coefs) if k != d)
+    end = node.ends[live[len(live) // 2 - 1]]
+    return d, end - rest if node.expr.coefs[d] == 1 else rest - end + 1
 
 
 def _emit_part(

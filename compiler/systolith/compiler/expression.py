@@ -6,6 +6,7 @@ once.  Values are 32-bit registers: floats as f32, integers sign- or zero-extend
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -215,8 +216,8 @@ class Graph:
 def live_pieces(node: Pieces, box: Box) -> list[int]:
     """Numbers of the pieces that a box touches."""
     lo, hi = node.expr.interval(box)
-    starts = (-(2**31), *node.ends[:-1])
-    return [k for k, (start, end) in enumerate(zip(starts, node.ends, strict=True)) if lo < end and hi >= start]
+    last = min(bisect_right(node.ends, hi), len(node.ends) - 1)
+    return list(range(bisect_right(node.ends, lo), last + 1))
 
 
 def _children(node: Node, box: Box) -> list[Node]:

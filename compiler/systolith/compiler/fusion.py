@@ -23,7 +23,7 @@ several results of kLoop and kInput groups, with a tuple as the root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from systolith.compiler.affine import IndexMap
@@ -31,14 +31,15 @@ from systolith.compiler.elementwise import FLOAT_OPS, is_elementwise
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
 from systolith.compiler.expression import Micro, topological
-from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat, streams_of
+from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat_or_none, streams_of
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import is_allocation
 from systolith.compiler.units import on_vpu
-from systolith.compiler.views import VIEWS, reshaped_strides, view_base
+from systolith.compiler.views import VIEWS, is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.microops import MICROOPS, Slot
 
@@ -63,9 +64,11 @@ class Limits:
         micro_ops: micro-operations of a kernel.
         streams: streams of a kernel.
         duplicated: elementwise operations that are computed again rather than stored.
+        whole: elementwise operations of a group that is still looked at as a whole to find its best cut.
     """
 
     micro_ops: int = 48
+    whole: int = 192
     streams: int = MAX_STREAMS
     duplicated: int = 8
 
@@ -166,6 +169,7 @@ class _Grouping:
 
     def _decide(self) -> None:
         self.users = self.computation.users()
+        self.place = {i: n for n, i in enumerate(self.computation.instructions)}
         self.stored, self.absorbed = set(), {}
         self.need: dict[Instruction, set[Instruction]] = {}
         self.in_memory = forced = set(self.forced)
@@ -208,12 +212,15 @@ class _Grouping:
         """Why storing costs less than computing it again; empty: it does not."""
         if i.opcode == "constant" or i.opcode in DATA_MOVEMENT:
             return ""
+        expanded = self._expanded(i)
+        if not expanded and len(self.need[i]) < 2:
+            return ""
         cone = self._cone(i)
         expensive = any(c.opcode in EXPENSIVE for c in cone)
         epilogue = any(o.opcode in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
         operations = sum(c.opcode not in DATA_MOVEMENT for c in cone)
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
-        if (expensive or epilogue) and self._expanded(i):
+        if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
         if len(self.need[i]) < 2:
             return ""
@@ -241,11 +248,14 @@ class _Grouping:
 
     def _expanded(self, i: Instruction) -> bool:
         """Whether a user repeats it along some dimension, so that fusing would compute it many times over."""
-        for user in self.users[i]:
-            if user.opcode == "broadcast" and user.shape.size > i.shape.size:
-                return True
-            if user.opcode in ("reshape", "transpose") and user not in self.stored and self._expanded(user):
-                return True
+        moved = [i]
+        while moved:
+            value = moved.pop()
+            for user in self.users[value]:
+                if user.opcode == "broadcast" and user.shape.size > value.shape.size:
+                    return True
+                if user.opcode in ("reshape", "transpose") and user not in self.stored:
+                    moved.append(user)
         return False
 
     # Epilogues.
@@ -288,8 +298,8 @@ class _Grouping:
     def _is_view(self, i: Instruction) -> bool:
         """Whether a reshape is of a stored value (through reshapes), so that it stays outside as a view."""
         (x,) = i.operands
-        if x.opcode == "reshape" and x not in self.stored:
-            return self._is_view(x)
+        while x.opcode == "reshape" and x not in self.stored:
+            (x,) = x.operands
         return (x in self.stored and x not in self.absorbed and x.opcode != "constant") or x.opcode == "parameter"
 
     def _members(self, group: Instruction) -> list[Instruction]:
@@ -302,7 +312,7 @@ class _Grouping:
                 continue
             found[i] = None
             stack.extend(i.operands)
-        return [i for i in self.computation.instructions if i in found] if len(found) > 1 else list(found)
+        return sorted(found, key=self.place.__getitem__)
 
     def _oversized(self) -> set[Instruction]:
         """Values to store because their group is too large or does not fold."""
@@ -313,11 +323,10 @@ class _Grouping:
                 key = (root, *members)
                 if key in self.checked:
                     continue
-                cut = self._cut(root, list(members))
-                if cut is None:
+                cuts = self._many_cuts(root, members) or self._cut(root, members)
+                if not cuts:
                     self.checked.add(key)
-                else:
-                    more.add(cut)
+                more |= cuts
         return more
 
     def _vector_roots(self) -> Iterator[list[Instruction]]:
@@ -328,23 +337,42 @@ class _Grouping:
             elif i.opcode == "reduce":
                 yield [o for o in i.operands if is_cheap(o) and not self._is_leaf(o)]
 
-    def _cut(self, root: Instruction, members: list[Instruction]) -> Instruction | None:
+    def _many_cuts(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
+        """Where to cut a group that is many times too large: each piece has as many operations as a kernel may."""
+        computing = {m for m in members if m.opcode not in DATA_MOVEMENT}
+        if max(len(computing), len(members) // 4) <= self.limits.whole:
+            return set()
+        cuts: set[Instruction] = set()
+        piece: dict[Instruction, set[Instruction]] = {}
+        for m in members:
+            piece[m] = {m}.union(*(piece.get(o, ()) for o in m.operands))
+            large = len(piece[m] & computing) >= self.limits.micro_ops or len(piece[m]) >= 2 * self.limits.micro_ops
+            if large and m is not root and m.opcode != "reshape":
+                cuts.add(m)
+                piece[m] = set()
+        return cuts
+
+    def _cut(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
         try:
             plan = analyze([root], frontier=self._leaves(root))
         except NotFoldableError as problem:
-            return self._not_folding(root, members, problem.at)
+            stored = self._not_folding(root, members, problem.at)
+            return set() if stored is None else {stored}
         nodes = topological(plan.nodes)
         micro = sum(isinstance(n, Micro) for n in nodes)
         if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
-            return None
-        inner = [m for m in members if m is not root and m.opcode not in DATA_MOVEMENT and m.shape.rank]
+            return set()
+        operations = [m for m in members if m is not root and m.opcode not in DATA_MOVEMENT]
+        inner = [m for m in operations if m.shape.rank] or operations
         if not inner:
-            return None
+            return set()
         sizes = {m: len([c for c in self._members(m) if c.opcode not in DATA_MOVEMENT]) for m in inner}
         half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
-        return min(inner, key=lambda m: abs(sizes[m] - half))
+        return {min(inner, key=lambda m: abs(sizes[m] - half))}
 
-    def _not_folding(self, root: Instruction, members: list[Instruction], at: Instruction | None) -> Instruction | None:
+    def _not_folding(
+        self, root: Instruction, members: Sequence[Instruction], at: Instruction | None
+    ) -> Instruction | None:
         """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored.
 
         Where there is none, several do not: then the first one from the root, `at`.
@@ -413,18 +441,20 @@ class _Grouping:
 
         chain = set(_dot_chains(heavy)) if on_mxu(heavy) else set()
 
-        def visit(i: Instruction, of: Instruction) -> Instruction:
+        def visit(i: Instruction, of: Instruction) -> Steps[Instruction]:
             if is_leaf(i, of):
                 if i not in leaves:
                     leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
                 return leaves[i]
             if i not in copies:
-                operands = [visit(o, i) for o in i.operands]
+                operands: list[Instruction] = []
+                for o in i.operands:
+                    operands.append((yield visit(o, i)))
                 copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
                 out.append(copies[i])
             return copies[i]
 
-        result = visit(root, root)
+        result = trampoline(visit(root, root))
         name = taken.fresh(f"group.{root.name}")
         return Computation(name, [*leaves.values(), *out], result), list(leaves)
 
@@ -464,36 +494,3 @@ def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
             while operand.opcode in VIEWS:
                 yield operand
                 operand = operand.operands[0]
-
-
-def is_view_chain(instruction: Instruction) -> bool:
-    """Whether a chain of view operations on a dense array only changes how it is addressed."""
-    return _strides(instruction) is not None
-
-
-def _strides(i: Instruction) -> tuple[int, ...] | None:
-    if i.opcode not in VIEWS:
-        strides, step = [], 1
-        for n in reversed(i.dims):
-            strides.append(step)
-            step *= n
-        return tuple(reversed(strides))
-    inner = _strides(i.operands[0])
-    if inner is None:
-        return None
-    if i.opcode == "transpose":
-        return tuple(inner[d] for d in i.ints("dimensions"))
-    if i.opcode == "slice":
-        return tuple(s.stride * b for s, b in zip(i.slices, inner, strict=True))
-    if i.opcode == "reverse":
-        turned = set(i.ints("dimensions"))
-        return tuple(-s if d in turned else s for d, s in enumerate(inner))
-    return reshaped_strides(i.operands[0].dims, inner, i.dims)
-
-
-def splat_or_none(i: Instruction) -> int | None:
-    """The image of a splat constant; None for other constants, and for types that registers do not hold."""
-    try:
-        return splat(i)
-    except CompileError:
-        return None

@@ -15,7 +15,7 @@ import numpy as np
 
 from systolith.compiler.affine import Bound, Box, IndexMap
 from systolith.compiler.elementwise import check_dtype, is_elementwise, lower_elementwise
-from systolith.compiler.errors import LimitError, compile_error
+from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.expression import (
     Const,
     Coordinate,
@@ -30,6 +30,7 @@ from systolith.compiler.expression import (
 )
 from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.isa.dtypes import F32
 
 DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "iota"})
@@ -69,6 +70,13 @@ class GroupPlan:
         return [n for n in self.all_nodes if isinstance(n, Load)]
 
     @cached_property
+    def _loads_of(self) -> dict[Instruction, list[Load]]:
+        found: dict[Instruction, list[Load]] = {}
+        for load in self.loads:
+            found.setdefault(load.leaf, []).append(load)
+        return found
+
+    @cached_property
     def uniform(self) -> bool:
         """Whether all boxes of the same size are computed alike, wherever they lie."""
         return all(n.map.total if isinstance(n, Load) else isinstance(n, (Const, Micro)) for n in self.all_nodes)
@@ -81,11 +89,10 @@ class GroupPlan:
     def footprint(self, leaf: Instruction, box: Box) -> Box:
         """The smallest box of a leaf that holds all elements that a box of the iteration space reads (dims 0: none)."""
         hull: Box | None = None
-        for load in self.loads:
-            if load.leaf is leaf:
-                part = load.map.footprint(box, leaf.dims)
-                if part.elements:
-                    hull = part if hull is None else hull.hull(part)
+        for load in self._loads_of.get(leaf, ()):
+            part = load.map.footprint(box, leaf.dims)
+            if part.elements:
+                hull = part if hull is None else hull.hull(part)
         return hull if hull is not None else Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))
 
 
@@ -132,7 +139,7 @@ def expressions(
 ) -> list[Node]:
     """What computes the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
     walk = _Walk(graph, frozenset(frontier))
-    return [walk.visit(root, index) for root in roots]
+    return [trampoline(walk.visit(root, index)) for root in roots]
 
 
 def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[Node]) -> list[Node]:
@@ -170,6 +177,14 @@ def splat(instruction: Instruction) -> int | None:
     return image_of(first[0], instruction.shape.dtype)
 
 
+def splat_or_none(i: Instruction) -> int | None:
+    """The image of a splat constant; None for other constants, and for types that registers do not hold."""
+    try:
+        return splat(i)
+    except CompileError:
+        return None
+
+
 def constant_node(graph: Graph, instruction: Instruction) -> Node:
     """The node of a scalar (or splat) constant."""
     image = splat(instruction)
@@ -188,45 +203,50 @@ class _Walk:
     def __post_init__(self) -> None:
         self._seen: dict[tuple[Instruction, IndexMap], Node] = {}
 
-    def visit(self, instruction: Instruction, index: IndexMap) -> Node:
+    def visit(self, instruction: Instruction, index: IndexMap) -> Steps[Node]:
         key = (instruction, index)
-        if key not in self._seen:
-            self._seen[key] = self._visit(instruction, index)
-        return self._seen[key]
+        node = self._seen.get(key)
+        if node is None:
+            node = self._seen[key] = yield self._visit(instruction, index)
+        return node
 
-    def _visit(self, i: Instruction, index: IndexMap) -> Node:
+    def _visit(self, i: Instruction, index: IndexMap) -> Steps[Node]:
         check_dtype(i, i.shape.dtype)
+        node: Node
         if i in self.frontier or i.opcode == "parameter":
-            load = self.graph.node(Load(i, index))
+            node = self.graph.node(Load(i, index))
             if i.opcode in ("dot", "convolution") and i.shape.dtype.is_float and i.shape.dtype is not F32:
                 # The accumulators are f32; the product's own type is narrower.
-                return self.graph.micro(f"round.{i.shape.dtype}", load)
-            return load
-        if i.opcode == "constant":
+                node = self.graph.micro(f"round.{i.shape.dtype}", node)
+        elif i.opcode == "constant":
             image = splat(i)
-            return self.graph.const(image) if image is not None else self.graph.node(Load(i, index))
-        if i.opcode in _MOVES:
+            node = self.graph.const(image) if image is not None else self.graph.node(Load(i, index))
+        elif i.opcode in _MOVES:
             moved = _MOVES[i.opcode](i, index)
             if moved is None:
                 raise _not_foldable(i)
-            return self.visit(i.operands[0], moved)
-        if i.opcode == "pad":
-            return self._pad(i, index)
-        if i.opcode == "concatenate":
-            return self._concatenate(i, index)
-        if i.opcode == "iota":
-            return self._iota(i, index)
-        if i.opcode == "map":
-            return inline_scalar(self.graph, i.computation(), [self.visit(o, index) for o in i.operands])[0]
-        if is_elementwise(i):
-            return lower_elementwise(self.graph, i, [self._operand(i, o, index) for o in i.operands])
-        raise compile_error(i, "not an operation of the vector unit")
+            node = yield self.visit(i.operands[0], moved)
+        elif i.opcode == "pad":
+            node = yield self._pad(i, index)
+        elif i.opcode == "concatenate":
+            node = yield self._concatenate(i, index)
+        elif i.opcode == "iota":
+            node = self._iota(i, index)
+        elif i.opcode == "map":
+            node = inline_scalar(self.graph, i.computation(), (yield self._operands(i, index)))[0]
+        elif is_elementwise(i):
+            node = lower_elementwise(self.graph, i, (yield self._operands(i, index)))
+        else:
+            raise compile_error(i, "not an operation of the vector unit")
+        return node
 
-    def _operand(self, i: Instruction, operand: Instruction, index: IndexMap) -> Node:
-        """An operand of an elementwise operation; `clamp` and `select` take scalars too."""
-        if operand.shape.rank == 0 and i.shape.rank:
-            return self.visit(operand, replace(index, dims=()))
-        return self.visit(operand, index)
+    def _operands(self, i: Instruction, index: IndexMap) -> Steps[list[Node]]:
+        """The operands of an elementwise operation; `clamp` and `select` take scalars too."""
+        nodes: list[Node] = []
+        for operand in i.operands:
+            scalar = operand.shape.rank == 0 and i.shape.rank
+            nodes.append((yield self.visit(operand, replace(index, dims=()) if scalar else index)))
+        return nodes
 
     def _iota(self, i: Instruction, index: IndexMap) -> Node:
         expr = index.dims[i.integer("iota_dimension")]
@@ -238,14 +258,14 @@ class _Walk:
         value = self.graph.micro("cvt.f32.s32", value)
         return value if i.shape.dtype is F32 else self.graph.micro(f"round.{i.shape.dtype}", value)
 
-    def _pad(self, i: Instruction, index: IndexMap) -> Node:
+    def _pad(self, i: Instruction, index: IndexMap) -> Steps[Node]:
         padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
         operand, value = i.operands
         inner = index.pad(padding, operand.dims, i.dims)
         if inner is None:
             raise _not_foldable(i)
-        fill = self.visit(value, replace(index, dims=(), bounds=()))
-        inside = self.visit(operand, inner)
+        fill = yield self.visit(value, replace(index, dims=(), bounds=()))
+        inside: Node = yield self.visit(operand, inner)
         if inner.bounds == index.bounds:
             return inside
         if isinstance(fill, Const) and isinstance(inside, Load):
@@ -257,7 +277,7 @@ class _Walk:
         quotients = tuple(q for q in inner.quotients() if q not in index.quotients())
         return self.graph.micro("select", self.graph.node(Inside(added, quotients)), inside, fill)
 
-    def _concatenate(self, i: Instruction, index: IndexMap) -> Node:
+    def _concatenate(self, i: Instruction, index: IndexMap) -> Steps[Node]:
         (d,) = i.ints("dimensions")
         expr = index.dims[d]
         if not expr.is_affine:
@@ -269,7 +289,7 @@ class _Walk:
                 local = expr.scaled(1, -start)
                 dims = tuple(local if k == d else e for k, e in enumerate(index.dims))
                 bounds = (*index.bounds, Bound(local, 0, n))
-                pieces.append(self.visit(operand, replace(index, dims=dims, bounds=bounds)))
+                pieces.append((yield self.visit(operand, replace(index, dims=dims, bounds=bounds))))
                 start += n
                 ends.append(start)
         return pieces[0] if len(pieces) == 1 else self.graph.node(Pieces(expr, tuple(ends), tuple(pieces)))

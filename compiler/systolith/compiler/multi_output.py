@@ -25,7 +25,7 @@ from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.joint_groups import Joint, Kernels, NotJointError, check_results, heavies, join
-from systolith.compiler.passes.dead_code import has_effects
+from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
 from systolith.isa.chip import Chip
@@ -146,7 +146,7 @@ class _Merging:
         self, computation: Computation, chip: Chip, names: Names, places: Mapping[int, Leaf], outermost: bool
     ) -> None:
         self.computation, self.chip, self.names, self.outermost = computation, chip, names, outermost
-        self.kernels = Kernels(chip)
+        self.kernels, self.effects = Kernels(chip), Effects()
         self.decisions: list[Decision] = []
         self.gone: set[Computation] = set()
         self.made: dict[Computation, None] = {}
@@ -249,7 +249,7 @@ class _Merging:
             if i not in needed:
                 rest.insert(0, i)
                 continue
-            if any(o in own for o in i.operands) or has_effects(i):
+            if any(o in own for o in i.operands) or self.effects.of(i):
                 raise NotJointError(f"{i.name} has to be between them")
             needed.update(i.operands)
             ahead.insert(0, i)

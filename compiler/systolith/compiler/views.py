@@ -13,7 +13,9 @@ from math import prod
 
 from systolith.compiler.affine import reshape_factors
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.tile.ir import Array
+from systolith.compiler.lowering import dense
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.isa.instruction import Space
 
 VIEWS = frozenset({"transpose", "reshape", "bitcast", "slice", "reverse"})
 """Opcodes that may be views."""
@@ -26,6 +28,14 @@ def view_base(instruction: Instruction) -> Instruction:
     return instruction
 
 
+def is_view_chain(instruction: Instruction) -> bool:
+    """Whether a chain of view operations on a dense array only changes how it is addressed."""
+    base = view_base(instruction)
+    nowhere = Buf("", Space.NONE, 0)
+    strides = dense(base.dims, base.shape.dtype.size)
+    return as_view(Array(nowhere, base.shape.dtype, base.dims, strides, (0,) * len(base.dims)), instruction) is not None
+
+
 def as_view(array: Array, instruction: Instruction) -> Array | None:
     """The array that a chain of view operations gives.
 
@@ -36,10 +46,15 @@ def as_view(array: Array, instruction: Instruction) -> Array | None:
     Returns:
         The whole value of `instruction` over the same bytes; None if some reshape in the chain would have to copy.
     """
-    if instruction.opcode not in VIEWS:
-        return array
-    inner = as_view(array, instruction.operands[0])
-    return None if inner is None else _step(inner, instruction)
+    chain = []
+    while instruction.opcode in VIEWS:
+        chain.append(instruction)
+        instruction = instruction.operands[0]
+    viewed: Array | None = array
+    for view in reversed(chain):
+        if viewed is not None:
+            viewed = _step(viewed, view)
+    return viewed
 
 
 def _step(x: Array, i: Instruction) -> Array | None:

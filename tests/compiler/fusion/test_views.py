@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from systolith.compiler.fusion import is_view_chain
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lowering import dense
 from systolith.compiler.tile.ir import Array, Buf
-from systolith.compiler.views import as_view, recast, untransposed
+from systolith.compiler.views import as_view, is_view_chain, recast, untransposed
 from systolith.isa.dtypes import F32
 from systolith.isa.instruction import Space
 from tests.compiler.vpu.machine import Machine

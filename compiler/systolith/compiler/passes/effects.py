@@ -28,7 +28,7 @@ class Effects:
 
     def within(self, computation: Computation) -> bool:
         """Whether running a computation does more than give a value."""
-        stack = [computation]
+        stack = [computation] if computation not in self._known else []
         while stack:
             top = stack[-1]
             called = [c for i in top.instructions for c in i.called if c not in self._known]

@@ -1,0 +1,109 @@
+"""Long chains, wide operations, deep nesting: a module's size is never what a limit of ours is about."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+
+import numpy as np
+import pytest
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.isa.chip import load_chip
+from tests.compiler.driver.test_every_operation import BINARY, UNARY
+from tests.compiler.machine import Array, check
+
+MOVES = (
+    "f32[2,4] reshape({})",
+    "f32[4,2] transpose({}), dimensions={{1,0}}",
+    "f32[4,2] reverse({}), dimensions={{0}}",
+    "f32[8] reshape({})",
+    "f32[16] concatenate({0}, {0}), dimensions={{0}}",
+    "f32[8] slice({}), slice={{[4:12]}}",
+)
+
+
+def chain(length: int, *codes: str) -> str:
+    """HLO of f32[8] operations one after the other; `codes` come in turn, `{}` is the value before."""
+    lines, last = [], "x"
+    for n in range(length):
+        code = codes[n % len(codes)]
+        shape = "" if "[" in code.split("(")[0] else "f32[8] "
+        lines.append(f"v{n} = {shape}{code.format(last)}")
+        last = f"v{n}"
+    lines[-1] = f"ROOT {lines[-1]}"
+    head = "HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n zero = f32[] constant(0)\n "
+    return head + "\n ".join(lines) + "\n}\n"
+
+
+def given(count: int = 2) -> list[Array]:
+    return list(np.random.default_rng(0).uniform(0.5, 1.5, (count, 8)).astype(np.float32))
+
+
+BOUNDED = ("add({}, y)", "sine({})", "maximum({}, y)", "negate({})", "tanh({})", "subtract({}, y)", "abs({})")
+
+
+def test_a_chain_of_a_thousand_operations() -> None:
+    check(chain(1000, *BOUNDED), given())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op, types in BINARY.items() if "f32" in types])
+def test_a_chain_of_a_thousand_of_a_binary_operation(op: str) -> None:
+    check(chain(1000, f"{op}({{}}, y)", "clamp(zero, {}, y)"), given())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op, types in UNARY.items() if "f32" in types])
+def test_a_chain_of_a_thousand_of_a_unary_operation(op: str) -> None:
+    check(chain(1000, f"{op}({{}})", "clamp(zero, {}, y)"), given())
+
+
+def test_a_chain_of_movements() -> None:
+    check(chain(210, *MOVES, "sine({})"), given())
+
+
+def test_two_values_that_need_each_other_many_times() -> None:
+    lines, a, b = [], "x", "y"
+    for n in range(250):
+        lines.append(f"v{n} = f32[8] {('add', 'subtract', 'multiply')[n % 3]}({a}, {b})")
+        lines.append(f"w{n} = f32[8] sine(v{n})")
+        a, b = b, f"w{n}"
+    text = "HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n " + "\n ".join(lines)
+    check(f"{text}\n ROOT r = f32[8] add({a}, {b})\n}}\n", given(), most=1e-4)
+
+
+def test_a_chain_of_scalars() -> None:
+    text = chain(300, *BOUNDED).replace("f32[8]", "f32[]")
+    check(text, [np.asarray(a[0]) for a in given()])
+
+
+def test_a_sum_of_300_parameters() -> None:
+    lines = [f"p{n} = f32[8] parameter({n})" for n in range(300)]
+    lines += [f"s{n} = f32[8] add({'p0' if n == 1 else f's{n - 1}'}, p{n})" for n in range(1, 300)]
+    lines[-1] = f"ROOT {lines[-1]}"
+    check("HloModule m\nENTRY e {\n " + "\n ".join(lines) + "\n}\n", given(300))
+
+
+def test_a_concatenation_of_a_thousand_operands() -> None:
+    sizes = [1 + n % 3 for n in range(1000)]
+    lines = [f"p{n} = f32[{size}] slice(x), slice={{[{n % 6}:{n % 6 + size}]}}" for n, size in enumerate(sizes)]
+    lines += [f"q{n} = f32[{size}] parameter({n + 1})" for n, size in enumerate(sizes[:500])]
+    names = [f"q{n}" if n < 500 else f"p{n}" for n in range(1000)]
+    lines.append(f"ROOT c = f32[{sum(sizes)}] concatenate({', '.join(names)}), dimensions={{0}}")
+    args = [*given(1), *(np.full(size, n, np.float32) for n, size in enumerate(sizes[:500]))]
+    check("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n " + "\n ".join(lines) + "\n}\n", args)
+
+
+def calls(text: str) -> int:
+    """Function calls that compiling takes."""
+    module, profile = parse_hlo(text), cProfile.Profile()
+    profile.runcall(compile_module, module, load_chip("tiny"))
+    total: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    return total
+
+
+def test_compiling_is_linear_in_the_length_of_a_chain() -> None:
+    few, more, most = (calls(chain(n, *BOUNDED)) for n in (250, 500, 1000))
+    assert most - more < 2.3 * (more - few)
