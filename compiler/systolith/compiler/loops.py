@@ -118,7 +118,8 @@ def lower_plan(
             if have is None or (have.origin, have.dims) != (need.origin, need.dims):
                 tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
         targets = [ctx.out_tile(a, box) for a in results]
-        if leaves := turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose")):
+        leaves = turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose"))
+        if leaves is not None:
             emit(ctx, plan, box, leaves, targets, ctx.origin("compute"))
         for target, array in zip(targets, results, strict=True):
             ctx.stage_out(target, array, box)

@@ -62,14 +62,14 @@ class Turns:
 
     def emit(
         self, ctx: Context, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], out: Array, origin: Origin
-    ) -> dict[Instruction, Array]:
-        """Append the turning of what a box reads; gives the leaves as they lie then, none if that was all."""
+    ) -> dict[Instruction, Array] | None:
+        """Append the turning of what a box reads; gives the leaves as they lie then, None if that was all."""
         if self.whole is not None:
             array = leaves[self.whole.leaf]
             spec = addressed(array, self.whole.map.shifted(box.origin), 0, box)
             source = replace(array, dims=box.dims, strides=spec.access.strides, origin=box.origin, offset=spec.offset)
             shuffle(ctx, source, view(out, box), origin)
-            return {}
+            return None
         found = dict(leaves)
         for leaf, nest in self.nests.items():
             part = view(leaves[leaf], plan.footprint(leaf, box))

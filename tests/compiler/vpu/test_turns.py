@@ -89,3 +89,9 @@ def test_a_transpose_takes_the_time_of_its_bytes(
     bound = 2 * size * prod(dims) * V3.hbm.q / V3.hbm.p
     assert cycles is not None
     assert cycles <= most * bound
+
+
+def test_a_group_that_reads_nothing_is_computed() -> None:
+    """An iota that a product reads is a group without loads: there is nothing to turn, and all to compute."""
+    body = "ENTRY e {\n  i = f32[15] iota(), iota_dimension=0\n  ROOT d = f32[] dot(i, i), lhs_contracting_dims={0},"
+    check(f"HloModule m\n{body} rhs_contracting_dims={{0}}\n}}\n", [])
