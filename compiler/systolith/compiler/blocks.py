@@ -22,6 +22,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.fusion import group_computation
 from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.interleave import interleave
 from systolith.compiler.lowering import view
 from systolith.compiler.multi_output import fuse_outputs
@@ -160,7 +161,7 @@ def _stages(
     outer, walk.ctx.block = walk.ctx.block, Block()
     parts = [_staged(walk, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     ends: list[int] = []
-    walk.computation(small, parts, lambda i, value: ends.append(len(walk.ctx.block.items)))
+    trampoline(walk.computation(small, parts, lambda i, value: ends.append(len(walk.ctx.block.items))))
     items, walk.ctx.block = walk.ctx.block.items, outer
     return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
 

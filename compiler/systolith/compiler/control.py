@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from systolith.compiler.aliasing import Uses
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.lowering import Lowering
 from systolith.compiler.passes.while_trip_count import trip_count
 from systolith.compiler.placement import Aliases, Leaf, kept_by, leaf_shapes
@@ -41,13 +42,17 @@ def alu(ctx: Lowering, op: str, a: VReg, b: VReg | int, what: str) -> VReg:
     return result
 
 
-def lower_while(walk: Walk, i: Instruction, init: Value) -> Value:
+COUNTED = 8
+"""Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
+
+
+def lower_while(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower a `while`: values that change in fixed places, those that do not where they are."""
     from systolith.compiler.walk import flatten, shaped
 
     ctx = walk.ctx
     body = i.computation("body")
-    before, budget = flatten(init), ctx.budget
+    before, budget = flatten(operands[0]), ctx.budget
     kept = kept_by(i)
     state: list[Array] = []
     for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
@@ -62,18 +67,21 @@ def lower_while(walk: Walk, i: Instruction, init: Value) -> Value:
     _bring_invariants(walk, body, state, budget)
     for leaf, array in _in_place(body, state).items():
         walk.homes[leaf] = array
-    count = trip_count(i)
-    test, register = _counter(ctx, i, count) if count is not None else _test(walk, i, state)
+    count = trip_count(i) if walk.depth <= COUNTED else None
+    if count is None:
+        test, register = yield _test(walk, i, state)
+    else:
+        test, register = _counter(ctx, i, count)
 
-    def run() -> Value:
-        value = walk.computation(body, [shaped(iter(state), i.shape)])
+    def run() -> Steps[Value]:
+        value: Value = yield walk.computation(body, [shaped(iter(state), i.shape)])
         ctx.group, ctx.budget = i, budget
         carry(ctx, flatten(value), state)
         if count is not None:
             ctx.append(TileOp("add", {"rd": register, "ra": register, "b": -1}, ctx.origin("count")))
         return value
 
-    block, _ = walk.region(run)
+    block, _ = yield walk.region(run())
     ctx.append_region(While(test, register, block, i.name, count))
     walk.cache = outer_cache
     return shaped(iter(state), i.shape)
@@ -87,12 +95,12 @@ def _counter(ctx: Lowering, i: Instruction, count: int) -> tuple[Block, VReg]:
     return Block(), register
 
 
-def _test(walk: Walk, i: Instruction, state: list[Array]) -> tuple[Block, VReg]:
+def _test(walk: Walk, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:
     """The condition's operations, and the register with its result."""
     from systolith.compiler.walk import shaped
 
     ctx, condition = walk.ctx, i.computation("condition")
-    test, predicate = walk.region(lambda: walk.computation(condition, [shaped(iter(state), i.shape)]))
+    test, predicate = yield walk.region(walk.computation(condition, [shaped(iter(state), i.shape)]))
     assert isinstance(predicate, Array)
     outer, ctx.block = ctx.block, test
     ctx.group = i
@@ -173,7 +181,7 @@ def carry(ctx: Lowering, values: Sequence[Array], places: Sequence[Array]) -> No
         ctx.move(value, place, "carry")
 
 
-def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Value:
+def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower a `conditional`: results in fixed places, one region a branch."""
     from systolith.compiler.walk import flatten, shaped
 
@@ -192,19 +200,20 @@ def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Valu
     blocks = []
     for branch, argument in zip(branches, operands[1:], strict=True):
 
-        def run(branch: Computation = branch, argument: Value = argument) -> Value:
+        def run(branch: Computation = branch, argument: Value = argument) -> Steps[Value]:
             aliases = Aliases(branch)
             leaves = aliases.leaves[branch.result]
             for leaf, place in zip(leaves, places, strict=True):
                 if leaf[0].opcode == "fusion" and leaves.count(leaf) == 1:
                     walk.homes[leaf] = place
-            value = walk.computation(branch, [argument])
+            value: Value = yield walk.computation(branch, [argument])
             ctx.group, ctx.budget = i, budget
             for array, place in zip(flatten(value), places, strict=True):
                 if array.buf.memory is not place.buf.memory:
                     ctx.move(array, place, "branch result")
             return value
 
-        blocks.append(walk.region(run)[0])
+        block, _ = yield walk.region(run())
+        blocks.append(block)
     ctx.append_region(If(register, blocks, i.name))
     return shaped(iter(places), i.shape)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 
 Leaf = tuple[Instruction, int]
 """A value that is no tuple: who makes it, and its number among the maker's results (depth first)."""
@@ -85,9 +86,36 @@ class Aliases:
 
 def kept_by(loop: Instruction) -> list[bool]:
     """For each leaf of a while's state, whether its body leaves it as it is."""
+    return [trampoline(_keeps(loop, k)) for k in range(len(leaf_shapes(loop.shape)))]
+
+
+def _keeps(loop: Instruction, k: int) -> Steps[bool]:
     body = loop.computation("body")
     (parameter,) = body.parameters
-    return [leaf == (parameter, k) for k, leaf in enumerate(Aliases(body).leaves[body.result])]
+    i, at = body.result, k
+    while i is not parameter:
+        if i.opcode == "tuple":
+            i, at = _part(i, at)
+        elif i.opcode == "get-tuple-element":
+            at += sum(len(leaf_shapes(s)) for s in i.operands[0].shape.elements[: i.integer("index")])
+            i = i.operands[0]
+        elif i.opcode == "bitcast" or (i.opcode == "while" and (yield _keeps(i, at))):
+            i = i.operands[0]
+        else:
+            return False
+    return at == k
+
+
+def _part(made: Instruction, leaf: int) -> tuple[Instruction, int]:
+    """The operand of a `tuple` that has a leaf, and which of its leaves that is."""
+    if all(o.shape.is_array for o in made.operands):
+        return made.operands[leaf], 0
+    for operand in made.operands:
+        count = len(leaf_shapes(operand.shape))
+        if leaf < count:
+            return operand, leaf
+        leaf -= count
+    raise IndexError(leaf)
 
 
 def result_leaves(computation: Computation) -> list[Leaf]:

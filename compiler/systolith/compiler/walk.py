@@ -14,6 +14,7 @@ from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.loops import lower_loop
 from systolith.compiler.lowering import Box, Lowering
 from systolith.compiler.matmul import lower_output
@@ -83,6 +84,7 @@ class Walk:
         spilled: leaves that no result buffer holds and that lie in HBM all the same.
         cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
         oversized: groups that were left out because no instruction can hold them: then what was lowered is of no use.
+        depth: loops and conditionals around what is lowered.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
@@ -94,6 +96,7 @@ class Walk:
     owners: dict[Buf, Leaf] = field(default_factory=dict)
     spilled: set[Leaf] = field(default_factory=set)
     oversized: list[Oversized] = field(default_factory=list)
+    depth: int = 0
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
@@ -137,7 +140,7 @@ class Walk:
                         self._for_result(instruction)
                         self.ctx.move(recast(array, target.dims), target, "store result")
 
-        final = flatten(self.computation(computation, values, store))
+        final = flatten(trampoline(self.computation(computation, values, store)))
         if donation.late:
             self._for_result(computation.result)
             late = [(recast(final[n], results[n][1].dims), results[n][1]) for n in sorted(donation.late)]
@@ -154,7 +157,7 @@ class Walk:
         computation: Computation,
         parameters: Sequence[Value],
         made: Callable[[Instruction, Value], None] | None = None,
-    ) -> Value:
+    ) -> Steps[Value]:
         """Lower a computation into the current block; `made` is called after each instruction that makes arrays."""
         if computation not in self._seen:
             self._seen.add(computation)
@@ -171,7 +174,11 @@ class Walk:
                 assert isinstance(source, tuple)
                 values[i] = source[i.integer("index")]
                 continue
-            values[i] = self._instruction(computation, i, [values[o] for o in i.operands], numbered)
+            operands = [values[o] for o in i.operands]
+            if i.opcode in _CONTROL:
+                values[i] = yield self._control(i, operands)
+            else:
+                values[i] = self._instruction(computation, i, operands, numbered)
             if made is not None and i.opcode != "bitcast":
                 made(i, values[i])
         return values[computation.result]
@@ -191,13 +198,16 @@ class Walk:
         self.ctx.budget = self.placement.budget.get(i, 0)
         if i.opcode == "fusion":
             return self._group(within, i, operands)
-        if i.opcode == "while":
-            return lower_while(self, i, operands[0])
-        if i.opcode == "conditional":
-            return lower_conditional(self, i, operands)
         if is_allocation(i):
             return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
         raise compile_error(i, "not an operation of grouped HLO", self.ctx.module)
+
+    def _control(self, i: Instruction, operands: list[Value]) -> Steps[Value]:
+        self.ctx.group, self.ctx.budget = i, self.placement.budget.get(i, 0)
+        self.depth += 1
+        value: Value = yield _CONTROL[i.opcode](self, i, operands)
+        self.depth -= 1
+        return value
 
     def _constant(self, i: Instruction) -> Value:
         if i not in self._constants:
@@ -280,12 +290,18 @@ class Walk:
         self.cache[array.buf] = copy
         return replace(array, buf=copy.buf)
 
-    def region(self, lower: Callable[[], Value]) -> tuple[Block, Value]:
+    def region(self, lower: Steps[Value]) -> Steps[tuple[Block, Value]]:
         """Lower into a block of its own; copies that it makes are not known outside."""
         outer, cache = self.ctx.block, self.cache
         self.ctx.block, self.cache = Block(), dict(cache)
         try:
-            value = lower()
+            value: Value = yield lower
             return self.ctx.block, value
         finally:
             self.ctx.block, self.cache = outer, cache
+
+
+_CONTROL: dict[str, Callable[[Walk, Instruction, list[Value]], Steps[Value]]] = {
+    "while": lower_while,
+    "conditional": lower_conditional,
+}

@@ -96,6 +96,58 @@ def test_a_concatenation_of_a_thousand_operands() -> None:
     check("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n " + "\n ".join(lines) + "\n}\n", args)
 
 
+def loops(depth: int, turns: str = "1") -> str:
+    """HLO of loops in loops: the outermost of two turns, the others of `turns`, that double f32[8]."""
+    texts, inner = [], "y = f32[8] add(x, x)"
+    for n in reversed(range(depth)):
+        limit = "2" if n == 0 else turns
+        state = "p = (s32[], f32[8]) parameter(0)\n i = s32[] get-tuple-element(p), index=0"
+        texts.append(
+            f"cond{n} {{\n {state}\n n = s32[] constant({limit})\n ROOT l = pred[] compare(i, n), direction=LT\n}}"
+        )
+        texts.append(
+            f"body{n} {{\n {state}\n x = f32[8] get-tuple-element(p), index=1\n {inner}\n one = s32[] constant(1)\n"
+            " j = s32[] add(i, one)\n ROOT r = (s32[], f32[8]) tuple(j, y)\n}"
+        )
+        inner = (
+            "z = s32[] constant(0)\n t = (s32[], f32[8]) tuple(z, x)\n"
+            f" w = (s32[], f32[8]) while(t), condition=cond{n}, body=body{n}\n y = f32[8] get-tuple-element(w), index=1"
+        )
+    entry = f"ENTRY e {{\n x = f32[8] parameter(0)\n {inner}\n ROOT r = f32[8] copy(y)\n}}\n"
+    return "HloModule m\n" + "\n".join([*texts, entry])
+
+
+DEPTHS = pytest.mark.parametrize("depth", [40, pytest.param(200, marks=pytest.mark.slow)])
+
+
+@DEPTHS
+def test_nested_loops(depth: int) -> None:
+    check(loops(depth), given(1))
+
+
+@DEPTHS
+def test_nested_conditionals(depth: int) -> None:
+    texts = ["f0 {\n x = f32[8] parameter(0)\n ROOT y = f32[8] add(x, x)\n}"]
+    texts += [
+        f"f{n} {{\n x = f32[8] parameter(0)\n s = f32[1] slice(x), slice={{[{n % 8}:{n % 8 + 1}]}}\n"
+        f" v = f32[] reshape(s)\n c = f32[] constant({n / 100})\n p = pred[] compare(v, c), direction=LT\n"
+        f" ROOT y = f32[8] conditional(p, x, x), true_computation=f{n - 1}, false_computation=other\n}}"
+        for n in range(1, depth + 1)
+    ]
+    other = "other {\n x = f32[8] parameter(0)\n ROOT y = f32[8] negate(x)\n}"
+    entry = f"ENTRY e {{\n x = f32[8] parameter(0)\n ROOT r = f32[8] call(x), to_apply=f{depth}\n}}\n"
+    check("\n".join(["HloModule m", other, *texts, entry]), given(1))
+
+
+def test_200_nested_calls() -> None:
+    texts = ["f0 {\n x = f32[8] parameter(0)\n ROOT y = f32[8] add(x, x)\n}"]
+    texts += [
+        f"f{n} {{\n x = f32[8] parameter(0)\n ROOT y = f32[8] call(x), to_apply=f{n - 1}\n}}" for n in range(1, 201)
+    ]
+    entry = "ENTRY e {\n x = f32[8] parameter(0)\n ROOT r = f32[8] call(x), to_apply=f200\n}\n"
+    check("\n".join(["HloModule m", *texts, entry]), given(1))
+
+
 def calls(text: str) -> int:
     """Function calls that compiling takes."""
     module, profile = parse_hlo(text), cProfile.Profile()

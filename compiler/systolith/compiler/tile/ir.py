@@ -111,15 +111,15 @@ class Block:
 
     def ops(self) -> Iterator[TileOp]:
         """All operations below, in program order."""
-        for item in self.items:
+        stack = list(reversed(self.items))
+        while stack:
+            item = stack.pop()
             if isinstance(item, TileOp):
                 yield item
-            elif isinstance(item, While):
-                yield from item.condition.ops()
-                yield from item.body.ops()
             else:
-                for branch in item.branches:
-                    yield from branch.ops()
+                blocks = item.branches if isinstance(item, If) else (item.condition, item.body)
+                for block in reversed(blocks):
+                    stack.extend(reversed(block.items))
 
 
 @dataclass(eq=False)
