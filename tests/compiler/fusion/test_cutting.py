@@ -1,0 +1,86 @@
+"""Groups cut at any of their values mean what they meant, to the bit, and compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from systolith.compiler.driver import compile_grouped
+from systolith.compiler.errors import LimitError
+from systolith.compiler.fusion import HEAVY, is_cheap
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.lowering import Options
+from systolith.compiler.multi_output import FuseOutputs
+from systolith.compiler.passes.base import run_passes
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.splitting import Oversized, Splitting
+from tests.compiler.driver.random_limits import random_wide_module
+from tests.compiler.driver.random_modules import random_module
+from tests.compiler.driver.test_random_modules import TINY
+from tests.compiler.fusion.test_fusion import check_group, grouped, running
+from tests.compiler.machine import Array, error, run
+
+PROBLEM = LimitError("more than an instruction has")
+
+
+def groups(module: Module) -> list[tuple[Computation, Instruction]]:
+    return [(c, i) for c in running(module) for i in c.instructions if i.opcode == "fusion"]
+
+
+def split_all(module: Module) -> int:
+    """Split every group that has more than one operation; gives how many."""
+    splitting = Splitting(Names(c.name for c in module.computations))
+    for computation, group in groups(module):
+        try:
+            splitting.split([Oversized(computation, group, PROBLEM)], module)
+        except LimitError:
+            continue
+    return len(splitting.decisions)
+
+
+def joined(text: str) -> Module:
+    """The module in groups, of which some have several results."""
+    return run_passes(grouped(text), [FuseOutputs(TINY)])
+
+
+def same(got: list[Array], want: list[Array]) -> None:
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8))
+
+
+@pytest.mark.parametrize("make", [random_module, random_wide_module])
+@pytest.mark.parametrize("seed", range(30))
+def test_split_groups_mean_the_same(seed: int, make: Callable[[int], tuple[str, list[Array]]]) -> None:
+    text, args = make(seed)
+    module = joined(text)
+    with np.errstate(all="ignore"):
+        want = evaluate(module, *args)
+        for _ in range(3):
+            before = len(groups(module))
+            made = split_all(module)
+            verify(module)
+            assert len(groups(module)) >= before + made // 2
+            same(evaluate(module, *args), want)
+    for _, group in groups(module):
+        inside = group.computation("calls").instructions
+        if group.word("kind") == "kLoop":
+            assert all(is_cheap(i) for i in inside if i.opcode not in ("parameter", "constant", "tuple"))
+        elif sum(i.opcode in HEAVY for i in inside) == 1:
+            check_group(group)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_split_groups_compile(seed: int) -> None:
+    text, args = random_module(seed)
+    module = joined(text)
+    split_all(module)
+    with np.errstate(all="ignore"):
+        want = evaluate(parse_hlo(text), *args, precision="highest")
+    program = compile_grouped(module, TINY, Options(precision="highest")).program
+    for a, b in zip(run(program, TINY, args), want, strict=True):
+        assert error(a, b) < 2.0**-5
