@@ -8,6 +8,7 @@ from math import prod
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.matmul import CONTRACTIONS, contraction_of
+from systolith.compiler.passes.scans import scanned
 from systolith.compiler.passes.while_trip_count import trip_count
 from systolith.compiler.predict import Prediction
 from systolith.isa.program import GroupInfo
@@ -89,7 +90,8 @@ def work(i: Instruction) -> tuple[int, int]:
         times = max(0, i.operands[0].shape.size - next(i.shape.leaves()).size)
         return once[0] * times, once[1] * times
     if i.opcode == "reduce-window":
-        times = next(i.shape.leaves()).size * max(0, prod(d.size for d in i.window.dims) - 1)
+        window = 2 if scanned(i) else prod(d.size for d in i.window.dims)
+        times = next(i.shape.leaves()).size * max(0, window - 1)
         return once[0] * times, once[1] * times
     if i.opcode in TRANSCENDENTAL:
         return 0, i.shape.size

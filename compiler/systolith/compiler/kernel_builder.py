@@ -123,15 +123,16 @@ class KernelBuilder:
     def carry(self, section: str, number: int, value: int) -> None:
         """Let carried register `number` hold an operand's value from here on.
 
-        The operation that makes the value writes the register itself where nothing after it reads the old value or the
-        same result; else it is copied.
+        The operation that makes the value writes the register itself where nothing after it reads the old value; else
+        it is copied.
         """
         target = self.carried[number]
         ops = self.sections[section]
         at = next((k for k, o in enumerate(ops) if o.dst == value), None)
         if section == "body" and at is not None and value not in self.carried.values():
             after = {s for o in ops[at + 1 :] for s in o.srcs}
-            if target not in after and value not in after and all(o.dst != target for o in ops):
+            if target not in after and all(o.dst != target for o in ops):
+                ops[at:] = [replace(o, srcs=tuple(target if s == value else s for s in o.srcs)) for o in ops[at:]]
                 ops[at] = replace(ops[at], dst=target)
                 return
         self.emit(section, "mov", value, dst=target)

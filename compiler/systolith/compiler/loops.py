@@ -132,6 +132,7 @@ def choose_tile(
     order: Sequence[int] | None = None,
     unwilling: Sequence[int] = (),
     tiles: int = TILES_WANTED,
+    least: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes; large work is split into some, from the outermost
     dimension, so that runs in memory stay long.
@@ -143,6 +144,7 @@ def choose_tile(
         order: dimensions in the order in which they are split; outermost first unless given.
         unwilling: dimensions that are split only where tiles would not fit otherwise.
         tiles: how many large work is split into.
+        least: sizes below which dimensions are split only where tiles would not fit otherwise.
 
     Raises:
         CompileError: tiles of one element do not fit.
@@ -152,7 +154,9 @@ def choose_tile(
     wanted = max(SMALLEST_TILE, total // tiles)
     while (used := traffic(Box.whole(sizes))) * BUFFERS > budget or used > wanted:
         fits = used * BUFFERS <= budget
-        d = next((d for d in order or range(len(dims)) if sizes[d] > 1 and not (fits and d in unwilling)), None)
+        candidates = [d for d in order or range(len(dims)) if sizes[d] > 1 and not (fits and d in unwilling)]
+        willing = [d for d in candidates if least is None or -(-sizes[d] // 2) >= least[d]]
+        d = next(iter(willing or ([] if fits else candidates)), None)
         if d is None:
             if used * BUFFERS > budget:
                 raise CompileError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")

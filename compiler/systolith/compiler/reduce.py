@@ -31,6 +31,7 @@ from systolith.compiler.parts import Traffic, split_parts
 from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
 from systolith.compiler.reduce_ways import Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
+from systolith.compiler.scan import lower_scan, scan_of
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -42,6 +43,9 @@ def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Arr
     computation = group.computation("calls")
     arrays = dict(zip(computation.parameters, operands, strict=True))
     r = reduction_of(computation)
+    if (scan := scan_of(r)) is not None:
+        lower_scan(ctx, scan, arrays, results)
+        return
     aside = {n for n, root in enumerate(group_roots(computation)) if root in r.sides}
     sides = [a for n, a in enumerate(results) if n in aside]
     _Lowering(ctx, r, arrays, [a for n, a in enumerate(results) if n not in aside], sides).lower()

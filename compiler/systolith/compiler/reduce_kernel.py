@@ -145,7 +145,7 @@ class Accumulation:
     def _step(self, b: KernelBuilder, job: Job, inputs: Sequence[Node]) -> list[int]:
         """Append what one vector of every input does; gives the new accumulated values."""
         r = self.r
-        carried = [Carried(n) for n in range(len(inputs))]
+        carried = [r.graph.node(Carried(n)) for n in range(len(inputs))]
         values = b.lower("body", [*r.combine(carried, inputs), *r.graph.specialise(r.side_nodes, job.box)])
         self._store(b, "body", values[len(inputs) :], len(job.finish))
         return values[: len(inputs)]

@@ -103,7 +103,7 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     after = 0 if whole else vector_cycles(chip, plan, box, {**arrays, **straight}, outs)
     if max(copied, after) + min(copied, after) // TILES >= before:
         return Turns()
-    inner = {axes[-1]} | {_innermost(plan, leaf, arrays[leaf]) for leaf in nests}
+    inner = {axes[-1]} | {innermost(plan, leaf, arrays[leaf]) for leaf in nests}
     order = sorted(range(len(box.dims)), key=lambda d: (d in inner, -box.dims[d] if d in inner else d))
     return Turns(tuple(order), nests, whole)
 
@@ -129,17 +129,17 @@ def _nest(plan: GroupPlan, load: Load, array: Array, outer: Sequence[int], lane:
         return None
     if array.buf.space not in (Space.HBM, Space.VMEM) or len(axes) > MAX_LOOPS:
         return None
-    if _innermost(plan, load.leaf, array) in (lane, -1):
+    if innermost(plan, load.leaf, array) in (lane, -1):
         return None
     return tuple(len(outer) - (outer.index(d) if d >= 0 else -1) for d in axes)
 
 
-def _innermost(plan: GroupPlan, leaf: Instruction, array: Array) -> int:
-    """The iteration dimension along which neighbours of a leaf in memory lie; -1: none."""
-    (load,) = (n for n in plan.loads if n.leaf is leaf)
-    axes = _axes(load) or []
-    near = [axes[d] for d in nesting(array.strides) if array.dims[d] > 1 and axes[d] >= 0]
-    return near[-1] if near else -1
+def innermost(plan: GroupPlan, leaf: Instruction, array: Array) -> int:
+    """The iteration dimension along which neighbours of a leaf in memory lie; -1: none, or not known."""
+    loads = [n for n in plan.loads if n.leaf is leaf]
+    axes = _axes(loads[0]) if len(loads) == 1 else None
+    near = [d for d in nesting(array.strides) if array.dims[d] > 1]
+    return axes[near[-1]] if axes is not None and near else -1
 
 
 def _only_load(plan: GroupPlan, box: Box, outs: Sequence[Array]) -> Load | None:

@@ -101,7 +101,7 @@ class _Norm:
 
     def _sum(self, x: Instruction) -> Instruction:
         zero = self.r.constant(0, self.dtype)
-        adder = self.callees.adder(self.dtype)
+        adder = self.callees.reducer("add", self.dtype)
         return self.r.emit("reduce", x, zero, shape=self.vector, dimensions=self.others, to_apply=adder)
 
     def _per_element(self, total: Instruction) -> Instruction:

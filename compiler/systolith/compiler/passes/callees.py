@@ -18,17 +18,17 @@ class Callees:
     def __init__(self, module: Module) -> None:
         self._module = module
         self.name = Names(c.name for c in module.computations).fresh
-        self._adders: dict[DType, Computation] = {}
+        self._reducers: dict[tuple[str, DType], Computation] = {}
         self._made: list[Computation] = []
 
-    def adder(self, dtype: DType) -> Computation:
-        """A computation that adds two scalars; one a type."""
-        if dtype not in self._adders:
+    def reducer(self, opcode: str, dtype: DType) -> Computation:
+        """A computation that is one operation on two scalars; one for each operation and type."""
+        if (opcode, dtype) not in self._reducers:
             a, b = (Instruction(name, "parameter", array(dtype), number=k) for k, name in enumerate("ab"))
-            total = Instruction("sum", "add", array(dtype), [a, b])
-            self._adders[dtype] = made = Computation(self.name(f"add.{dtype}"), [a, b, total], total)
+            total = Instruction("result", opcode, array(dtype), [a, b])
+            self._reducers[opcode, dtype] = made = Computation(self.name(f"{opcode}.{dtype}"), [a, b, total], total)
             self._made.append(made)
-        return self._adders[dtype]
+        return self._reducers[opcode, dtype]
 
     def place(self) -> None:
         """Put what was made to the front of the module."""

@@ -58,7 +58,7 @@ def _expand(callees: Callees, r: Rewriter, dot: Instruction) -> Instruction:
     sides = [_spread(r, operand, dtype, sizes, places) for operand, places in ((lhs, left_places), (rhs, right_places))]
     product = r.emit("multiply", *sides, shape=sides[0].shape)
     zero = r.constant(0, dtype)
-    adder = callees.adder(dtype)
+    adder = callees.reducer("add", dtype)
     return r.emit("reduce", product, zero, shape=dot.shape, name=dot.name, dimensions=summed, to_apply=adder)
 
 

@@ -14,6 +14,7 @@ from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -39,6 +40,7 @@ CANONICAL: tuple[Pass, ...] = (
     DeadCode(),
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
+    SplitScans(),
     ExpandBarriers(),
     *ROUND,
     AnnotateTripCounts(),

@@ -23,6 +23,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.reshape_decomposer import DecomposeReshapes
 from systolith.compiler.passes.reshape_mover import MoveReshapes
+from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
@@ -47,6 +48,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "integer-dot-expander": ExpandIntegerDots,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
+    "reduce-window-rewriter": SplitScans,
     "reshape-decomposer": DecomposeReshapes,
     "reshape-mover": MoveReshapes,
     "sharding-remover": RemoveShardings,

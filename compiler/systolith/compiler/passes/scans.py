@@ -1,0 +1,135 @@
+"""Cumulative sums and the like, as `reduce-window` says them; long ones of few lines in blocks.
+
+A scan combines one element after another.  Where there are few lines beside each other to do so at once, blocks of a
+line are scanned like lines, then what the blocks come to, and each block is combined with what comes before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from systolith.compiler.hlo.attributes import PadDim, SliceDim, Window, WindowDim
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.isa.dtypes import F32
+
+NEUTRAL = {"add": 0, "multiply": 1, "xor": 0}
+"""What may be combined any number of times by operations for which not everything may."""
+
+IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
+
+
+def scanned(i: Instruction) -> tuple[int, bool] | None:
+    """The dimension along which an instruction accumulates, and whether from its end.
+
+    None: it is no `reduce-window` over all that comes before an element, or its initial value counts each time.
+    """
+    if i.opcode != "reduce-window" or len(i.operands) != 2 or not i.shape.is_array:
+        return None
+    dims, window = i.operands[0].dims, i.window.dims
+    used = [d for d, w in enumerate(window) if (w.size, w.low, w.high) != (1, 0, 0)]
+    plain = all((w.stride, w.window_dilation, w.base_dilation) == (1, 1, 1) for w in window)
+    if not plain or len(used) != 1 or not i.operands[0].shape.size or not _repeatable(i):
+        return None
+    w, n = window[used[0]], dims[used[0]]
+    whole = w.size >= n and (w.low, w.high) in ((w.size - 1, 0), (0, w.size - 1))
+    return (used[0], w.high > 0) if whole else None
+
+
+def _repeatable(i: Instruction) -> bool:
+    """Whether the initial value may be combined any number of times."""
+    opcode, init = plain_operation(i.computation()), i.operands[1]
+    if init.opcode != "constant" or i.shape.is_dynamic or i.operands[0].shape.is_dynamic:
+        return False
+    return opcode in IDEMPOTENT or (opcode in NEUTRAL and bool(np.asarray(init.literal) == NEUTRAL[opcode]))
+
+
+@dataclass(frozen=True)
+class SplitScans:
+    """Scan long lines in blocks where there are few of them.
+
+    Attributes:
+        block: elements of a block.
+        long: lines of fewer elements stay; more than a block.
+        few: so many lines, or more, stay.
+    """
+
+    block: int = 128
+    long: int = 4096
+    few: int = 64
+
+    def run(self, module: Module) -> bool:
+        callees = Callees(module)
+        changed = False
+        while rewrite(module, lambda r, i: self._split(callees, r, i)):
+            changed = True
+        callees.place()
+        return changed
+
+    def _split(self, callees: Callees, r: Rewriter, i: Instruction) -> Instruction | None:
+        found = scanned(i)
+        if found is None:
+            return None
+        dim, backwards = found
+        n = i.dims[dim]
+        if n < self.long or i.shape.size // n >= self.few:
+            return None
+        opcode = plain_operation(i.computation())
+        assert opcode is not None
+        line = _Lines(callees, r, opcode, dim, backwards)
+        # Narrow floats are rounded once, at the end.
+        wide = i.shape.dtype.is_float and i.shape.dtype.bits < 32
+        x, init = i.operands
+        if not wide:
+            return line.in_blocks(x, init, self.block, i.shape)
+        x, init = r.emit("convert", x, shape=array(F32, x.dims)), r.constant(init.literal, F32)
+        return r.emit("convert", line.in_blocks(x, init, self.block, x.shape), shape=i.shape)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Makes scans by one operation along one dimension."""
+
+    callees: Callees
+    r: Rewriter
+    opcode: str
+    dim: int
+    backwards: bool
+
+    def in_blocks(self, x: Instruction, init: Instruction, block: int, shape: Shape) -> Instruction:
+        """The scan of an array, of the same shape, by blocks of so many elements."""
+        r, d, n = self.r, self.dim, x.dims[self.dim]
+        count = -(-n // block)
+        x = self._padded(x, init, 0, count * block - n)
+        before, after = x.dims[:d], x.dims[d + 1 :]
+        blocks = r.emit("reshape", x, shape=array(x.shape.dtype, (*before, count, block, *after)))
+        inner = self._scan(blocks, init, d + 1)
+        end = 0 if self.backwards else block - 1
+        cut = tuple(SliceDim(end, end + 1) if k == d + 1 else SliceDim(0, m) for k, m in enumerate(inner.dims))
+        ends = r.emit("slice", inner, slice=cut)
+        totals = self._scan(r.emit("reshape", ends, shape=array(x.shape.dtype, (*before, count, *after))), init, d)
+        others = self._padded(totals, init, *((-1, 1) if self.backwards else (1, -1)))
+        places = tuple(k for k in range(len(inner.dims)) if k != d + 1)
+        spread = r.emit("broadcast", others, shape=inner.shape, dimensions=places)
+        value = r.emit("reshape", r.emit(self.opcode, spread, inner), shape=x.shape)
+        return r.emit(
+            "slice", value, shape=shape, slice=tuple(SliceDim(0, n if k == d else m) for k, m in enumerate(x.dims))
+        )
+
+    def _scan(self, x: Instruction, init: Instruction, dim: int) -> Instruction:
+        n = x.dims[dim]
+        low, high = (0, n - 1) if self.backwards else (n - 1, 0)
+        window = tuple(WindowDim(n, low=low, high=high) if k == dim else WindowDim(1) for k in range(len(x.dims)))
+        reducer = self.callees.reducer(self.opcode, x.shape.dtype)
+        return self.r.emit("reduce-window", x, init, shape=x.shape, window=Window(window), to_apply=reducer)
+
+    def _padded(self, x: Instruction, init: Instruction, low: int, high: int) -> Instruction:
+        if low == high == 0:
+            return x
+        padding = tuple(PadDim(low, high) if k == self.dim else PadDim(0, 0) for k in range(len(x.dims)))
+        return self.r.emit("pad", x, init, padding=padding)
