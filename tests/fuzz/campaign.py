@@ -18,14 +18,12 @@ from pathlib import Path
 from time import monotonic
 
 from systolith.isa.files import write_atomic
-from tests.fuzz.fuzzer import Failure, Fuzzer, attempt
+from tests.fuzz.fuzzer import PATIENCE, Failure, Fuzzer, attempt
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("isa", "sim", "compiler", "runtime", "reports", "tests/fuzz")
 CHUNK = 100
 """Cases that a process is given at a time."""
-PATIENCE = 3
-"""Times a case's limit of time after which its process is ended from outside."""
 START = 60.0
 """Seconds that a process may take to start and to read its samples."""
 
@@ -110,7 +108,7 @@ class _Worker:
             self._process.join()
             why = f"exit code {self._process.exitcode}"
             yield self._next(), Failure(f"ProcessDied: {why}", why)
-        if self.seeds and monotonic() - self._since > PATIENCE * self._fuzzer.seconds:
+        if self.seeds and monotonic() - self._since > 2 * PATIENCE * self._fuzzer.seconds:
             self.end()
             yield self._next(), Failure("OutOfTimeError: the process had to be ended", "native code")
 

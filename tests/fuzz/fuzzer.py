@@ -17,6 +17,8 @@ from systolith.isa.errors import SystolithError
 
 LONGEST = 10_000
 """Characters of an error's message."""
+PATIENCE = 10
+"""Seconds of time for each second of the processor that a case may take."""
 _PAGE = resource.getpagesize()
 
 
@@ -26,7 +28,7 @@ class Fuzzer(Protocol):
     Attributes:
         name: in the table, of the folder of its regressions.
         suffix: of a file with a case, with its dot.
-        seconds: that a case may take.
+        seconds: of the processor that a case may take; of time, ten times as many.
         gigabytes: of address space that a case may take, beyond what the process has.
     """
 
@@ -98,6 +100,7 @@ def _place(error: BaseException) -> str:
     """The innermost line of this project in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/systolith/" in f.filename or "/tests/" in f.filename] or list(frames)
+    ours = [f for f in ours if f.filename != __file__] or ours
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "nowhere"
 
 
@@ -110,12 +113,15 @@ def _limits(seconds: float, gigabytes: float) -> Iterator[None]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     has = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
-    before = signal.signal(signal.SIGALRM, late)
+    before = {s: signal.signal(s, late) for s in (signal.SIGPROF, signal.SIGALRM)}
     resource.setrlimit(resource.RLIMIT_AS, (has + int(gigabytes * 2**30), hard))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -50,6 +50,7 @@ class HloText(Fuzzer):
         return text.encode("utf-8", "surrogatepass")
 
     def check(self, case: bytes) -> None:
+        reprint(parse_hlo(case.decode("utf-8", "replace")))  # what does not verify prints, too
         source = read_source(file_of(case, self.suffix))
         if source.module is not None:
             check_module(source.module)
@@ -58,10 +59,15 @@ class HloText(Fuzzer):
         return f"{len(case)} bytes of text"
 
 
-def check_module(module: Module) -> None:
-    """A verified module prints, and parses and prints the same; compiling it gives a program or a refusal."""
+def reprint(module: Module) -> None:
+    """A module prints, and parses and prints the same."""
     text = print_hlo(module)
     assert print_hlo(parse_hlo(text)) == text, "what is printed parses as something else"
+
+
+def check_module(module: Module) -> None:
+    """A verified module prints, and parses and prints the same; compiling it gives a program or a refusal."""
+    reprint(module)
     if sum(leaf.size for i in module.instructions() for leaf in i.shape.leaves()) < ELEMENTS:
         with suppress(SystolithError):  # a lot of what is read has no lowering
             compile_module(module, load_chip("tiny"))

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fuzz.assembler import Assembler
+from tests.fuzz.chip_toml import ChipToml
 from tests.fuzz.fuzzer import Fuzzer
 from tests.fuzz.hlo_text import HloText
+from tests.fuzz.npz import Npz
+from tests.fuzz.proto import Proto
+from tests.fuzz.records import RECORDS
+from tests.fuzz.slb import Slb
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 
-FUZZERS: dict[str, Fuzzer] = {fuzzer.name: fuzzer for fuzzer in (HloText(), Assembler())}
+_ALL: tuple[Fuzzer, ...] = (HloText(), Proto(), Slb(), Assembler(), ChipToml(), Npz(), *RECORDS)
+FUZZERS: dict[str, Fuzzer] = {fuzzer.name: fuzzer for fuzzer in _ALL}

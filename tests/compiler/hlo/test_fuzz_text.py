@@ -1,7 +1,8 @@
-"""Any text at all: parser, verifier and printer end with a module or an `HloError`, soon, and with little memory."""
+"""Any text at all: parser, verifier and printer end with a module or an `HloError`, soon, and with little memory.
 
-import random
-import re
+Texts with a few tokens changed are in tests/fuzz/hlo_text.py.
+"""
+
 from collections.abc import Callable
 from time import process_time
 
@@ -13,12 +14,8 @@ from systolith.compiler.hlo import HloError, parse_hlo, print_hlo, verify
 from systolith.compiler.hlo.ir import Module
 from tests.compiler.hlo.text_cases import texts
 from tests.corpus.load import HERE
+from tests.fuzz.hlo_text import SOUP
 
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[%\w.\-]+|->|<=|\s+|.', re.DOTALL)
-SOUP = (
-    "{ } ( ) [ ] , : = % \" ' * # ? . + ~ < > / -> <= ... /*c*/ // \\ 0 1 -1 2 x 1.5 1x2 0_0 nan inf true f32[] f32[2]"
-    " s32[] f32[999999999,999999999] 99999999999999999999 ROOT ENTRY HloModule replicated {} {0} add \0 \ud800 é ٣"
-).split(" ")
 CASES = [text for text in texts() if text]
 CORPUS = [path.read_text() for path in sorted(HERE.glob("*.hlo")) if path.stat().st_size < 6000]
 
@@ -44,45 +41,6 @@ def survives(text: str) -> bool:
         assert "\n" not in str(problem)
         assert len(problem.detail) < 3000
     return bool(found)
-
-
-def mutated(text: str, dice: random.Random) -> str:
-    """A text with up to three tokens dropped, doubled, replaced, moved or broken."""
-    tokens = TOKEN.findall(text)
-    for _ in range(dice.randint(1, 3)):
-        at, other = dice.randrange(len(tokens)), dice.randrange(len(tokens))
-        match dice.randrange(6):
-            case 0:
-                tokens[at] = ""
-            case 1:
-                tokens.insert(at, tokens[other])
-            case 2:
-                tokens[at] = dice.choice(SOUP)
-            case 3:
-                tokens.insert(at, dice.choice(SOUP))
-            case 4:
-                tokens[at], tokens[other] = tokens[other], tokens[at]
-            case _:
-                cut = dice.randint(0, len(tokens[at]))
-                tokens[at] = tokens[at][:cut] + dice.choice(SOUP) + tokens[at][cut + 1 :]
-    return "".join(tokens)
-
-
-def fuzz(seed: int, count: int) -> int:
-    """How many of `count` mutated texts are modules."""
-    dice = random.Random(seed)
-    return sum(survives(mutated(dice.choice(CASES if dice.random() < 0.8 else CORPUS), dice)) for _ in range(count))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_mutated_texts(seed: int) -> None:
-    assert 10 < fuzz(seed, 500) < 490
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 120))
-def test_many_mutated_texts(seed: int) -> None:
-    assert 100 < fuzz(seed, 5000) < 4900
 
 
 @settings(max_examples=300, deadline=None)
