@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -42,7 +43,7 @@ def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def changed(value: Any, dice: Random) -> Any:
     """The JSON value with something in it deleted, replaced, repeated or renamed."""
     path = dice.choice(places(value))
-    new = dice.choice(VALUES)
+    new = deepcopy(dice.choice(VALUES))
     if not path:
         return new
     inside = value

@@ -16,7 +16,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
-from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
+from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
@@ -34,6 +34,7 @@ ROUND: tuple[Pass, ...] = (
 CANONICAL: tuple[Pass, ...] = (
     DropOwnAttributes(),
     RemoveShardings(),
+    SplitTupleConstants(),
     NormaliseLayouts(),
     RemoveControlDependencies(),
     Inline(),

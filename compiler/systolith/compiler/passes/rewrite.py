@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.visiting import control_predecessors
@@ -97,9 +97,11 @@ class Rewriter:
     def constant(self, value: object, dtype: DType) -> Instruction:
         """A new constant."""
         literal = np.asarray(value, dtype.stored)
-        return self._append(
-            Instruction(self._names.fresh("constant"), "constant", array(dtype, literal.shape), literal=literal)
-        )
+        return self.literal(literal, array(dtype, literal.shape))
+
+    def literal(self, value: Literal, shape: Shape) -> Instruction:
+        """A new constant of any shape."""
+        return self._append(Instruction(self._names.fresh("constant"), "constant", shape, literal=value))
 
     def full(self, value: object, shape: Shape) -> Instruction:
         """One value, repeated to a shape."""

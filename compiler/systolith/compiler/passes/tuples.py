@@ -1,4 +1,4 @@
-"""Tuples: elements of tuples that are made in the same computation are used directly; barriers are dropped."""
+"""Tuples: elements of tuples that are made in the same computation are used directly; constants are arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,29 @@ class SimplifyTuples:
 
 
 @dataclass(frozen=True)
+class SplitTupleConstants:
+    """Replace each constant of tuple shape by a tuple of constants of array shape."""
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        while rewrite(module, _split):  # one level of tuples in tuples at a time
+            changed = True
+        return changed
+
+
+@dataclass(frozen=True)
 class ExpandBarriers:
     """Replace `opt-barrier` by its operand."""
 
     def run(self, module: Module) -> bool:
         return rewrite(module, lambda r, i: i.operands[0] if i.opcode == "opt-barrier" else None)
+
+
+def _split(r: Rewriter, i: Instruction) -> Instruction | None:
+    if i.opcode != "constant" or not isinstance(i.literal, tuple):
+        return None
+    parts = [r.literal(value, shape) for value, shape in zip(i.literal, i.shape.elements, strict=True)]
+    return r.emit("tuple", *parts, shape=i.shape, name=i.name)
 
 
 def _simpler(r: Rewriter, i: Instruction) -> Instruction | None:
