@@ -54,7 +54,11 @@ CASES: dict[str, Case] = {
     "attention_8x128": Case("attention, softmax, layer norm", partial(models.heads, 8, 128)),
     "softmax_4096x1024": Case("attention, softmax, layer norm", partial(models.softmax, 4096, 1024)),
     "layer_norm_4096x768": Case("attention, softmax, layer norm", partial(models.norm, 4096, 768)),
+    "group_norm_32x56x56x32x2": Case("attention, softmax, layer norm", partial(models.group_norm, 32, 56, 56, 32, 2)),
+    "column_sum_4096x1024": Case("reduction", partial(models.column_sum, 4096, 1024)),
+    "channel_sum_8x56x56x64": Case("reduction", partial(models.column_sum, 8, 56, 56, 64)),
     **{f"resnet50_{n}": Case("model", partial(models.resnet50, n), n <= 8) for n in (1, 8, 32)},
+    "resnet50_train_8": Case("model", partial(models.resnet_train, 8), native=False),
     **{
         f"bert_base_{batch}x{length}": Case("model", partial(models.bert, batch, length), batch == 1)
         for batch in (1, 8)

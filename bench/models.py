@@ -18,6 +18,9 @@ Tree = Any
 Model = tuple[Callable[..., Any], tuple[Tree, ...]]
 """A function, and the shapes of its arguments."""
 
+Norm = Callable[[Tree, Tree], Tree]
+Pool = Callable[[Tree], Tree]
+
 
 def _shape(dtype: Any, *dims: int) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(dims, dtype)  # type: ignore[no-untyped-call]  # JAX has no types here
@@ -92,47 +95,98 @@ def resnet50_layers(batch: int) -> dict[str, Conv]:
     return {f"{c.size}x{c.size}_{c.channels}_{c.features}_k{c.kernel}s{c.stride}": c for c in layers}
 
 
-def _norm_shapes(channels: int) -> Tree:
-    return {name: _f32(channels) for name in ("mean", "var", "scale", "bias")}
+GIVEN = ("mean", "var", "scale", "bias")
+"""Parameters of batch norm with given statistics."""
+
+TRAINED = ("scale", "bias")
+"""Parameters of batch norm that are trained."""
+
+
+def _norm_shapes(channels: int, names: tuple[str, ...]) -> Tree:
+    return {name: _f32(channels) for name in names}
 
 
 def _batch_norm(x: Tree, p: Tree) -> Tree:
     return (x - p["mean"]) * (p["scale"] * lax.rsqrt(p["var"] + 1e-5)) + p["bias"]
 
 
-def resnet50(batch: int) -> Model:
-    """Logits of f32 images; batch norm with given statistics."""
-    params: dict[str, Any] = {"stem": _f32(7, 7, 3, 64), "stem_norm": _norm_shapes(64)}
-    blocks: list[tuple[str, int]] = []
-    channels = 64
-    for stage, count in enumerate((3, 4, 6, 3)):
+def _train_norm(x: Tree, p: Tree) -> Tree:
+    mean = jnp.mean(x, axis=(0, 1, 2))
+    variance = jnp.mean(jnp.square(x - mean), axis=(0, 1, 2))
+    return _batch_norm(x, {**p, "mean": mean, "var": variance})
+
+
+def _residual_blocks(counts: tuple[int, ...]) -> list[tuple[str, int, dict[str, tuple[int, int, int]]]]:
+    """Name, stride, and kernels (size, channels, features) of each block of a network of bottleneck blocks."""
+    found, channels = [], 64
+    for stage, count in enumerate(counts):
         width = 64 << stage
         for index in range(count):
-            name = f"block{stage}_{index}"
-            blocks.append((name, 2 if index == 0 and stage else 1))
             kernels = {"w1": (1, channels, width), "w2": (3, width, width), "w3": (1, width, 4 * width)}
             if index == 0:
                 kernels["wd"] = (1, channels, 4 * width)
-            params[name] = {key: _f32(k, k, i, o) for key, (k, i, o) in kernels.items()}
-            params[name] |= {f"n{key[1]}": _norm_shapes(o) for key, (_, _, o) in kernels.items()}
+            found.append((f"block{stage}_{index}", 2 if index == 0 and stage else 1, kernels))
             channels = 4 * width
-    params |= {"head": _f32(channels, 1000), "head_bias": _f32(1000)}
+    return found
+
+
+def _residual_params(counts: tuple[int, ...], norm: tuple[str, ...]) -> Tree:
+    params: dict[str, Any] = {"stem": _f32(7, 7, 3, 64), "stem_norm": _norm_shapes(64, norm)}
+    for name, _, kernels in _residual_blocks(counts):
+        params[name] = {key: _f32(k, k, i, o) for key, (k, i, o) in kernels.items()}
+        params[name] |= {f"n{key[1]}": _norm_shapes(o, norm) for key, (_, _, o) in kernels.items()}
+    return params | {"head": _f32(128 << len(counts), 1000), "head_bias": _f32(1000)}
+
+
+def _residual(p: Tree, x: Tree, counts: tuple[int, ...], norm: Norm, pool: Pool) -> Tree:
+    """Logits of a network of bottleneck blocks."""
 
     def block(x: Tree, p: Tree, stride: int) -> Tree:
-        y = jax.nn.relu(_batch_norm(_conv(x, p["w1"]), p["n1"]))
-        y = jax.nn.relu(_batch_norm(_conv(y, p["w2"], stride), p["n2"]))
-        y = _batch_norm(_conv(y, p["w3"]), p["n3"])
-        shortcut = _batch_norm(_conv(x, p["wd"], stride), p["nd"]) if "wd" in p else x
+        y = jax.nn.relu(norm(_conv(x, p["w1"]), p["n1"]))
+        y = jax.nn.relu(norm(_conv(y, p["w2"], stride), p["n2"]))
+        y = norm(_conv(y, p["w3"]), p["n3"])
+        shortcut = norm(_conv(x, p["wd"], stride), p["nd"]) if "wd" in p else x
         return jax.nn.relu(y + shortcut)
 
-    def apply(p: Tree, x: Tree) -> Tree:
-        x = jax.nn.relu(_batch_norm(_conv(x, p["stem"], 2), p["stem_norm"]))
-        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
-        for name, stride in blocks:
-            x = block(x, p[name], stride)
-        return jnp.mean(x, axis=(1, 2)) @ p["head"] + p["head_bias"]
+    x = pool(jax.nn.relu(norm(_conv(x, p["stem"], 2), p["stem_norm"])))
+    for name, stride, _ in _residual_blocks(counts):
+        x = block(x, p[name], stride)
+    return jnp.mean(x, axis=(1, 2)) @ p["head"] + p["head_bias"]
 
-    return apply, (params, _f32(batch, 224, 224, 3))
+
+_POOL = ((1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+"""Window, strides and padding of the pooling after the first convolution."""
+
+RESNET50 = (3, 4, 6, 3)
+"""Blocks of each stage."""
+
+
+def resnet50(batch: int) -> Model:
+    """Logits of f32 images; batch norm with given statistics."""
+
+    def pool(x: Tree) -> Tree:
+        return lax.reduce_window(x, -jnp.inf, lax.max, *_POOL)
+
+    def apply(p: Tree, x: Tree) -> Tree:
+        return _residual(p, x, RESNET50, _batch_norm, pool)
+
+    return apply, (_residual_params(RESNET50, GIVEN), _f32(batch, 224, 224, 3))
+
+
+def resnet_train(batch: int, size: int = 224, counts: tuple[int, ...] = RESNET50) -> Model:
+    """A step of gradient descent: batch norm with the batch's statistics, average pooling, one-hot labels."""
+
+    def pool(x: Tree) -> Tree:
+        return lax.reduce_window(x, 0.0, lax.add, *_POOL) / 9
+
+    def loss(p: Tree, x: Tree, labels: Tree) -> Tree:
+        return -jnp.mean(jnp.sum(labels * jax.nn.log_softmax(_residual(p, x, counts, _train_norm, pool)), axis=-1))
+
+    def step(p: Tree, x: Tree, labels: Tree) -> Tree:
+        value, gradient = jax.value_and_grad(loss)(p, x, labels)
+        return value, jax.tree.map(lambda w, g: w - 0.1 * g, p, gradient)
+
+    return step, (_residual_params(counts, TRAINED), _f32(batch, size, size, 3), _f32(batch, 1000))
 
 
 def layer_norm(x: Tree, scale: Tree, bias: Tree) -> Tree:
@@ -246,6 +300,22 @@ def lstm(batch: int, steps: int, width: int) -> Model:
 def softmax(rows: int, width: int) -> Model:
     """Over the last dimension, f32."""
     return lambda x: jax.nn.softmax(x, axis=-1), (_f32(rows, width),)
+
+
+def group_norm(*dims: int) -> Model:
+    """Of f32 [batch, height, width, groups, channels of a group]: mean and variance of each group."""
+
+    def apply(x: Tree, scale: Tree, bias: Tree) -> Tree:
+        mean = jnp.mean(x, axis=(1, 2, 4), keepdims=True)
+        variance = jnp.mean(jnp.square(x - mean), axis=(1, 2, 4), keepdims=True)
+        return (x - mean) * lax.rsqrt(variance + 1e-5) * scale + bias
+
+    return apply, (_f32(*dims), _f32(*dims[3:]), _f32(*dims[3:]))
+
+
+def column_sum(*dims: int) -> Model:
+    """f32, summed over all dimensions but the last."""
+    return lambda x: jnp.sum(x, axis=tuple(range(x.ndim - 1))), (_f32(*dims),)
 
 
 def norm(rows: int, width: int) -> Model:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import gcd
+from dataclasses import dataclass, field, replace
+from math import gcd, prod
+from types import MappingProxyType
 from typing import Protocol
 
 from systolith.compiler.affine import Bound, Box, IndexMap, Quotient
 from systolith.compiler.errors import LimitError
+from systolith.compiler.expand import Expanded, copying, expanded
 from systolith.compiler.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
 from systolith.compiler.group import GroupPlan
 from systolith.compiler.hlo.ir import Instruction
@@ -22,6 +24,8 @@ from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.pattern import UNBOUNDED
 from systolith.isa.program import Origin
 from systolith.isa.timing import vpu_cost
+
+NO_COPIES: Mapping[int, Work] = MappingProxyType({})
 
 What = Load | tuple[Coordinate, ...] | Inside | int
 """What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
@@ -81,6 +85,7 @@ def vector_cycles(
             nest = code.nest
             patterns = [nest.pattern(a) for a in code.work.accesses]
             total += vpu_cost(code.kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip).latency
+            total += copying(chip, code.copies)
     return total
 
 
@@ -126,7 +131,7 @@ def _emit_part(
             _emit_part(ctx, plan, half, leaves, outs, origin)
         return
     streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
-    run(ctx, code.kernel, code.nest, code.work, streams, origin)
+    run(ctx, code.kernel, code.nest, code.work, streams, origin, code.copies)
 
 
 def kernel_cycles(
@@ -149,6 +154,7 @@ class Code:
         kernel, nest, work: kernel, loops, and merged accesses of its streams.
         streams: what each stream is.
         origin: of the box.
+        copies: of operands, by stream (see `expand.py`).
     """
 
     kernel: Kernel
@@ -156,6 +162,7 @@ class Code:
     work: Work
     streams: tuple[What, ...]
     origin: tuple[int, ...]
+    copies: Mapping[int, Work] = field(default_factory=dict)
 
     def streams_at(self, origin: tuple[int, ...]) -> Iterator[What]:
         """What the streams are for a box that is computed alike."""
@@ -188,10 +195,28 @@ def _vectorised(
     if nest is None:
         return None
     better = hoisting(chip, roots, nest, work, builder.streams)
+    least = better.nest if better else nest
+    loads = [n for n, what in enumerate(builder.streams) if isinstance(what, Load)]
+    wider = expanded(chip, work, loads, least)
+    if wider is not None:
+        return _on_copies(chip, roots, builder, wider, box)
     if better is not None:
         builder, nest = _builder(roots, better.nodes), better.nest
         work = _work(chip, builder, box, leaves, targets)
     return Code(build(chip, builder.source()), nest, work, tuple(builder.streams), box.origin)
+
+
+def _on_copies(chip: Chip, roots: Sequence[Node], builder: KernelBuilder, wider: Expanded, box: Box) -> Code:
+    """The code of a box on expanded operands."""
+    nest, work, copies = wider.nest, wider.work, wider.copies
+    better = hoisting(chip, roots, nest, work, builder.streams)
+    if better is not None:
+        before, builder, nest = builder.streams, _builder(roots, better.nodes), better.nest
+        numbers = [before.index(what) for what in builder.streams]
+        work = replace(work, accesses=tuple(work.accesses[n] for n in numbers))
+        copies = {k: copies[n] for k, n in enumerate(numbers) if n in copies}
+        nest = replace(nest, cycles=nest.cycles + copying(chip, copies))
+    return Code(build(chip, builder.source()), nest, work, tuple(builder.streams), box.origin, copies)
 
 
 def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
@@ -340,8 +365,17 @@ def _intersection(bounds: Sequence[Bound]) -> AxisCoord:
     return AxisCoord(coefs, 0, lo, max(lo, hi))
 
 
-def run(ctx: Context, kernel: Kernel, nest: Nest, work: Work, streams: Sequence[StreamSpec], origin: Origin) -> None:
-    """Append a `vpu.run`; `work` holds the merged accesses of `streams`."""
+def run(
+    ctx: Context,
+    kernel: Kernel,
+    nest: Nest,
+    work: Work,
+    streams: Sequence[StreamSpec],
+    origin: Origin,
+    copies: Mapping[int, Work] = NO_COPIES,
+) -> None:
+    """Append a `vpu.run`, after the copies of operands that it reads; `work` holds the merged accesses of `streams`."""
+    streams = [_copied(ctx, s, copies[n], origin) if n in copies else s for n, s in enumerate(streams)]
     refs = tuple(
         Ref(s.array.buf, nest.pattern(access), s.offset, s.array.dynamic)
         if s.array
@@ -357,3 +391,19 @@ def run(ctx: Context, kernel: Kernel, nest: Nest, work: Work, streams: Sequence[
         "streams": refs,
     }
     ctx.append(TileOp("vpu.run", args, origin))
+
+
+def _copied(ctx: Context, source: StreamSpec, copy: Work, origin: Origin) -> StreamSpec:
+    """Append what copies an operand."""
+    assert source.array is not None
+    dtype, dims = copy.accesses[1].dtype, copy.dims
+    buf = ctx.vmem(f"{source.array.buf.name}.expanded", dtype.size * prod(dims))
+    target = Array(buf, dtype, dims, copy.accesses[1].strides, (0,) * len(dims))
+    builder = KernelBuilder()
+    builder.emit("body", "st", builder.emit("body", "ld", imm=builder.stream(0)), imm=builder.stream(1))
+    work = merge(copy)
+    nest = choose(ctx.chip, work)
+    if nest is None:
+        raise LimitError(f"a copy of {source.array.buf.name!r} has too many loops")
+    run(ctx, build(ctx.chip, builder.source()), nest, work, [source, StreamSpec(work.accesses[1], target)], origin)
+    return StreamSpec(copy.accesses[1], target)

@@ -13,7 +13,7 @@ from math import prod
 
 from systolith.compiler.expression import Const, Coordinate, Load, Micro, Node, topological
 from systolith.compiler.kernel_builder import interval, latency
-from systolith.compiler.vector import Access, Loop, Nest, Work
+from systolith.compiler.vector import Access, Loop, Nest, Work, access_cycles
 from systolith.isa.chip import Chip
 
 
@@ -41,6 +41,9 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
         streams: what each stream is, as `KernelBuilder.streams` has it.
     """
     access = {id(s): a for s, a in zip(streams, work.accesses, strict=True) if isinstance(s, Load)}
+    stored = [a for s, a in zip(streams, work.accesses, strict=True) if isinstance(s, int)]
+    stalls = {n: access_cycles(chip.vpu, a, nest) - 1 for n, a in access.items()}
+    storing = sum(access_cycles(chip.vpu, a, nest) - 1 for a in stored)
     order = topological(roots)
     best, least = None, nest.cycles
     for count in range(1, len(nest.outer) + 1):
@@ -50,6 +53,9 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
             if not nodes or prod(p.count for p in inner) < 2:
                 continue
             cycles = _cycles(chip, order, still, nest, inner)
+            held_stalls = sum(cost for n, cost in stalls.items() if n in still)
+            turns, rounds = prod(p.count for p in nest.outer), prod(p.count for p in nest.outer if p not in inner)
+            cycles += turns * (sum(stalls.values()) - held_stalls + storing) + rounds * held_stalls
             if cycles < least:
                 outer = tuple(p for p in nest.outer if p not in inner)
                 turned = replace(nest, outer=(*outer, *inner), inner=count, cycles=cycles)

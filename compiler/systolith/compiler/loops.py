@@ -125,6 +125,10 @@ def lower_plan(
             ctx.stage_out(target, array, box)
 
 
+def _half(sizes: Sequence[int], d: int) -> int:
+    return -(-sizes[d] // 2)
+
+
 def choose_tile(
     dims: Sequence[int],
     traffic: Callable[[Box], int],
@@ -133,6 +137,7 @@ def choose_tile(
     unwilling: Sequence[int] = (),
     tiles: int = TILES_WANTED,
     least: Sequence[int] | None = None,
+    smaller: Callable[[Sequence[int], int], int] = _half,
 ) -> tuple[int, ...]:
     """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes; large work is split into some, from the outermost
     dimension, so that runs in memory stay long.
@@ -145,6 +150,7 @@ def choose_tile(
         unwilling: dimensions that are split only where tiles would not fit otherwise.
         tiles: how many large work is split into.
         least: sizes below which dimensions are split only where tiles would not fit otherwise.
+        smaller: the next smaller size of a dimension, of sizes and that; the same where there is none.
 
     Raises:
         CompileError: tiles of one element do not fit.
@@ -154,15 +160,15 @@ def choose_tile(
     wanted = max(SMALLEST_TILE, total // tiles)
     while (used := traffic(Box.whole(sizes))) * BUFFERS > budget or used > wanted:
         fits = used * BUFFERS <= budget
-        candidates = [d for d in order or range(len(dims)) if sizes[d] > 1 and not (fits and d in unwilling)]
-        willing = [d for d in candidates if least is None or -(-sizes[d] // 2) >= least[d]]
-        d = next(iter(willing or ([] if fits else candidates)), None)
+        smallers = ((d, smaller(sizes, d)) for d in order or range(len(dims)) if not (fits and d in unwilling))
+        candidates = [(d, n) for d, n in smallers if n < sizes[d]]
+        willing = [(d, n) for d, n in candidates if least is None or n >= least[d]]
+        d, size = next(iter(willing or ([] if fits else candidates)), (None, 0))
         if d is None:
             if used * BUFFERS > budget:
                 raise CompileError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")
             break
-        smaller = -(-sizes[d] // 2)
-        trial = [*sizes[:d], smaller, *sizes[d + 1 :]]
+        trial = [*sizes[:d], size, *sizes[d + 1 :]]
         if fits and prod(trial) < prod(dims) and traffic(Box.whole(trial)) < SMALLEST_TILE // 2:
             break
         sizes = trial

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, lcm, prod
 
 from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.emit import StreamSpec, Target, emit, halves, run
@@ -28,8 +28,8 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.kernel_builder import build
 from systolith.compiler.loops import StagingContext, boxes, choose_tile
 from systolith.compiler.parts import Traffic, split_parts
-from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job
-from systolith.compiler.reduce_ways import Finish, Task, Way, Ways, joined, over_result, reranked
+from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
+from systolith.compiler.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
 from systolith.compiler.scan import lower_scan, scan_of
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
@@ -70,6 +70,7 @@ class _Lowering:
             box = Box.whole([r.dims[d] for d in r.kept])
             self._elementwise(nodes, box, self.arrays, self.results)
             return
+        self.orders = Ways(self.ctx.chip).orders(r)
         self._split_parts()
         r = self.r
         inputs = GroupPlan(r.dims, (), (*r.inputs, *r.side_nodes, *r.inits), r.graph)
@@ -86,9 +87,8 @@ class _Lowering:
             self._kept_box(box, [sizes[d] for d in r.reduced])
 
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
-        r = self.r
         try:
-            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+            return self._sizes(traffic)
         except CompileError as problem:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
 
@@ -97,6 +97,30 @@ class _Lowering:
         r, n = self.r, len(self.r.inputs)
         nodes, self.arrays = split_parts(r.graph, (*r.inputs, *r.side_nodes), self.arrays, self._written, self._choose)
         self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
+
+    def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
+        """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
+        r, rows = self.r, 1
+        rest = set(r.reduced)
+        for order in self.orders:
+            if order is None or order.lanes:
+                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+            rows = lcm(rows, order.rows)
+            rest -= set(order.left)
+        chunked = sorted(rest)
+        around = [d for d in r.kept if d < chunked[0]]
+        inside = [d for d in r.kept if d > chunked[0]]
+
+        def smaller(sizes: Sequence[int], d: int) -> int:
+            if d not in rest:
+                return -(-sizes[d] // 2)
+            step = rows // gcd(rows, prod(r.dims[e] for e in chunked if e > d))
+            half = -(-sizes[d] // (2 * step)) * step
+            outer = any(sizes[e] > 1 for e in chunked if e < d)
+            few = prod(sizes[e] for e in chunked) // 2 < CHUNK * rows and any(sizes[e] > 1 for e in inside)
+            return sizes[d] if outer or few else min(half, sizes[d])
+
+        return choose_tile(r.dims, traffic, self.ctx.budget, [*around, *chunked, *inside, *chunked], smaller=smaller)
 
     def _traffic(self, box: Box) -> int:
         into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)
@@ -126,24 +150,35 @@ class _Lowering:
         r, ctx = self.r, self.ctx
         chunks = list(boxes([r.dims[d] for d in r.reduced], chunk))
         targets = [ctx.out_tile(a, box) for a in self.results]
-        types = [register_type(s.dtype) for s in r.shapes]
         before: tuple[Instruction, ...] = ()
         held: dict[Instruction, Array] = {}
+        raw: list[Array] = []
         for k, part in enumerate(chunks):
             whole = joined(r, box, part)
             leaves = {**self._leaves(whole), **held}
             sides = [ctx.out_tile(a, whole) for a in self.sides]
             last = k == len(chunks) - 1
-            raw = [] if last else [self._scratch(f"{r.heavy.name}.sum{n}", t, box) for n, t in enumerate(types)]
-            self._box(Task(r, whole, box, Finish(before, last), leaves, targets if last else raw, sides))
-            before = tuple(
-                scratch_leaf(f"sum{n}", t, s.dims) for n, (t, s) in enumerate(zip(types, r.shapes, strict=True))
-            )
-            held = dict(zip(before, raw, strict=False))
+            continued = tuple(order is not None and not order.lanes for order in self.orders)
+            task = Task(r, whole, box, Finish(before, last, continued), leaves, targets, sides)
+            if not last and not raw:
+                raw = self._between(task)
+                names = [scratch_leaf(f"sum{n}", a.dtype, a.dims) for n, a in enumerate(raw)]
+                held = dict(zip(names, raw, strict=True))
+            self._box(task if last else replace(task, targets=raw))
+            before = tuple(held)
             for side, array in zip(sides, self.sides, strict=True):
                 ctx.stage_out(side, array, whole)
         for target, array in zip(targets, self.results, strict=True):
             ctx.stage_out(target, array, box)
+
+    def _between(self, task: Task) -> list[Array]:
+        """Where accumulated values are kept between chunks, for each accumulator."""
+        types = [register_type(s.dtype) for s in self.r.shapes]
+        boxes = [task.partial(order) if order is not None and order.two_steps else task.kept for order in self.orders]
+        return [
+            self._scratch(f"{self.r.heavy.name}.sum{n}", t, b)
+            for n, (t, b) in enumerate(zip(types, boxes, strict=True))
+        ]
 
     def _scratch(self, name: str, dtype: DType, box: Box) -> Array:
         return Array(self.ctx.vmem(name, 4 * box.elements), dtype, box.dims, _dense(box.dims), box.origin)
@@ -166,6 +201,10 @@ class _Lowering:
                 self._box(task.over(half))
         elif way.name == "unrolled" and way.plan is not None:
             emit(self.ctx, way.plan, task.kept, task.leaves, task.targets, self.ctx.origin("reduce"))
+        elif way.name == "stored":
+            self._stored(task)
+        elif way.kernel is not None and way.in_order is not None:
+            self._two_steps(way.kernel, way.in_order, task)
         elif way.name == "rows" and way.source is not None:
             self._rows_in_place(way.source, task)
         elif way.kernel is not None and way.name == "across":
@@ -175,7 +214,52 @@ class _Lowering:
 
     def _run(self, k: AccumulatingKernel, streams: Sequence[StreamSpec], what: str) -> None:
         kernel = build(self.ctx.chip, k.builder.source())
-        run(self.ctx, kernel, k.nest, k.work, streams, self.ctx.origin(what))
+        run(self.ctx, kernel, k.nest, k.work, streams, self.ctx.origin(what), k.copies)
+
+    # Two steps.
+
+    def _two_steps(self, k: AccumulatingKernel, order: Order, task: Task) -> None:
+        """Leave partial results in memory; reduce those after the last chunk."""
+        finish = task.finish
+        partial: Sequence[Array]
+        if finish.goes_on and finish.before:
+            partial = [task.leaves[leaf] for leaf in finish.before]
+        elif finish.goes_on and not finish.last:
+            partial = task.targets
+        else:
+            box, name = task.partial(order), task.r.heavy.name
+            partial = [
+                self._scratch(f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
+            ]
+        streams = [
+            replace(s, array=partial[what]) if isinstance(what, int) and what < len(partial) else s
+            for s, what in zip(k.streams, k.builder.streams, strict=True)
+        ]
+        self._run(k, streams, "partial reduce")
+        if finish.second:
+            self._box(task.second(order, partial))
+
+    def _stored(self, task: Task) -> None:
+        """Compute what is to be reduced to memory, and reduce that: no kernel reads it in the order that it has."""
+        r = task.r
+        arrays = [
+            self._scratch(f"{r.heavy.name}.of{n}", register_type(s.dtype), task.whole) for n, s in enumerate(r.shapes)
+        ]
+        emit(
+            self.ctx,
+            GroupPlan(r.dims, (), r.inputs, r.graph),
+            task.whole,
+            task.leaves,
+            arrays,
+            self.ctx.origin("compute"),
+        )
+        held = [scratch_leaf(f"of{n}", a.dtype, r.dims) for n, a in enumerate(arrays)]
+        index = IndexMap.identity(len(r.dims)).over(r.dims)
+        inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in held)
+        if inputs == r.inputs:
+            raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: no kernel reduces it in its order")
+        leaves = {**task.leaves, **dict(zip(held, arrays, strict=True))}
+        self._box(replace(task, r=replace(r, inputs=inputs), leaves=leaves))
 
     # Reduced lanes.
 
@@ -207,6 +291,7 @@ class _Lowering:
             replace(k.work, accesses=tuple(accesses)),
             streams,
             self.ctx.origin("partial reduce"),
+            k.copies,
         )
         self._after_rows(self._rows(partial, height, width, task), task)
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
 from systolith.compiler.affine import Box
 from systolith.compiler.emit import StreamSpec, Target, What, describe
 from systolith.compiler.errors import CompileError
+from systolith.compiler.expand import copying, expanded
 from systolith.compiler.expression import Carried, Const, Inside, Load, Node, topological
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hoist import held, unchanged
 from systolith.compiler.kernel_builder import KernelBuilder, build, interval, latency
 from systolith.compiler.reduction import Reduction
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vector import Access, Loop, Nest, Order, Work, choose, merge
+from systolith.compiler.vector import Access, LaneOrder, Loop, Nest, Work, apart, choose, merge
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import S32
 from systolith.isa.kernel import MAX_STREAMS
@@ -27,13 +28,38 @@ TAILS = Inside(())
 
 
 @dataclass(frozen=True)
+class Order:
+    """In which order a reduction combines elements.
+
+    Attributes:
+        lanes: of reduced lanes (`Nest.order`); empty: lanes hold kept elements, and each accumulator takes its
+            elements in row-major order.
+        left: reduced dimensions that a second step reduces, of partial results.
+        rows: how many accumulators an element of the first step's result has, beside each other: one for the indices
+            of the other reduced dimensions, flattened, that are equal modulo `rows`.  The second step combines them.
+    """
+
+    lanes: LaneOrder = ()
+    left: tuple[int, ...] = ()
+    rows: int = 1
+
+    @property
+    def two_steps(self) -> bool:
+        """Whether partial results are reduced afterwards."""
+        return bool(self.left) or self.rows > 1
+
+
+@dataclass(frozen=True)
 class AccumulatingKernel:
-    """An accumulating kernel with its loops; `nest.cycles` are those of its run."""
+    """An accumulating kernel with its loops; `nest.cycles` are those of its run, and of the copies of operands that it
+    needs (see `expand.py`).
+    """
 
     builder: KernelBuilder
     nest: Nest
     work: Work
     streams: tuple[StreamSpec, ...]
+    copies: Mapping[int, Work] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,7 +74,9 @@ class Job:
         outs: where; None: partial results, one for each lane.
         lanes_reduced: whether a reduced dimension goes to the lanes.
         sides: where the reduction's sides go.
-        order: that the loops must have; None: any.
+        order: that the kernel must have; None: any of one step.
+        before: leaves of what earlier chunks gave, that accumulators start from.
+        stride: bytes between rows of partial results, where the order has two steps.
     """
 
     box: Box
@@ -59,6 +87,8 @@ class Job:
     lanes_reduced: bool
     sides: Sequence[Target] = ()
     order: Order | None = None
+    before: tuple[Instruction, ...] = ()
+    stride: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +106,7 @@ class Accumulation:
     def kernel(self, job: Job) -> AccumulatingKernel | None:
         """The faster kernel; None if its loops do not fit."""
         looped = self._looped(job, False)
-        if looped is not None and any(d in looped.nest.reduced for d in looped.nest.tails):
+        if looped is not None and _beyond(looped):
             looped = self._looped(job, True)
         if looped is None:
             return None
@@ -92,7 +122,7 @@ class Accumulation:
             return None
         patterns = [k.nest.pattern(a) for a in k.work.accesses]
         cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)
-        return replace(k, nest=replace(k.nest, cycles=cost.occupancy))
+        return replace(k, nest=replace(k.nest, cycles=cost.occupancy + copying(self.chip, k.copies)))
 
     def _looped(self, job: Job, tails: bool) -> AccumulatingKernel | None:
         """A kernel that runs the reduced loops inside."""
@@ -109,14 +139,22 @@ class Accumulation:
             b.carry("body", n, value)
         self._store(b, "epilogue", b.lower("epilogue", g.specialise(job.finish, box)), 0)
         work, streams = self._work(b, job)
-        nest = None if work is None else choose(self.chip, work, job.order)
-        return AccumulatingKernel(b, nest, work, streams) if work is not None and nest is not None else None
+        if work is None:
+            return None
+        lanes = job.order.lanes if job.order else None
+        merged = merge(work)
+        nest = choose(self.chip, merged, lanes)
+        loads = [n for n, s in enumerate(b.streams) if isinstance(s, Load) and s.leaf not in job.before]
+        better = expanded(self.chip, work, loads, nest, lanes)
+        if better is not None:
+            return AccumulatingKernel(b, better.nest, better.work, streams, better.copies)
+        return AccumulatingKernel(b, nest, merged, streams) if nest is not None else None
 
     def _unrolled(self, job: Job, k: AccumulatingKernel) -> AccumulatingKernel | None:
         """The kernel with all turns of its inner loops in one iteration; None: there are none, or too many."""
         g, nest = self.r.graph, k.nest
         inner, outer = nest.outer[len(nest.outer) - nest.inner :], nest.outer[: len(nest.outer) - nest.inner]
-        if not 1 < prod(p.count for p in inner) < MAX_STREAMS or any(d in nest.reduced for d in nest.tails):
+        if not 1 < prod(p.count for p in inner) < MAX_STREAMS or _beyond(k):
             return None
         turns = list(product(*(range(p.count) for p in inner)))
         access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
@@ -134,7 +172,8 @@ class Accumulation:
             at |= dict.fromkeys(range(first, len(b.streams)), turn)
         self._store(b, "body", b.lower("body", g.specialise(job.finish, job.box)), 0)
         work, streams = self._work(b, job)
-        if work is None or work.dims != k.work.dims:
+        work = None if work is None else merge(work)
+        if work is None or work.dims != k.work.dims or k.copies:
             return None
         by = {n: [(p.dim, p.step * t) for p, t in zip(inner, turn, strict=True)] for n, turn in at.items()}
         moved = [_moved(s, a, by.get(n, ())) for n, (s, a) in enumerate(zip(streams, work.accesses, strict=True))]
@@ -155,15 +194,19 @@ class Accumulation:
             b.emit(section, "st", value, imm=b.stream(first + n))
 
     def _work(self, b: KernelBuilder, job: Job) -> tuple[Work | None, tuple[StreamSpec, ...]]:
-        """What is to be vectorised, merged, and its streams before that; None: there are too many."""
+        """What is to be vectorised, its dimensions merged but for rows that are kept apart, and its streams before
+        that; None: there are too many, or the order cannot be had.
+        """
         r, chip, box = self.r, self.chip, job.box
         if len(b.streams) > MAX_STREAMS:
             return None, ()
         streams = tuple(self._spec(what, job) for what in b.streams)
         ops = [o.op for o in b.sections["body"]]
         accesses = tuple(s.access for s in streams)
-        reduced, ii, length = frozenset(r.reduced), interval(chip, ops), latency(chip, ops)
-        return merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced)), streams
+        order = job.order or Order()
+        reduced, ii, length = frozenset(r.reduced) - set(order.left), interval(chip, ops), latency(chip, ops)
+        work: Work | None = merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced))
+        return apart(work, order.rows, job.stride) if work and order.rows > 1 else work, streams
 
     def _spec(self, what: What, job: Job) -> StreamSpec:
         """A stream of a kernel."""
@@ -173,7 +216,11 @@ class Accumulation:
             return _partial(self.r, job.box)
         if what == TAILS:
             return StreamSpec(Access(S32, (0,) * len(job.box.dims), (), 0, False, True))
-        return describe(what, job.box, job.leaves, job.outs or ())
+        spec = describe(what, job.box, job.leaves, job.outs or ())
+        partial = isinstance(what, int) or (isinstance(what, Load) and what.leaf in job.before)
+        if partial and job.order is not None and job.order.two_steps:
+            return replace(spec, access=replace(spec.access, partial=True))
+        return spec
 
     def _neutral(self, x: Node, start: Node) -> Node:
         """An input that is neutral in the last vector's lanes beyond a reduced dimension."""
@@ -181,6 +228,11 @@ class Accumulation:
         if isinstance(x, Load) and isinstance(start, Const) and not x.map.bounds and x.map.total:
             return g.node(replace(x, fill=start.image))
         return g.micro("select", g.node(TAILS), x, start)
+
+
+def _beyond(k: AccumulatingKernel) -> bool:
+    """Whether vectors reach beyond the reduced elements."""
+    return k.work.ragged is not None or any(d in k.nest.reduced for d in k.nest.tails)
 
 
 def _moved(spec: StreamSpec, access: Access, by: Sequence[tuple[int, int]]) -> tuple[StreamSpec, Access]:

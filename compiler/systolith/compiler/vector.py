@@ -31,7 +31,7 @@ class AxisCoord(NamedTuple):
     stride: int = 0
 
 
-Order = tuple[tuple[int, ...], ...]
+LaneOrder = tuple[tuple[int, ...], ...]
 """See `Nest.order`."""
 
 
@@ -99,7 +99,7 @@ class Nest:
         return tuple(d for d, n in enumerate(self.dims) if self._reach(d) > n)
 
     @property
-    def order(self) -> Order:
+    def order(self) -> LaneOrder:
         """In which order elements of reduced dimensions are combined: the same order gives the same bits.
 
         Loops over them run from the outermost; what their lanes and sublanes hold is combined afterwards.
@@ -152,6 +152,7 @@ class Work:
         interval: initiation interval of the kernel without access conflicts, in cycles.
         latency: length of an iteration and of prologue and epilogue, in cycles.
         lanes_reduced: whether a reduced dimension goes to the lanes (else the lanes are kept ones).
+        ragged: the bound, before dimensions merged, of a dimension whose last part is not full (see `split`).
     """
 
     dims: tuple[int, ...]
@@ -160,6 +161,7 @@ class Work:
     interval: int = 1
     latency: int = 8
     lanes_reduced: bool = False
+    ragged: AxisCoord | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -196,7 +198,50 @@ def _picked(a: Access, dims: list[int | None]) -> Access:
     return replace(a, strides=pick(a.strides), coords=tuple(c._replace(coefs=pick(c.coefs)) for c in a.coords))
 
 
-def choose(chip: Chip, work: Work, order: Order | None = None) -> Nest | None:
+def apart(work: Work, rows: int, stride: int) -> Work | None:
+    """Merged work in which indices of the last reduced dimension that differ modulo `rows` are kept apart.
+
+    That dimension becomes one that is reduced and, inside of it, one of `rows` that is kept; not merged yet.
+
+    Args:
+        work: merged.
+        rows: how many.
+        stride: bytes between them in partial results.
+
+    Returns:
+        None: in the flattened index over all reduced dimensions these are not the indices that differ so.
+    """
+    if not work.reduced:  # of size 1, and gone
+        one = tuple(_picked(a, [None, *range(len(work.dims))]) for a in work.accesses)
+        return apart(replace(work, dims=(1, *work.dims), accesses=one, reduced=frozenset({0})), rows, stride)
+    d = max(work.reduced)
+    if work.dims[d] % rows and len(work.reduced) > 1:
+        return None
+    found = split(work, d, rows)
+    own = (replace(a, strides=(*a.strides[:d], 0, stride, *a.strides[d + 2 :])) for a in found.accesses)
+    return replace(found, accesses=tuple(o if o.partial else a for o, a in zip(own, found.accesses, strict=True)))
+
+
+def split(work: Work, d: int, rows: int) -> Work:
+    """Work with a dimension as two, the inner one of `rows` indices; that is not reduced."""
+    n = work.dims[d]
+    dims = (*work.dims[:d], -(-n // rows), rows, *work.dims[d + 1 :])
+
+    def two(v: tuple[int, ...]) -> tuple[int, ...]:
+        return (*v[:d], v[d] * rows, *v[d:])
+
+    inner = [prod(work.dims[k:]) for k in range(d + 1, len(work.dims) + 1)]
+    inside = AxisCoord((*(0,) * d, inner[0] * rows, *inner), 0, 0, n * inner[0]) if n % rows else None
+
+    def access(a: Access) -> Access:
+        masks = (inside,) if inside and a.masked and not a.partial else ()
+        return replace(a, strides=two(a.strides), coords=(*(c._replace(coefs=two(c.coefs)) for c in a.coords), *masks))
+
+    reduced = frozenset(k if k <= d else k + 1 for k in work.reduced)
+    return replace(work, dims=dims, accesses=tuple(access(a) for a in work.accesses), reduced=reduced, ragged=inside)
+
+
+def choose(chip: Chip, work: Work, order: LaneOrder | None = None) -> Nest | None:
     """The cheapest loops for merged work, of an order if one is given; None if no choice fits the pattern's loops and
     coordinates.
     """
@@ -204,7 +249,7 @@ def choose(chip: Chip, work: Work, order: Order | None = None) -> Nest | None:
 
 
 @lru_cache(maxsize=4096)
-def _choose(vpu: Vpu, work: Work, order: Order | None) -> Nest | None:
+def _choose(vpu: Vpu, work: Work, order: LaneOrder | None) -> Nest | None:
     best: Nest | None = None
     for nest in _choices(vpu, work):
         if order is not None and nest.order != order:
@@ -252,7 +297,7 @@ def _nest(vpu: Vpu, work: Work, lane: int, sublane: int) -> Nest:
 
 
 def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
-    interval = work.interval + sum(_cost(vpu, a, nest) - 1 for a in work.accesses if a.memory)
+    interval = work.interval + sum(access_cycles(vpu, a, nest) - 1 for a in work.accesses if a.memory)
     kept = prod(p.count for p in nest.outer[: len(nest.outer) - nest.inner])
     inner = prod(p.count for p in nest.outer[len(nest.outer) - nest.inner :])
     if not work.reduced:
@@ -260,7 +305,7 @@ def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
     return kept * ((inner - 1) * interval + 2 * work.latency)
 
 
-def _cost(vpu: Vpu, a: Access, nest: Nest) -> int:
+def access_cycles(vpu: Vpu, a: Access, nest: Nest) -> int:
     """Cycles of one vector access: see the closed form of a row in docs/architecture.md."""
     stride = a.strides[nest.lane.dim]
     segments = 1 if stride in (0, a.dtype.size) or nest.lane.count == 1 else nest.lane.count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.isa.dtypes import DTYPES
@@ -223,7 +223,7 @@ def test_order_does_not_depend_on_what_is_fused(producer: str) -> None:
 """
     x = np.random.default_rng(5).standard_normal((1, 7, 7, 512)).astype(np.float32)
     (outcome,) = run_groups(text, x, chip="tpu_v3", budget=1 << 20, in_hbm=False)
-    assert [op.op for op in outcome.ops] == ["vpu.run"]
+    assert [op.op for op in outcome.ops] == ["vpu.run", "vpu.run"]
     outcome.assert_close(1e-5)
 
 
@@ -244,3 +244,41 @@ def test_outer_dimension_is_carried() -> None:
     (op,) = outcome.ops
     assert op.args["inner"] == 1
     outcome.assert_close(1e-5)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(1, 14), min_size=2, max_size=4).map(tuple).filter(lambda dims: 100 < np.prod(dims) < 3000),
+    st.sampled_from(("tiny", "small")),
+    st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+    st.data(),
+)
+def test_bits_depend_on_what_is_reduced_alone(
+    dims: tuple[int, ...], chip: str, along: tuple[bool, ...], data: st.DataObject
+) -> None:
+    """Not on what is fused with it, where operands lie, or how large its tiles are.
+
+    Lanes of a reduced dimension are left out: those are combined tile by tile.
+    """
+    reduced = data.draw(st.lists(st.sampled_from(range(len(dims) - 1)), min_size=1, unique=True).map(sorted))
+    scaled = [d for d in range(len(dims)) if along[d]]
+    x = np.random.default_rng(7).standard_normal(dims).astype(np.float32)
+    s = np.exp2(np.random.default_rng(8).integers(-3, 4, [dims[d] for d in scaled])).astype(np.float32)
+    kept = [d for d in range(len(dims)) if d not in reduced]
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[{show(dims)}] parameter(0)
+ s = f32[{show(s.shape)}] parameter(1)
+ i = f32[] constant(0)
+ b = f32[{show(dims)}] broadcast(s), dimensions={{{show(tuple(scaled))}}}
+ y = f32[{show(dims)}] multiply(x, b)
+ ROOT r = f32[{show(tuple(dims[d] for d in kept))}] reduce(y, i), dimensions={{{show(tuple(reduced))}}}, to_apply=f
+}}
+"""
+    y = x * s.reshape([dims[d] if d in scaled else 1 for d in range(len(dims))])
+    (plain,) = run_groups(text, y, np.ones_like(s), chip=chip, budget=1 << 20, in_hbm=False)
+    if any(op.op == "xlu.reduce" for op in plain.ops):
+        return
+    for budget in (1 << 12, 1 << 20):
+        (fused,) = run_groups(text, x, s, chip=chip, budget=budget)
+        np.testing.assert_array_equal(fused.got[0], plain.got[0])

@@ -1,0 +1,137 @@
+"""Cycles of reductions over leading dimensions, over those that HBM takes for their bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+import pytest
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
+from systolith.sim.stats import RunResult
+from tests.compiler.vpu.movement import show
+
+CHIP = load_chip("tpu_v3")
+
+PRODUCERS = {
+    "none": " y = {X} copy(x)\n",
+    "square": " y = {X} multiply(x, x)\n",
+    "gradient": """ g = {X} parameter(1)
+ m = {K} parameter(2)
+ b = {X} broadcast(m), dimensions={{{D}}}
+ d = {X} subtract(x, b)
+ y = {X} multiply(d, g)
+""",
+}
+"""What is reduced, of x: itself, its squares, and what batch norm's gradient sums up."""
+
+
+def sums(dims: tuple[int, ...], reduced: tuple[int, ...], producer: str, dtype: str = "f32", two: bool = False) -> str:
+    """A module that sums over some dimensions; `two`: x itself, too."""
+    kept = tuple(d for d in range(len(dims)) if d not in reduced)
+    whole, result = f"{dtype}[{show(dims)}]", f"{dtype}[{show(tuple(dims[d] for d in kept))}]"
+    body = PRODUCERS[producer].format(X=whole, K=result, D=show(kept))
+    over = f"dimensions={{{show(reduced)}}}, to_apply=f"
+    second = f" q = {result} reduce(x, z), {over}\n ROOT t = ({result}, {result}) tuple(r, q)\n" if two else ""
+    return (
+        f"HloModule m\nf {{\n a = {dtype}[] parameter(0)\n b = {dtype}[] parameter(1)\n"
+        f" ROOT c = {dtype}[] add(a, b)\n}}\nENTRY e {{\n x = {whole} parameter(0)\n z = {dtype}[] constant(0)\n{body}"
+        f" {'' if two else 'ROOT '}r = {result} reduce(y, z), {over}\n{second}}}\n"
+    )
+
+
+@lru_cache
+def timed(text: str) -> RunResult:
+    """A module's run in mode `time`."""
+    return simulate(compile_module(parse_hlo(text), CHIP).program, CHIP, mode="time")
+
+
+def over_hbm(text: str) -> float:
+    """Cycles over those in which HBM moves the bytes that the program moves."""
+    result = timed(text)
+    assert result.cycles is not None
+    moved: int = sum(result.to_json()["hbm_bytes"].values())
+    return result.cycles * CHIP.hbm.p / (moved * CHIP.hbm.q)
+
+
+def channels(rows: int, size: int, count: int) -> tuple[int, ...]:
+    return (rows, size, size, count)
+
+
+IMAGES = [channels(8, 56, 64), channels(8, 28, 256), channels(16, 7, 2048), channels(8, 224, 3), channels(8, 56, 100)]
+
+
+@pytest.mark.parametrize("dims", IMAGES, ids=str)
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_channel_sums_keep_up_with_hbm(dims: tuple[int, ...], producer: str) -> None:
+    assert over_hbm(sums(dims, (0, 1, 2), producer)) < 1.25
+
+
+@pytest.mark.parametrize("producer", ["square", "gradient"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_two_channel_sums_read_once(producer: str, dtype: str) -> None:
+    text = sums((16, 56, 56, 64), (0, 1, 2), producer, dtype, two=True)
+    assert over_hbm(text) < 1.25
+    chunk = 16 * 56 * 56 * 64 * (4 if dtype == "f32" else 2)
+    reads = timed(text).to_json()["hbm_bytes"]["read"]
+    assert reads < 1.01 * chunk * (1 if producer == "square" else 2)
+
+
+@pytest.mark.parametrize(
+    ("dims", "reduced"),
+    [
+        ((4096, 1024), (0,)),
+        ((8198, 384), (0,)),
+        ((64, 128, 512), (1,)),
+        ((8, 1 << 20), (0,)),
+        ((100000, 96), (0,)),
+        ((200003, 12), (0,)),
+        ((32, 56, 56, 32, 2), (1, 2, 4)),
+    ],
+    ids=str,
+)
+def test_leading_sums_keep_up_with_hbm(dims: tuple[int, ...], reduced: tuple[int, ...]) -> None:
+    assert over_hbm(sums(dims, reduced, "none")) < 1.15
+
+
+def normalisation(dims: tuple[int, ...], reduced: tuple[int, ...]) -> str:
+    """X minus its mean, over its standard deviation."""
+    kept = tuple(d for d in range(len(dims)) if d not in reduced)
+    whole, result = f"f32[{show(dims)}]", f"f32[{show(tuple(dims[d] for d in kept))}]"
+    over = f"dimensions={{{show(reduced)}}}, to_apply=f"
+    back = f"dimensions={{{show(kept)}}}"
+    return f"""HloModule m
+f {{
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+ x = {whole} parameter(0)
+ z = f32[] constant(0)
+ n = f32[] constant({prod(dims[d] for d in reduced)})
+ nb = {result} broadcast(n), dimensions={{}}
+ s = {result} reduce(x, z), {over}
+ m = {result} divide(s, nb)
+ mb = {whole} broadcast(m), {back}
+ d = {whole} subtract(x, mb)
+ q = {whole} multiply(d, d)
+ t = {result} reduce(q, z), {over}
+ v = {result} divide(t, nb)
+ r = {result} rsqrt(v)
+ rb = {whole} broadcast(r), {back}
+ ROOT y = {whole} multiply(d, rb)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "reduced"), [((32, 56, 56, 32, 2), (1, 2, 4)), ((8, 112, 112, 64), (0, 1, 2))], ids=["group", "batch"]
+)
+def test_normalisation_moves_elements_once(dims: tuple[int, ...], reduced: tuple[int, ...]) -> None:
+    text = normalisation(dims, reduced)
+    assert over_hbm(text) < 1.25
+    assert 4 * prod(dims) * 2 * 1.02 > sum(timed(text).to_json()["hbm_bytes"].values())
