@@ -96,3 +96,28 @@ def test_importing_the_schema_does_not_import_pydantic() -> None:
     code = "import sys, systolith.isa.chip; sys.exit('pydantic' in sys.modules)"
     path = str(Path(__file__).parents[2] / "isa")
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0
+
+
+BAD_VALUES = [
+    "inf", "-inf", "nan", "1e400", "-1", "0", "1.5", "0x" + "f" * 5000, "9" * 5000, "true", '"x"', f'"{"x" * 9999}"',
+    "[]", "{}", "{ value = [] }", "{ value = 8, source = 3 }", "{ value = 8, provenance = [] }", "{ value = 8, x = 1 }",
+    "1979-05-27", "[" * 9_999, "{a=" * 9_999, '"\\ud800"', "'", "{ source = 'x' }",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_VALUES, ids=[bad[:12] for bad in BAD_VALUES])
+def test_any_field_may_be_bad(bad: str) -> None:
+    """Each field in turn: a chip, or a refusal of one short line."""
+    lines = TINY.splitlines()
+    for number, line in enumerate(lines):
+        name, sign, _ = line.partition(" = ")
+        if not sign:
+            continue
+        text = "\n".join([*lines[:number], f"{name} = {bad}", *lines[number + 1 :]])
+        problem = ""
+        try:
+            parse_chip(text, "mine.toml")
+        except ConfigError as error:
+            problem = str(error)
+        assert "\n" not in problem
+        assert len(problem) < 500

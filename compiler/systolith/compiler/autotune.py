@@ -16,16 +16,17 @@ from systolith.compiler.assemble import assemble
 from systolith.compiler.block_dims import blocked_along
 from systolith.compiler.blocks import lower_blocks
 from systolith.compiler.driver import schedule
-from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.lowering import Lowering, Plan
 from systolith.compiler.matmul import lower_output
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.walk import Walk
+from systolith.isa.binary import read_json
 from systolith.isa.cache import cache_home
 from systolith.isa.dtypes import dtype
-from systolith.isa.files import OutputError, text_fill, write_atomic
+from systolith.isa.errors import BinaryError, SystolithError
+from systolith.isa.files import OutputError, make_folder, text_fill, write_atomic
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
@@ -62,6 +63,7 @@ class Tuner:
         path: of the memory.
         stage: told what is being tried.
         known: results by key.
+        problem: why results are not remembered; empty: they are.
     """
 
     count: int
@@ -69,9 +71,21 @@ class Tuner:
     path: Path
     stage: Callable[[str], None] = lambda _: None
     known: dict[str, Tuned] = field(default_factory=dict)
+    problem: str = ""
 
     def __post_init__(self) -> None:
-        self.known = read_cache(self.path)
+        try:
+            self.known = read_cache(self.path)
+        except CacheError as error:
+            self.problem = str(error)
+
+    def _remember(self, key: str, tuned: Tuned) -> None:
+        self.known[key] = tuned
+        if not self.problem:
+            try:
+                write_cache(self.path, {key: tuned})
+            except (CacheError, OutputError) as error:
+                self.problem = str(error)
 
     def pick(self, walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> str:
         """The signature of the plan that a kOutput or blocked group is to have; empty: the cheapest.
@@ -88,8 +102,7 @@ class Tuner:
         tuned = self.known.get(key)
         if tuned is None or tuned.tried < self.count:
             tuned = self._try(walk, group, operands, results)
-            self.known[key] = tuned
-            write_cache(self.path, {key: tuned})
+            self._remember(key, tuned)
         if tuned.plan:
             name = ctx.origin("").group
             rejected = Alternative("what the estimate prefers", "", {"cycles": tuned.first})
@@ -153,33 +166,33 @@ def _like(sub: Lowering, buf: Buf) -> Buf:
 # The memory.
 
 
+class CacheError(SystolithError):
+    """The file of remembered results is not there to be used."""
+
+
 def read_cache(path: Path) -> dict[str, Tuned]:
     """What is remembered; nothing, if there is no file yet.
 
     Raises:
-        CompileError: the file is there, but is no memory of plans.
+        CacheError: the file cannot be read, or is no memory of plans.
     """
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            key: Tuned(str(r["plan"]), int(r["tried"]), int(r["cycles"]), int(r["first"])) for key, r in rows.items()
-        }
+        return read_json(path.read_bytes(), dict[str, Tuned])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CompileError(f"{path}: not a file of autotuning results ({type(error).__name__}); remove it") from None
+    except (OSError, ValueError) as error:
+        raise CacheError(f"{path}: {error}") from None
+    except BinaryError as error:
+        raise CacheError(f"{path}: not a file of autotuning results: {error}") from None
 
 
 def write_cache(path: Path, found: dict[str, Tuned]) -> None:
     """Add results to the file, whole or not at all.
 
     Raises:
+        CacheError: the file that is there is no memory of plans, and stays as it is.
         OutputError: it cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path.parent}: {error.strerror or error}") from None
+    make_folder(path.parent)
     rows = {key: vars(t) for key, t in (read_cache(path) | found).items()}
-    text = json.dumps(rows, indent=1, sort_keys=True) + "\n"
-    write_atomic(path, text_fill(text))
+    write_atomic(path, text_fill(json.dumps(rows, indent=1, sort_keys=True) + "\n"))

@@ -170,6 +170,9 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
     assert options.tuner is not None
     plain = compile_grouped(clone(module), chip, replace(options, autotune=0, tuner=None), decided)
     tuned = compile_grouped(module, chip, options, decided)
+    if options.tuner.problem:
+        for compiled in (plain, tuned):
+            compiled.explain.append(Decision("autotune", "", "results are not remembered", options.tuner.problem))
     before, after = (options.tuner.measure(c.program) for c in (plain, tuned))
     if before is None or after is None:
         return tuned

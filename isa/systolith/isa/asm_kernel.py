@@ -91,7 +91,7 @@ class KernelParser:
         if not self.auto:
             line.expect("@")
             at = line.peek
-            if not re.fullmatch(r"[0-9]+\.[0-9]+", at.text):
+            if not re.fullmatch(r"[0-9]{1,9}\.[0-9]{1,9}", at.text):
                 line.fail("expected cycle.slot")
             line.next()
             cycle, slot = (int(x) for x in at.text.split("."))
@@ -115,7 +115,7 @@ class KernelParser:
         return MicroOp(op, dst, tuple(srcs), imm, cycle, slot)
 
     def _stream(self, line: Line) -> int:
-        m = re.fullmatch(r"s([0-9]+)(?:\.([0-9]+))?", line.peek.text)
+        m = re.fullmatch(r"s([0-9]{1,9})(?:\.([0-9]{1,9}))?", line.peek.text)
         if m is None or int(m[1]) > 15:
             line.fail("expected a stream, s0 to s11")
         line.next()
@@ -125,7 +125,7 @@ class KernelParser:
     def _register(self, line: Line, name: str, column: int) -> int:
         if self.auto:
             return self.names.setdefault(name, VIRTUAL0 + len(self.names))
-        m = re.fullmatch(r"v([0-9]+)", name)
+        m = re.fullmatch(r"v([0-9]{1,9})", name)
         if m is None or int(m[1]) >= NREGS:
             line.fail(f"{name}: expected a register, v0 to v{NREGS - 1}", column)
         return int(m[1])
@@ -134,7 +134,7 @@ class KernelParser:
         column, name = line.peek.column, line.name("an operand")
         if name in self.names:
             return self.names[name]
-        m = re.fullmatch(r"([ac])([0-9]+)", name)
+        m = re.fullmatch(r"([ac])([0-9]{1,9})", name)
         if m is not None:
             n, limit = int(m[2]), NSCALARS if m[1] == "a" else len(self.constants)
             if n >= limit:

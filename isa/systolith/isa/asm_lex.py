@@ -8,8 +8,10 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from systolith.isa.errors import AsmError
+from systolith.isa.errors import AsmError, excerpt
 
+LONGEST_NUMBER = 60
+LARGEST_FLOAT = 2.0**128 - 2.0**103  # what is less rounds to an f32
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 _TOKEN = re.compile(
     r"""
@@ -44,23 +46,34 @@ class Line:
         self.number = number
         self.constants = constants or {}
         self.tokens: list[Token] = []
-        at = 0
-        while at < len(text):
-            m = _TOKEN.match(text, at)
+        self.at = 0
+        self._lex(0)
+
+    def extend(self, text: str) -> None:
+        """Add the source line that follows an unfinished one."""
+        self.tokens.pop()
+        start = len(self.text) + 1
+        self.text += f"\n{text}"
+        self._lex(start)
+
+    def _lex(self, at: int) -> None:
+        while at < len(self.text):
+            m = _TOKEN.match(self.text, at)
             if m is None:
-                self.fail(f"unexpected {text[at]!r}", at)
+                self.fail(f"unexpected {self.text[at]!r}", at)
+            if m.lastgroup == "number" and m.end() - at > LONGEST_NUMBER:
+                self.fail(f"a number of {m.end() - at} characters", at)
             if m.lastgroup not in ("space", "comment"):
                 self.tokens.append(Token(str(m.lastgroup), m.group(), at))
             at = m.end()
-        self.tokens.append(Token("end", "", len(text.rstrip())))
-        self.at = 0
+        self.tokens.append(Token("end", "", max(len(self.text.rstrip()), self.tokens[-1].column if self.tokens else 0)))
 
     def fail(self, what: str, column: int | None = None) -> NoReturn:
         """Raise an error at a column, or at the next token."""
         at = self.peek.column if column is None else column
         before, start = self.text[:at].count("\n"), self.text.rfind("\n", 0, at) + 1
         number, column, source = self.number + before, at - start, self.text.split("\n")[before]
-        raise AsmError(f"line {number}, column {column + 1}: {what}", number, f"{source}\n{' ' * column}^")
+        raise AsmError(f"line {number}, column {column + 1}: {what}", number, excerpt(source, column))
 
     @property
     def peek(self) -> Token:
@@ -105,11 +118,19 @@ class Line:
         if token.kind not in ("name", "string"):
             self.fail(f"expected {what}")
         self.at += 1
-        return str(json.loads(token.text)) if token.kind == "string" else token.text
+        return self._unquoted(token) if token.kind == "string" else token.text
+
+    def _unquoted(self, token: Token) -> str:
+        try:
+            text = str(json.loads(token.text))
+            text.encode()
+        except ValueError:  # half of a surrogate pair, too
+            self.fail("bad escape, or a control character, in quotes", token.column)
+        return text
 
     def integer(self, what: str) -> int:
         """A sum of products of integers and constants: `3`, `rows * 4`, `base + n/2 - 1`; quotients are exact."""
-        total = self._product(what)
+        column, total = self.peek.column, self._product(what)
         while True:
             if self.take("+"):
                 total += self._product(what)
@@ -118,7 +139,12 @@ class Line:
             elif self.peek.kind == "number" and self.peek.text[0] == "-":  # `n -1` and `n-1` are differences
                 total += self._product(what)
             else:
-                return total
+                return self._bounded(total, column)
+
+    def _bounded(self, value: int, column: int) -> int:
+        if not -(2**63) <= value < 2**63:
+            self.fail("an integer of more than 64 bits", column)
+        return value
 
     def _product(self, what: str) -> int:
         value = self._integer(what)
@@ -126,7 +152,7 @@ class Line:
             column, sign = self.peek.column, self.next().text
             factor = self._integer(what)
             if sign == "*":
-                value *= factor
+                value = self._bounded(value * factor, column)
             elif factor == 0 or value % factor:
                 self.fail(f"{value} / {factor}: must leave no remainder", column)
             else:
@@ -143,18 +169,21 @@ class Line:
         else:
             self.fail(f"expected {what}, an integer")
         self.at += 1
-        return sign * value
+        return self._bounded(sign * value, token.column)
 
     def image(self, what: str) -> int:
         """A 32-bit image: an integer (negative: two's complement), or an f32 written with a point or exponent."""
         token = self.peek
         if token.kind == "number" and not _INTEGER.fullmatch(token.text):
             self.at += 1
-            return int(struct.unpack("<I", struct.pack("<f", float(token.text)))[0])
-        value = self.integer(what)
-        if not -(2**31) <= value < 2**32:
-            self.fail(f"{what} {value}: must have 32 bits", token.column)
-        return value % 2**32
+            value = float(token.text)
+            if abs(value) >= LARGEST_FLOAT and not token.text.endswith("inf"):
+                self.fail(f"{what} {token.text}: beyond f32", token.column)
+            return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        number = self.integer(what)
+        if not -(2**31) <= number < 2**32:
+            self.fail(f"{what} {number}: must have 32 bits", token.column)
+        return number % 2**32
 
     def finish(self) -> None:
         if not self.done:

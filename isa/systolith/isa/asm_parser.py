@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from systolith.isa.asm_kernel import KernelParser
 from systolith.isa.asm_lex import Line
-from systolith.isa.binary import group_of, probe_of
+from systolith.isa.binary import read_json
 from systolith.isa.chip_schema import SCHEMA, value_of
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.encode import encode_instruction
-from systolith.isa.errors import EncodingError
+from systolith.isa.errors import BinaryError, EncodingError
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import NSCALARS
 from systolith.isa.opcodes import OPCODES, Field, FieldKind
 from systolith.isa.pattern import UNBOUNDED, Coord, Pattern
-from systolith.isa.program import BufferDecl, Origin, Program, Role, TokenDecl
+from systolith.isa.program import BufferDecl, GroupInfo, Origin, Probe, Program, Role, TokenDecl
 
 if TYPE_CHECKING:
     from systolith.isa.chip import Chip
 
-_REGISTER = re.compile(r"r([0-9]+)")
+T = TypeVar("T")
+_REGISTER = re.compile(r"r([0-9]{1,9})")
 SPACES = {s.name.lower(): s for s in Space}
 DEFAULTS: dict[str, Value] = {
     "transpose": 0,
@@ -47,18 +47,19 @@ class Parser:
         self.constants = {n: value_of(chip, n) for n, d in SCHEMA.items() if d.type is int}
         self.registers: dict[str, Reg] = {}
         self.uses: list[tuple[int, str, str, Line, int]] = []  # instruction, field, label, where
-        self.begun: tuple[str, int] | None = None  # a line that goes on, and its number
+        self.begun: Line | None = None  # a line that goes on
         self.kernel: KernelParser | None = None
         self.pattern: dict[str, Any] | None = None
 
     def feed(self, text: str, number: int) -> None:
         """One line of source; nothing is done with one that goes on until the rest is there."""
-        if self.begun is not None:
-            start, number = self.begun
-            text, self.begun = f"{start}\n{text}", None
-        line = Line(text, number, self.constants)
+        if self.begun is None:
+            line = Line(text, number, self.constants)
+        else:
+            line, self.begun = self.begun, None
+            line.extend(text)
         if line.unfinished:
-            self.begun = text, number
+            self.begun = line
         elif not line.done:
             self._line(line)
 
@@ -86,8 +87,7 @@ class Parser:
         """The program, labels resolved."""
         end = Line("", number)
         if self.begun is not None:
-            text, first = self.begun
-            Line(text, first, self.constants).fail("ends with a comma: must go on", len(text))
+            self.begun.fail("ends with a comma: must go on", len(self.begun.text))
         self._end_pattern(end)
         if self.kernel is not None:
             self.kernel.head.fail(f"kernel {self.kernel.name}: has no .end", 0)
@@ -234,19 +234,19 @@ class Parser:
         self.program.origins.append(Origin(hlo, group, what, line.integer("multiply-accumulates")))
         line.finish()
 
-    def _json(self, line: Line) -> Any:
+    def _json(self, line: Line, kind: type[T]) -> T:
         column, text = line.peek.column, line.name("JSON in quotes")
         line.finish()
         try:
-            return json.loads(text)
-        except ValueError:
-            line.fail("not JSON", column)
+            return read_json(text, kind)
+        except BinaryError as e:
+            line.fail(str(e), column)
 
     def _group(self, line: Line) -> None:
-        self.program.groups.append(group_of(self._json(line)))
+        self.program.groups.append(self._json(line, GroupInfo))
 
     def _probe(self, line: Line) -> None:
-        self.program.probes.append(probe_of(self._json(line)))
+        self.program.probes.append(self._json(line, Probe))
 
     # Instructions
 

@@ -17,7 +17,6 @@ import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -28,7 +27,7 @@ from systolith.isa.decode import decode_code, decode_kernel, decode_pattern
 from systolith.isa.encode import encode_code, encode_kernel, encode_pattern
 from systolith.isa.errors import BinaryError, ConfigError, EncodingError
 from systolith.isa.files import read_bytes, write_atomic
-from systolith.isa.program import BufferDecl, GroupInfo, Location, Origin, Probe, Program, Role, TokenDecl
+from systolith.isa.program import BufferDecl, GroupInfo, Origin, Probe, Program, Role, TokenDecl
 
 MAGIC = b"SYSTOLTH"
 VERSION = 2
@@ -160,9 +159,7 @@ class _Meta:
     target: dict[str, int | float | bool | str] | None = None  # binaries of earlier versions have none
 
 
-@lru_cache(maxsize=1)
-def _schema() -> TypeAdapter[_Meta]:
-    return TypeAdapter(_Meta)
+_ADAPTERS: dict[object, TypeAdapter[Any]] = {}
 
 
 def _buffers(rows: list[_Buffer], data: bytes) -> list[BufferDecl]:
@@ -176,19 +173,28 @@ def _buffers(rows: list[_Buffer], data: bytes) -> list[BufferDecl]:
     return out
 
 
-def _location(row: dict[str, Any]) -> Location:
-    return Location(**{**row, "dims": tuple(row["dims"]), "strides": tuple(row["strides"])})
+def read_json(text: str | bytes, kind: type[T]) -> T:
+    """A value of a dataclass from JSON.
+
+    Raises:
+        BinaryError: it is not JSON, or not that of such a value: which part, and why.
+    """
+    try:
+        if kind not in _ADAPTERS:
+            _ADAPTERS[kind] = TypeAdapter(kind)
+        value: T = _ADAPTERS[kind].validate_json(text, strict=True)
+        return value
+    except ValidationError as e:
+        first = e.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise BinaryError(f"{where}: {first['msg']}") from None
 
 
-def group_of(row: dict[str, Any]) -> GroupInfo:
-    """The group in a JSON object."""
-    return GroupInfo(**{**row, "hlo": tuple(row["hlo"]), "opcodes": tuple(row["opcodes"])})
-
-
-def probe_of(row: dict[str, Any]) -> Probe:
-    """The probe in a JSON object."""
-    inputs, outputs = (tuple(_location(x) for x in row[k]) for k in ("inputs", "outputs"))
-    return Probe(row["group"], row["first"], row["last"], inputs, outputs)
+def _read_meta(text: bytes, what: str) -> _Meta:
+    try:
+        return read_json(text, _Meta)
+    except BinaryError as e:
+        raise BinaryError(f"{what}: the META section does not say what it must: {e}") from None
 
 
 def _target(meta: _Meta, what: str) -> Chip | None:
@@ -213,7 +219,7 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
     """
     sections = _sections(data, what)
     try:
-        meta = _schema().validate_json(sections[b"META"], strict=True)
+        meta = _read_meta(sections[b"META"], what)
         names = meta.kernels
         kernels = _read_table(
             _words(sections[b"KERN"], what), len(names), lambda w, i: decode_kernel(w, names[i]), f"{what}: kernels"
@@ -243,10 +249,6 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
             meta.vmem_high_water,
             _target(meta, what),
         )
-    except ValidationError as e:
-        first = e.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise BinaryError(f"{what}: the META section does not say what it must: {where}: {first['msg']}") from None
     except ConfigError as e:
         raise BinaryError(str(e)) from None
     except EncodingError as e:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+LONGEST = 1000
+"""Characters of a message; more (of a name or a shape, say) is cut."""
+
 
 class SystolithError(Exception):
     """Base of every error that a user can cause."""
+
+
+def cut(message: str) -> str:
+    """A message of at most `LONGEST` characters."""
+    return message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
+
+
+def excerpt(source: str, column: int) -> str:
+    """A source line (a window of a very long one) and, below it, a caret at a column, from 0."""
+    start = max(0, column - 80)
+    return f"{source[start : start + 120]}\n{' ' * (column - start)}^"
 
 
 class ConfigError(SystolithError):
@@ -20,11 +34,11 @@ class AsmError(SystolithError):
 
     Attributes:
         line: line number, from 1.
-        excerpt: the source line and, below it, a caret.
+        excerpt: as `excerpt` makes it.
     """
 
     def __init__(self, message: str, line: int = 0, excerpt: str = "") -> None:
-        super().__init__(message)
+        super().__init__(cut(message))
         self.line = line
         self.excerpt = excerpt
 

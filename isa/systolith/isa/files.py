@@ -116,8 +116,8 @@ def make_folder(path: Path) -> None:
 
 
 def text_fill(text: str) -> Fill:
-    """What writes a text, as UTF-8."""
-    return lambda handle: handle.write(text.encode())
+    """What writes a text, as UTF-8; halves of surrogate pairs as escapes."""
+    return lambda handle: handle.write(text.encode(errors="backslashreplace"))
 
 
 def write_atomic(path: Path, fill: Fill) -> None:

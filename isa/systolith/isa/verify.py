@@ -44,6 +44,7 @@ SPACES: dict[tuple[str, str], tuple[Space, ...]] = {
     ("xlu.reduce", "dst"): (_S.VMEM,),
 }
 MAX_MACS = 2**62
+MAX_RANK = 64  # of an array on the host
 MOST_DIFFERENCES = 6
 _WORD_TYPES = ("f32", "s32", "u32")
 _REDUCE_KINDS = {"f32": Kind.FLOAT, "s32": Kind.SIGNED, "u32": Kind.UNSIGNED}
@@ -306,6 +307,8 @@ def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
     for i, b in enumerate(program.buffers):
         _need(b.dtype in DTYPES, f"buffer {b.name}: no element type {b.dtype}")
+        _need(len(b.dims) <= MAX_RANK, f"buffer {b.name}: {len(b.dims)} dimensions: at most {MAX_RANK}")
+        _need(all(0 <= d < MAX_MACS for d in b.dims), f"buffer {b.name}: dimensions must be from 0 to {MAX_MACS - 1}")
         size = prod(b.dims) * DTYPES[b.dtype].size
         _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
         _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")

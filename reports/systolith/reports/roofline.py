@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from systolith.isa.chip import SCHEMA
 from systolith.reports.causes import OCCUPIED
-from systolith.reports.run_data import ChipRow, Group, RunData, RunDataError
+from systolith.reports.run_data import MOST, ChipRow, Group, RunData, RunDataError, short
 
 MXU, VPU, TRANS, HBM = "MXU", "VPU", "transcendental", "HBM"
 NEEDED = (
@@ -67,10 +68,12 @@ def peaks(rows: Sequence[ChipRow]) -> Peaks:
         RunDataError: a parameter that is needed is missing.
     """
     value = {row.field: row.value for row in rows}
+    v: dict[str, float] = {}
     for name in NEEDED:
-        if not isinstance(value.get(name), int | float):
-            raise RunDataError(f"chip_parameters: {name} = {value.get(name)!r}: a number is needed for the roofline")
-    v = {name: float(value[name]) for name in NEEDED}
+        found, lo, hi = value.get(name), SCHEMA[name].lo, SCHEMA[name].hi
+        if isinstance(found, bool | str | None) or not (lo or 0) <= found <= (hi or MOST):
+            raise RunDataError(f"chip_parameters: {name} = {short(found)}: a number from {lo} to {hi} is needed")
+        v[name] = float(found)
     vector = int(v["vpu.lanes"] * v["vpu.sublanes"])
     return Peaks(
         clock_hz=v["clock_mhz"] * 1e6,

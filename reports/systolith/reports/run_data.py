@@ -16,17 +16,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
 from systolith.isa.printable import printable
 
 BUSY = "busy"
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0.0)]
+MOST = 2**63 - 1
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Amount = Annotated[float, Field(ge=0.0, le=MOST)]
 Label = Annotated[str, AfterValidator(printable)]
-Fraction = Annotated[float, Field(ge=0.0)]
+Fraction = Annotated[float, Field(ge=0.0, le=MOST)]
+Error = Annotated[float, AllowInfNan(True)]  # a result may be infinitely wrong
 
 
 class RunDataError(SystolithError):
@@ -36,14 +38,14 @@ class RunDataError(SystolithError):
 class Model(BaseModel):
     """Base of the schema's objects: immutable, strict about types, unknown keys ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
 
 class WallSeconds(Model):
     """Host time of the run, in seconds; None: that step was not done."""
 
-    compile: float | None = None
-    simulate: float | None = None
+    compile: Amount | None = None
+    simulate: Amount | None = None
 
 
 class HbmBytes(Model):
@@ -57,7 +59,7 @@ class ChipRow(Model):
     """One parameter of the chip: a row of `systolith.isa.chip.describe`."""
 
     field: Label
-    value: int | float | bool | Label
+    value: Annotated[int, Field(ge=-MOST, le=MOST)] | float | bool | Label
     unit: Label = ""
     provenance: Label = "invented"
     source: Label = ""
@@ -207,7 +209,7 @@ class RunData(Model):
     chip_digest: Label = ""
     chip_parameters: list[ChipRow] = []
     cycles: Count | None
-    seconds: float | None
+    seconds: Amount | None
     wall_seconds: WallSeconds = WallSeconds()
     macs: Count = 0
     mxu_utilization: Fraction | None = None
@@ -224,8 +226,8 @@ class RunData(Model):
     accumulator_rows: dict[Label, Count] = {}
     hazards: list[Label] = []
     checks: Checks = Checks()
-    max_abs_error: float | None = None
-    max_rel_error: float | None = None
+    max_abs_error: Error | None = None
+    max_rel_error: Error | None = None
 
     @property
     def total(self) -> int:
@@ -253,7 +255,7 @@ def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        value = "" if first["type"] == "missing" else f" = {_short(first['input'])}"
+        value = "" if first["type"] == "missing" else f" = {short(first['input'])}"
         raise RunDataError(f"{source}: {where}{value}: {first['msg'].lower()}") from None
     _check_sums(run, source)
     return run
@@ -267,7 +269,7 @@ def load_run(path: str | Path) -> RunData:
     """
     raw = parse_json(read_bytes(path, RunDataError), path, RunDataError)
     if not isinstance(raw, dict):
-        raise RunDataError(f"{path}: not a JSON object, but {_short(raw)}")
+        raise RunDataError(f"{path}: not a JSON object, but {short(raw)}")
     return from_json(raw, str(path))
 
 
@@ -302,6 +304,10 @@ def _check_sums(run: RunData, source: str) -> None:
             raise RunDataError(f"{source}: timeline.{name}: {len(series)} parts, but {len(time.edges)} edges")
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def short(value: object) -> str:
+    """A value for a message; long ones are cut."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of over 4300 digits
+        text = "an integer of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -20,9 +20,6 @@ def with_tuner(options: Options, chip: Chip, stage: Callable[[str], None] = lamb
         options: as the user gave them.
         chip: what is compiled for.
         stage: told what is being tried, for progress.
-
-    Raises:
-        SystolithError: the file of remembered results cannot be read.
     """
     if not options.autotune or options.tuner is not None:
         return options

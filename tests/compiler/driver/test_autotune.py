@@ -119,7 +119,11 @@ def test_the_key_has_the_chip(tmp_path: Path) -> None:
     path = tmp_path / "cache.json"
     tuned(gemm(64, 64, 64), Tuner(2, cycles, path))
     other = replace(SMALL, hbm=replace(SMALL.hbm, latency=SMALL.hbm.latency + 1))
-    compile_module(parse_hlo(gemm(64, 64, 64)), other, Options(autotune=2, tuner=Tuner(2, cycles, path)))
+
+    def measure(program: Program) -> int | None:
+        return simulate(program, other, mode="time").cycles
+
+    compile_module(parse_hlo(gemm(64, 64, 64)), other, Options(autotune=2, tuner=Tuner(2, measure, path)))
     assert len(json.loads(path.read_text())) == 2
 
 
@@ -129,8 +133,48 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_cache(path, {"a": Tuned("p", 2, 10, 12)})
     write_cache(path, {"b": Tuned("q", 2, 5, 5)})
     assert read_cache(path) == {"a": Tuned("p", 2, 10, 12), "b": Tuned("q", 2, 5, 5)}
-    path.write_text("[1]")
-    with pytest.raises(CompileError, match="not a file of autotuning results"):
-        read_cache(path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "systolith" / "autotune.json"
+
+
+BAD_CACHES = {
+    "a list": "[1]",
+    "not JSON": "{",
+    "too deep": "[" * 100000,
+    "infinite": '{"a": {"plan": "p", "tried": 1e400, "cycles": 1, "first": 1}}',
+    "digits": '{"a": {"plan": "p", "tried": ' + "9" * 5000 + ', "cycles": 1, "first": 1}}',
+    "a key less": '{"a": {"plan": "p"}}',
+    "another type": '{"a": {"plan": 3, "tried": 1, "cycles": 1, "first": 1}}',
+    "not UTF-8": "\xff",
+}
+
+
+@pytest.mark.parametrize("name", BAD_CACHES)
+def test_a_file_that_is_no_memory_is_ignored_and_left_alone(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_bytes(BAD_CACHES[name].encode("latin-1"))
+    before = path.read_bytes()
+    assert_tunes_without(Tuner(2, cycles, path))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["folder/cache.json", "file/cache.json", "folder", "loop", "loop/x", "x" * 300, "a\0b"]
+)
+def test_an_impossible_place_for_the_memory_is_ignored(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder" / "cache.json").mkdir(parents=True)
+    assert_tunes_without(Tuner(2, cycles, tmp_path / name))
+
+
+def test_a_folder_that_cannot_be_written_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("systolith.isa.files.os.access", lambda *_: False)
+    assert_tunes_without(Tuner(2, cycles, tmp_path / "cache.json"))
+
+
+def assert_tunes_without(tuner: Tuner) -> None:
+    compiled = tuned(gemm(16, 16, 16), tuner)
+    assert tuner.known
+    (said,) = (d for d in compiled.explain if d.chosen == "results are not remembered")
+    assert said.why == tuner.problem

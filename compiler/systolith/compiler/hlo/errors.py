@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from textwrap import indent
 
-from systolith.isa.errors import SystolithError
-
-LONGEST = 1000
-"""Characters of a message; more (of a shape, say) is cut."""
+from systolith.isa.errors import SystolithError, cut, excerpt
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,7 @@ class HloError(SystolithError, ValueError):
     """
 
     def __init__(self, message: str, place: Place | None = None) -> None:
-        if len(message) > LONGEST:
-            message = f"{message[:LONGEST]}..."
-        self.message = message
+        self.message = message = cut(message)
         self.place = place
         super().__init__(f"{place}: {message}" if place else message)
 
@@ -56,10 +52,7 @@ class HloError(SystolithError, ValueError):
         """The source line (a window of a very long one) and, below it, a caret; empty if the text is not at hand."""
         if self.place is None or not self.place.source:
             return ""
-        column = max(self.place.column - 1, 0)
-        start = max(0, column - 80)
-        window = self.place.source[start : start + 120]
-        return f"  {window}\n  {' ' * (column - start)}^"
+        return indent(excerpt(self.place.source, max(self.place.column - 1, 0)), "  ", lambda _: True)
 
     @property
     def detail(self) -> str:
