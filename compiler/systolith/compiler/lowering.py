@@ -20,9 +20,11 @@ from systolith.compiler.affine import Box as Box
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.values.contraction import PRECISIONS
 from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
+from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import MAX_LOOPS, Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
@@ -48,6 +50,14 @@ class Options:
     autotune: int = 0
     autotune_cache: Path | None = None
     tuner: Tuner | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise SystolithError(f"precision {self.precision!r}: must be one of {', '.join(PRECISIONS)}")
+        if type(self.autotune) is not int or self.autotune < 0:
+            raise SystolithError(f"autotune {self.autotune!r}: must be a number of plans, at least 0")
+        if not isinstance(self.autotune_cache, Path | None):
+            raise SystolithError(f"autotune_cache: expected a Path, got {type(self.autotune_cache).__name__}")
 
 
 def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:

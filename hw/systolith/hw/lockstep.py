@@ -33,6 +33,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import Program
 from systolith.isa.verify import require_chip
+from systolith.sim.limit import CycleLimit
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import TimePlane
 from systolith.sim.sequencer import Hooks, Sequencer
@@ -51,11 +52,13 @@ class Case:
     Attributes:
         buffers: memory of buffer-table entries, as for `simulate`; not changed.
         setup: fills further memories, queues and links of the simulator's machine.
+        max_cycles: that it may take; None: any number.
     """
 
     program: Program
     buffers: Mapping[int, Bytes] | None = None
     setup: Setup | None = None
+    max_cycles: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,9 @@ class Result:
         return self.cycles / self.seconds if self.seconds else 0.0
 
 
-def _simulate(program: Program, chip: Chip, machine: Machine) -> Reference:
+def _simulate(program: Program, chip: Chip, machine: Machine, max_cycles: int | None) -> Reference:
     plane = TimePlane(program, chip, str)
+    limit = CycleLimit(program, max_cycles, plane.now) if max_cycles is not None else None
     issued: list[Instruction] = []
     executed = 0
     with np.errstate(all="ignore"):
@@ -102,7 +106,11 @@ def _simulate(program: Program, chip: Chip, machine: Machine) -> Reference:
             executed += 1
             if issue.queue != "seq" or issue.instr.op == "sync":
                 issued.append(issue.instr)
+            if limit is not None:
+                limit.after(issue)
     cycles, _, trace, _ = plane.finish()
+    if limit is not None:
+        limit.finish(cycles)
     return Reference(program, chip, trace, issued, cycles, executed, contents(machine))
 
 
@@ -146,7 +154,7 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
     if case.setup:
         case.setup(machine)
     start = start_of(case.program, chip, machine)
-    reference = _simulate(case.program, chip, machine)
+    reference = _simulate(case.program, chip, machine, case.max_cycles)
     return reference, job(chip, start, [data.size for data in reference.after.outfeed], reference.cycles + MARGIN)
 
 

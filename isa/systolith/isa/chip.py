@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from systolith.isa.checked import checked
 from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_text
@@ -40,6 +41,7 @@ def preset_names() -> list[str]:
     return sorted(p.stem for p in PRESETS.glob("*.toml"))
 
 
+@checked
 def load_chip(name_or_path: str | Path) -> Chip:
     """The preset of that name, or the chip in that TOML file.
 

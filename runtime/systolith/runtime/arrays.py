@@ -6,11 +6,14 @@ they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from systolith.isa.checked import as_array
 from systolith.isa.dtypes import DType, Kind
 from systolith.isa.errors import SystolithError
 
@@ -19,6 +22,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 class InputError(SystolithError):
     """An argument, or a file of them, is not what the module takes."""
+
+
+def bytes_of(element: DType, shape: Sequence[int]) -> int:
+    """Bytes of an array.
+
+    Raises:
+        InputError: this is no shape.
+    """
+    if not isinstance(shape, tuple | list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise InputError(f"shape {shape!r}: expected a tuple of integers that are not negative")
+    return prod(shape) * element.size
 
 
 def as_bits(array: Array) -> Array:
@@ -42,7 +56,10 @@ def conform(array: Array, dtype: DType, dims: tuple[int, ...], what: str) -> Arr
     Raises:
         InputError: it is not; names `what`, both types and shapes.
     """
-    array = from_bits(np.asarray(array), dtype)
+    try:
+        array = from_bits(as_array(array), dtype)
+    except SystolithError as error:
+        raise InputError(f"{what}: {error}") from None
     if array.dtype != dtype.stored or array.shape != dims:
         got = ",".join(map(str, array.shape))
         want = ",".join(map(str, dims))

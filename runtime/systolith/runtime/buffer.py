@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from systolith.isa.dtypes import DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array
 from systolith.runtime.hbm import Range
+from systolith.runtime.task import Task
 
 if TYPE_CHECKING:
     from systolith.runtime.client import Device
@@ -46,7 +46,7 @@ class Buffer:
         self._release = weakref.finalize(self, device.hbm.release, place)
         size = int(np.prod(shape, dtype=np.int64)) * element.size
         self._bytes = np.zeros(size, np.uint8) if memory is None else memory
-        self._pending: Future[Any] | None = None
+        self._pending: Task[Any] | None = None
         self._end = "was deleted"
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Buffer:
         self._live()
         return self._bytes
 
-    def fill_by(self, pending: Future[Any]) -> None:
+    def fill_by(self, pending: Task[Any]) -> None:
         """Say which run fills it."""
         self._pending = pending
 
@@ -127,7 +127,7 @@ class Buffer:
         """Free its HBM; deleting twice is allowed."""
         if self._place is not None:
             if self._pending is not None:
-                self._pending.exception()
+                self._pending.wait()
             self._release()
             self._place = None
             self._bytes = np.zeros(0, np.uint8)

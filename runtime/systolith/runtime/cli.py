@@ -25,6 +25,14 @@ FILE = click.Path(path_type=Path)
 CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
 
 
+MAX_CYCLES = click.option(
+    "--max-cycles",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Give up a run that takes more cycles, and say in which HLO loop it is.  [default: no limit]",
+)
+
+
 def chip_option(default: str) -> Callable[[F], F]:
     """What a command that runs FILE has: without the option a binary or assembly runs on its own chip."""
     return click.option("--chip", help=f"{CHIP_HELP}  [default: that of a binary or assembly; a module: {default}]")
@@ -56,6 +64,7 @@ def cli() -> None:
 )
 @click.option("--record-decisions", type=FILE, help="Write what control depended on, for --decisions.")
 @click.option("--decisions", type=FILE, help="With --mode time: follow what an earlier run recorded.")
+@MAX_CYCLES
 @click.option("--hostile", is_flag=True, help="Memory starts as NaN, races are reported.")
 @click.option(
     "--precision",
@@ -173,6 +182,7 @@ def asm(file: Path, chip: str | None, output: Path) -> None:
 @click.option("--args", type=FILE, help="Arguments, as for `run`.")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
+@MAX_CYCLES
 @click.option(
     "--wave", type=FILE, help="Write waves of the RTL around the first difference, or of the whole run (.fst or .vcd)."
 )

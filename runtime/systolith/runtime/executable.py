@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from math import prod
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from systolith.compiler.driver import Compiled
 from systolith.compiler.memory_report import MemoryUse
 from systolith.isa.access import memory_of
+from systolith.isa.checked import checked
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -23,7 +23,9 @@ from systolith.runtime.arrays import Array, conform
 from systolith.runtime.buffer import Buffer
 from systolith.runtime.hbm import Range
 from systolith.runtime.record import Circumstances, run_record
-from systolith.sim.simulate import RunResult, simulate
+from systolith.runtime.task import Task
+from systolith.sim.limit import check_limit
+from systolith.sim.simulate import MODES, RunResult, simulate
 
 if TYPE_CHECKING:
     from systolith.runtime.client import Client, Device
@@ -59,6 +61,7 @@ class Run:
 
         return chrome_trace(self.result)
 
+    @checked
     def report(self, path: str | Path) -> Path:
         """Write the HTML report of this run."""
         from systolith.reports.html import write_report
@@ -136,7 +139,7 @@ class Executable:
         self.program = program
         self.compiled = compiled
         self.memory = compiled.memory if compiled else MemoryUse(program)
-        self._latest: Future[Run] | None = None
+        self._latest: Task[Run] | None = None
 
     @property
     def last_run(self) -> Run | None:
@@ -151,6 +154,7 @@ class Executable:
             "bytes accessed": float(sum(g.bytes for g in groups)),
         }
 
+    @checked
     def as_text(self, stage: str = ASSEMBLY) -> str:
         """A stage of the compilation as text, as `compile --dump-dir` writes it; a binary has the assembly only.
 
@@ -164,8 +168,14 @@ class Executable:
             raise SystolithError(f"no stage {stage!r}; there are: {', '.join(stages)}")
         return stages[stage]
 
+    @checked
     def __call__(
-        self, *arguments: Buffer | Array, device: int = 0, mode: str = "full", hostile: bool = False
+        self,
+        *arguments: Buffer | Array,
+        device: int = 0,
+        mode: str = "full",
+        hostile: bool = False,
+        max_cycles: int | None = None,
     ) -> list[Buffer]:
         """Run on a device.
 
@@ -175,11 +185,16 @@ class Executable:
             device: which device.
             mode: "full" (values and cycles) or "values" (no cycles).
             hostile: memory starts as poison, races are reported.
+            max_cycles: as for `simulate`: a run that takes more fails, and names the HLO loop that it is in.
 
         Raises:
-            InputError: the arguments are not what the program takes.
+            SystolithError: the arguments are not what the program takes, there is no such device or mode, or not enough
+                HBM.
         """
-        target = self.client.devices[device]
+        target = self.client.device(device)
+        if mode not in (with_values := [m for m in MODES if m != "time"]):
+            raise SystolithError(f"mode {mode!r}: must be one of {', '.join(with_values)}")
+        check_limit(max_cycles)
         taken = self._arguments(target, arguments)
         shared, donated = in_place(self.program), overwritten(self.program)
         self._refuse_shared(taken, donated)
@@ -194,10 +209,13 @@ class Executable:
             for d in declared
         ]
         memories = [r.raw() for r in results]
-        future = target.queue.submit(self._run, target, [*taken, *spent], contents, memories, scratch, mode, hostile)
+        simulated = partial(
+            simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
+        )
+        task = target.queue.submit(partial(self._run, simulated, target, [*taken, *spent], contents, memories, scratch))
         for result in results:
-            result.fill_by(future)
-        self._latest = future
+            result.fill_by(task)
+        self._latest = task
         return results
 
     def _refuse_shared(self, arguments: list[Buffer], donated: Collection[int]) -> None:
@@ -230,26 +248,18 @@ class Executable:
 
     def _run(
         self,
+        simulated: Callable[..., RunResult],
         device: Device,
         arguments: list[Buffer],
         contents: list[Callable[[], Array]],
         results: list[Array],
         scratch: Range,
-        mode: str,
-        hostile: bool,
     ) -> Run:
         """`arguments`: held so that their memory is not freed before the run ends."""
         try:
             bound = bind(self.program, [wait() for wait in contents], results)
             started = perf_counter()
-            result = simulate(
-                self.program, self.client.chip, bound, mode=mode, hostile=hostile, setup=device.attach_queues
-            )
+            result = simulated(buffers=bound, setup=device.attach_queues)
             return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
         finally:
             device.hbm.release(scratch)
-
-
-def bytes_of(decl: BufferDecl) -> int:
-    """Bytes of a declared array's elements."""
-    return prod(decl.dims) * dtype(decl.dtype).size

@@ -19,6 +19,7 @@ from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.lowering import Options
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal
+from systolith.isa.checked import checked
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array
 from systolith.runtime.buffer import Buffer
@@ -66,6 +67,7 @@ class Transfers(ABC):
     def compile(self, module: Module | str, options: Options | None = None) -> Executable:
         """Compile a module for the devices."""
 
+    @checked
     def transfer_to_server(self, literal: Literal, device: int = 0) -> GlobalData:
         """Copy a literal into a device's memory.
 
@@ -74,6 +76,7 @@ class Transfers(ABC):
         """
         return GlobalData(literal.shape, tuple(self.put(a, device) for a in _arrays(literal.value)))
 
+    @checked
     def transfer(self, data: GlobalData) -> Literal:
         """Copy a value from a device's memory; waits for the run that computes it, and raises what that raised."""
         taken = iter(data.buffers)
@@ -99,6 +102,7 @@ class Transfers(ABC):
         view.flags.writeable = False
         return view
 
+    @checked
     def execute(self, computation: XlaComputation, arguments: Sequence[GlobalData] = (), device: int = 0) -> GlobalData:
         """Run a computation on data of a device; its result stays there.
 
@@ -117,6 +121,7 @@ class Transfers(ABC):
         buffers = [buffer for data in arguments for buffer in data.buffers]
         return GlobalData(computation.program_shape.result, tuple(executable(*buffers, device=device)))
 
+    @checked
     def execute_and_transfer(
         self, computation: XlaComputation, arguments: Sequence[GlobalData] = (), device: int = 0
     ) -> Literal:

@@ -8,11 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from systolith.compiler.lowering import Options
+from systolith.isa.checked import checked
 from systolith.isa.errors import SystolithError
 from systolith.runtime.client import Client
 from systolith.runtime.executable import Executable
 
 
+@checked
 def jit(
     function: Callable[..., Any],
     client: Client | None = None,
@@ -42,7 +44,10 @@ def jit(
 
     def call(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        arrays = [jax.numpy.asarray(leaf) for leaf in leaves]
+        try:
+            arrays = [jax.numpy.asarray(leaf) for leaf in leaves]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise SystolithError(f"an argument is no array to JAX: {error}") from None
         key = (structure, tuple((a.shape, str(a.dtype)) for a in arrays))
         if key not in lowered:
             stage = jax.jit(function, keep_unused=True, donate_argnums=donate_argnums).lower(*arguments)

@@ -60,6 +60,7 @@ class Request:
     record_decisions: Path | None = None
     trace: Path | None = None
     report: Path | None = None
+    max_cycles: int | None = None
 
     @property
     def outputs(self) -> dict[str, Path | None]:
@@ -220,6 +221,7 @@ def _simulate(
             hostile=request.hostile,
             decisions=decisions,
             observer=checker,
+            max_cycles=request.max_cycles,
         )
     except TraceNeededError as error:
         raise SystolithError(f"{error} (--record-decisions FILE, then --decisions FILE)") from None

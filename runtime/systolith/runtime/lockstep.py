@@ -37,7 +37,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     arguments = arguments_of(request, program)
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
-    case = Case(program, bind(program, arguments, results))
+    case = Case(program, bind(program, arguments, results), max_cycles=request.max_cycles)
     with Lockstep(chip) as both:
         stage("running")
         result = both.run(case)

@@ -66,6 +66,11 @@ class Engine:
         every = (self.seq, *self.queues.values())
         return {q.name: {why.BUSY: 0} | {cause: n for cause, n in q.causes.items() if n} for q in every}
 
+    @property
+    def now(self) -> int:
+        """SEQ's time, in cycles."""
+        return self._time
+
     def prepare(self, work: Work) -> Op:
         """Resolve the names and numbers in `work`.
 

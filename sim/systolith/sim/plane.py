@@ -52,6 +52,10 @@ class TimePlane:
         else:
             self._engine.issue(op, index)
 
+    def now(self) -> int:
+        """Cycles until SEQ can go on: what the run takes at least."""
+        return self._engine.now
+
     def finish(self) -> tuple[int, dict[str, dict[str, int]], Trace, Facts]:
         """Complete what is under way: (cycles, cycles by cause for each unit, times, facts of the instructions).
 

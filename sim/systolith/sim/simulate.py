@@ -19,6 +19,7 @@ from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
+from systolith.sim.limit import CycleLimit
 from systolith.sim.memory import Bytes, Machine, describe
 from systolith.sim.plane import HazardPlane, TimePlane
 from systolith.sim.sequencer import Hook, Hooks, Issue, Sequencer
@@ -61,6 +62,7 @@ def simulate(
     decisions: Sequence[int] | None = None,
     observer: Observer | None = None,
     setup: Hook | None = None,
+    max_cycles: int | None = None,
 ) -> RunResult:
     """Run a program to its end.
 
@@ -75,8 +77,10 @@ def simulate(
         decisions: `RunResult.decisions` of an earlier run, for mode `time`.
         observer: called during a run with values.
         setup: called with the machine before a run with values (to fill infeed queues, connect links).
+        max_cycles: that the run may take; in mode `values` an instruction counts as one, the least that it takes.
 
     Raises:
+        CycleLimitError: it takes more; names the HLO loop that it is in.
         SystolithError: the program is for another chip, does what the machine cannot do, deadlocks, overflows a token,
             or depends on data that mode `time` does not have; the arguments (the decisions and the program) do not go
             together; or the process's floating-point arithmetic is not the chip's.
@@ -93,7 +97,7 @@ def simulate(
     sequencer = Sequencer(program, machine, decisions)
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
-        _run(result, sequencer.execute(_hooks(observer)), hostile)
+        _run(result, sequencer.execute(_hooks(observer)), hostile, max_cycles)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
         raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
@@ -137,12 +141,13 @@ def _check_arithmetic() -> None:
         )
 
 
-def _run(result: RunResult, issues: Iterator[Issue], hostile: bool) -> None:
+def _run(result: RunResult, issues: Iterator[Issue], hostile: bool, max_cycles: int | None) -> None:
     """Drive the planes with the executed instructions."""
     program, chip = result.program, result.chip
     text = partial(_text, program)
     time = TimePlane(program, chip, text) if result.mode != "values" else None
     hazards = HazardPlane(program, chip, text) if hostile else None
+    limit = CycleLimit(program, max_cycles, time.now if time is not None else None) if max_cycles is not None else None
     executed = [0] * len(program.code)
     for issue in issues:
         executed[issue.index] += 1
@@ -150,12 +155,16 @@ def _run(result: RunResult, issues: Iterator[Issue], hostile: bool) -> None:
             time.execute(issue.index, issue.queue, issue.taken)
         if hazards is not None:
             hazards.execute(issue.index, issue.instr)
+        if limit is not None:
+            limit.after(issue)
     result.executed = np.array(executed, np.int64)
     result.instructions = sum(executed)
     if time is not None:
         result.cycles, result.units, result.trace, result.facts = time.finish()
     else:
         result.facts = _facts(result)
+    if limit is not None:
+        limit.finish(result.cycles)
     if hazards is not None:
         result.hazards = hazards.hazards
 

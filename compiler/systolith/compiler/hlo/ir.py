@@ -14,6 +14,7 @@ import numpy as np
 from systolith.compiler.hlo.attributes import Attribute, ConvDims, Raw, SliceDim, Window
 from systolith.compiler.hlo.errors import HloError, Place, SourceMap
 from systolith.compiler.hlo.shape import Shape
+from systolith.isa.checked import checked
 
 Literal: TypeAlias = "np.ndarray | tuple[Literal, ...]"
 """A value: an array, or a tuple of values; a token is the empty tuple."""
@@ -228,6 +229,7 @@ class Module:
     def __repr__(self) -> str:
         return f"<module {self.name}, {len(self.computations)} computations>"
 
+    @checked
     def computation(self, name: str) -> Computation:
         """The computation called `name`.
 
@@ -244,6 +246,7 @@ class Module:
         for computation in self.computations:
             yield from computation.instructions
 
+    @checked
     def place(self, instruction: Instruction) -> Place | None:
         """Where an instruction stands in the text; None for one that a pass made."""
         if not instruction.line:
@@ -252,6 +255,7 @@ class Module:
         source = self.source.source(instruction.line) if self.source else ""
         return Place(file, instruction.line, len(source) - len(source.lstrip()) + 1 if source else 0, source)
 
+    @checked
     def error(self, instruction: Instruction, message: str) -> HloError:
         """An error about an instruction: it names the opcode, the instruction, its shape and its line."""
         text = f"{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}"

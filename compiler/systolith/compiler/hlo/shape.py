@@ -8,6 +8,7 @@ from enum import StrEnum
 from math import prod
 
 from systolith.compiler.hlo.errors import HloError
+from systolith.isa.checked import checked
 from systolith.isa.dtypes import DType
 
 UNBOUNDED = -1
@@ -126,6 +127,7 @@ class Shape:
             yield self
 
     @staticmethod
+    @checked
     def parse(text: str) -> Shape:
         """The shape that a text such as `f32[2,3]{1,0}` or `(s32[], token[])` says.
 
@@ -148,10 +150,11 @@ class Shape:
         """The shape with every layout removed."""
         return replace(self, layout=None, elements=tuple(e.without_layout() for e in self.elements))
 
-    def same(self, other: Shape) -> bool:
+    def same(self, other: object) -> bool:
         """Equal but for layouts and dynamic flags (XLA's `Compatible`)."""
         return (
-            self.kind is other.kind
+            isinstance(other, Shape)
+            and self.kind is other.kind
             and self.element == other.element
             and self.dims == other.dims
             and len(self.elements) == len(other.elements)

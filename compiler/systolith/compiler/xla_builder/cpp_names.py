@@ -10,12 +10,14 @@ from systolith.compiler.hlo.linear_layout import check_layout
 from systolith.compiler.hlo.shape import TOKEN, Layout, Shape, array, tuple_of
 from systolith.compiler.xla_builder.arguments import PrimitiveType, element_type
 from systolith.compiler.xla_builder.literal import Literal
+from systolith.isa.checked import checked
 
 PRED, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128 = (
     ELEMENT_TYPES[name] for name in "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split()
 )
 
 
+@checked
 def make_shape(
     element: PrimitiveType, dimensions: Sequence[int] = (), minor_to_major: Sequence[int] | None = None
 ) -> Shape:
@@ -41,7 +43,7 @@ class ShapeUtil:
     """Functions on shapes."""
 
     MakeShape = staticmethod(make_shape)
-    MakeTupleShape = staticmethod(tuple_of)
+    MakeTupleShape = staticmethod(checked(tuple_of))
 
     @staticmethod
     def MakeTokenShape() -> Shape:  # noqa: N802 - XLA's name

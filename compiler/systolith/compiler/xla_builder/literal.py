@@ -18,6 +18,7 @@ from systolith.compiler.hlo.shape import TOKEN, UNBOUNDED, Layout, Shape, tuple_
 from systolith.compiler.hlo.text.lexer import Cursor
 from systolith.compiler.hlo.text.literals import parse_literal, show_literal
 from systolith.compiler.xla_builder.arguments import PrimitiveType, element_type, literal
+from systolith.isa.checked import as_array, checked
 from systolith.isa.dtypes import DType, Kind
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -36,6 +37,7 @@ class Literal:
     value: Value
 
     @staticmethod
+    @checked
     def create(value: Any, element: PrimitiveType | None = None, layout: Layout | None = None) -> Literal:
         """The literal of a numpy array, a number, nested lists of numbers, a literal, or a tuple of such values.
 
@@ -53,6 +55,7 @@ class Literal:
         return Literal(_with_layout(shape, layout), held)
 
     @staticmethod
+    @checked
     def create_tuple(elements: Sequence[Literal]) -> Literal:
         """A tuple of literals."""
         return Literal(tuple_of([e.shape for e in elements]), tuple(e.value for e in elements))
@@ -63,6 +66,7 @@ class Literal:
         return Literal(TOKEN, ())
 
     @staticmethod
+    @checked
     def of_shape(value: Value, shape: Shape) -> Literal:
         """A value with the layouts of `shape`, of which it has the sizes; of a dynamic dimension at most the bound.
 
@@ -117,6 +121,7 @@ class Literal:
         return _of_rank(values, element, 4)
 
     @staticmethod
+    @checked
     def full(shape: Shape, value: Any) -> Literal:
         """An array of `shape` with the same value everywhere; dynamic dimensions have the size of their bound.
 
@@ -126,6 +131,7 @@ class Literal:
         return Literal.of_shape(np.broadcast_to(Literal.r0(value, shape.dtype).array, _bounds(shape)), shape)
 
     @staticmethod
+    @checked
     def iota(shape: Shape, dimension: int) -> Literal:
         """An array of 0, 1, 2, ... along a dimension.
 
@@ -160,6 +166,7 @@ class Literal:
         return _extreme(element_type(element), lowest=False)
 
     @staticmethod
+    @checked
     def parse(text: str) -> Literal:
         """The literal that a text says: its shape, then its value, as `str` gives them: `f32[2]{0} {1, 2.5}`.
 
@@ -174,12 +181,14 @@ class Literal:
         return Literal.of_shape(value, shape)
 
     @staticmethod
+    @checked
     def from_memory(shape: Shape, memory: Array) -> Literal:
         """The array whose elements lie in `memory`, one-dimensional, as the layout of `shape` says.
 
         Raises:
             HloError: type or number of the elements differ.
         """
+        memory = as_array(memory)
         if memory.dtype != shape.dtype.stored:
             raise HloError(f"the memory of {shape} holds {shape.dtype.stored}, got {memory.dtype}")
         return Literal.of_shape(from_memory(memory, shape), shape)
@@ -260,6 +269,7 @@ class Literal:
         """An array's elements in the order, and with the padding, that its layout gives them; one-dimensional."""
         return to_memory(self.array, self.shape)
 
+    @checked
     def relayout(self, layout: Layout) -> Literal:
         """The same array with another layout.
 
@@ -268,6 +278,7 @@ class Literal:
         """
         return Literal(_with_layout(self.shape, layout), self.value)
 
+    @checked
     def near(self, other: Literal, relative: float = 1e-5, absolute: float = 1e-5) -> bool:
         """The same shape but for layouts; floats within an error, NaN in the same places, other types equal."""
         if not self.shape.same(other.shape):

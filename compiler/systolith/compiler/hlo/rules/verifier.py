@@ -14,9 +14,11 @@ from systolith.compiler.hlo.rules.module_rules import check_module
 from systolith.compiler.hlo.rules.shape_rules import INT64_MAX, Infer, agree, parameter_shapes, signatures_kept
 from systolith.compiler.hlo.rules.shapes import rule_of
 from systolith.compiler.hlo.shape import Shape
+from systolith.isa.checked import checked
 from systolith.isa.dtypes import DType
 
 
+@checked
 def verify(module: Module, mixed_precision: bool = True) -> None:
     """Check a module.
 

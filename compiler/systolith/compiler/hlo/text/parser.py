@@ -23,6 +23,7 @@ from systolith.compiler.hlo.text.codecs import CODECS
 from systolith.compiler.hlo.text.lexer import ARRAY, MAX_NESTING, NAME, Cursor
 from systolith.compiler.hlo.text.literals import parse_constant
 from systolith.compiler.hlo.text.stack_frames import parse_stack_frames
+from systolith.isa.checked import checked
 
 # The usual forms of an instruction's head and operands; what does not match is read token by token.
 _HEAD = re.compile(
@@ -36,6 +37,7 @@ _KEY = re.compile(rf",[ ]({NAME})=", re.ASCII)
 _BODY = re.compile(rf"%?{NAME}(?:[ \t\r\n]|/\*.*?\*/)*\{{", re.ASCII)
 
 
+@checked
 def parse_hlo(text: str, name: str = "<string>", left_out: bool = False) -> Module:
     """Parse HLO text.
 

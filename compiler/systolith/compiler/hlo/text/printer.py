@@ -9,11 +9,13 @@ from systolith.compiler.hlo.text.async_sugar import short_form
 from systolith.compiler.hlo.text.codecs import codec
 from systolith.compiler.hlo.text.literals import LEFT_OUT, show_literal
 from systolith.compiler.hlo.text.opcode_attributes import COMMON
+from systolith.isa.checked import checked
 
 PLAIN = Style()
 _ASYNC = ("async-start", "async-update", "async-done")
 
 
+@checked
 def print_hlo(module: Module, style: Style | None = None) -> str:
     """The module as text.
 

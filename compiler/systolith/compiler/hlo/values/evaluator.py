@@ -38,6 +38,8 @@ from systolith.compiler.hlo.values.reduction import reduce, reduce_window, selec
 from systolith.compiler.hlo.values.rng import rng
 from systolith.compiler.hlo.values.scanning import scan
 from systolith.compiler.hlo.values.sorting import sort, top_k
+from systolith.isa.checked import as_array, checked
+from systolith.isa.errors import SystolithError
 
 
 class EvaluationError(HloError):
@@ -48,6 +50,7 @@ Observer = Callable[[Instruction, Literal], None]
 """Called with each instruction of the entry computation and its value."""
 
 
+@checked
 def evaluate(
     module: Module, *arrays: np.ndarray, precision: str | None = None, observe: Observer | None = None
 ) -> list[np.ndarray]:
@@ -142,13 +145,13 @@ def _arguments(module: Module, arrays: Sequence[np.ndarray]) -> list[Literal]:
     leaves = [leaf for p in parameters for leaf in p.shape.leaves() if leaf.is_array]
     if len(arrays) != len(leaves):
         raise HloError(f"{module.name!r} takes {len(leaves)} arrays, got {len(arrays)}")
-    checked: list[np.ndarray] = []
+    taken: list[np.ndarray] = []
     for number, (array, shape) in enumerate(zip(arrays, leaves, strict=True)):
         try:
-            checked.append(from_file(np.asarray(array), shape))
-        except HloError as problem:
-            raise HloError(f"argument {number} of {module.name!r}: {problem.message}") from None
-    rest = iter(checked)
+            taken.append(from_file(as_array(array), shape))
+        except SystolithError as problem:
+            raise HloError(f"argument {number} of {module.name!r}: {problem}") from None
+    rest = iter(taken)
     return [_build(p.shape, rest) for p in parameters]
 
 

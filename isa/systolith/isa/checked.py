@@ -1,0 +1,99 @@
+"""Public functions that check their arguments: what is of another type than annotated is refused in words."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+
+from systolith.isa.errors import SystolithError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_ITEMS = (Sequence, list, tuple)
+# Numpy's numbers are as good as Python's.
+_NUMBERS: dict[type, tuple[type, ...]] = {int: (int, np.integer), float: (float, int, np.floating, np.integer)}
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Check each argument against its annotation, as far as that names classes, unions, and sequences of them.
+
+    Whatever numpy makes an array of passes for an array, and only bools for a bool.
+
+    Raises:
+        SystolithError: an argument is of another type; names it and both types.
+    """
+    signature = inspect.signature(function)
+    hints: dict[str, Any] = {}
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not hints:
+            hints.update(_annotated(function))
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            kind = signature.parameters[name].kind
+            given: Iterable[object] = value if kind is inspect.Parameter.VAR_POSITIONAL else (value,)
+            for one in given:
+                if not matches(one, hints[name]):
+                    raise SystolithError(f"{name}: expected {_text(hints[name])}, got {type(one).__name__}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _annotated(function: Callable[..., object]) -> dict[str, Any]:
+    """The annotations; Any for those that name what is known to type checkers only."""
+    found = {}
+    for name, annotation in inspect.get_annotations(function).items():
+        try:
+            found[name] = eval(annotation, function.__globals__)
+        except (NameError, TypeError):
+            found[name] = Any
+    return dict.fromkeys(inspect.signature(function).parameters, Any) | found
+
+
+def as_array(given: object) -> np.ndarray[Any, np.dtype[Any]]:
+    """What is given, as an array.
+
+    Raises:
+        SystolithError: numpy makes none of it, or one of objects.
+    """
+    try:
+        array = np.asarray(given)
+    except (ValueError, TypeError, OverflowError) as error:  # nested lists of unequal lengths, among others
+        raise SystolithError(f"expected an array, got {type(given).__name__}: {error}") from None
+    if array.dtype.hasobject:
+        raise SystolithError(f"expected an array of numbers or bools, got {type(given).__name__}")
+    return array
+
+
+def matches(value: object, hint: Any) -> bool:
+    """Whether a value is of an annotated type."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(matches(value, part) for part in get_args(hint))
+    if origin in _ITEMS:
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return False
+        kind = get_args(hint)[0]
+        return all(matches(item, kind) for item in value)
+    if origin is not None:
+        return origin is not Callable or callable(value)
+    if hint in (Any, np.ndarray):
+        return True
+    if isinstance(value, bool):
+        return hint in (bool, object)
+    return not isinstance(hint, type) or isinstance(value, _NUMBERS.get(hint, hint))
+
+
+def _text(hint: Any) -> str:
+    """An annotation for people."""
+    parts = [_text(part) for part in get_args(hint) if part is not ...]
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(parts)
+    name = "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
+    return f"{name} of {parts[0]}" if get_origin(hint) in _ITEMS else name
