@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import click
 
-from systolith.isa.errors import SystolithError
+from systolith.isa.errors import SystolithError, cut
 from systolith.runtime.console import discard_output, flush_output, prepare_streams, tell
 
 GOOD, FAILED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -64,7 +64,7 @@ def _fault(error: Exception) -> int:
 
 def _say(message: str, code: int = BAD_INPUT, excerpt: str = "") -> int:
     """One line; of a text, the source line and a caret below it."""
-    tell(f"systolith: {' '.join(message.split())}")
+    tell(cut(f"systolith: {' '.join(message.split())}"))
     if excerpt:
         tell(excerpt)
     return code
