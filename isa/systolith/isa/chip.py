@@ -50,11 +50,12 @@ def load_chip(name_or_path: str | Path) -> Chip:
     """
     text = str(name_or_path)
     if _PRESET.fullmatch(text):
-        path = PRESETS / f"{text}.toml"
-        if not path.exists():
-            known = ", ".join(preset_names())
-            raise ConfigError(f"chip {text!r}: no such preset; there are {known}, or give a .toml file")
-        return _load_preset(path)
+        known = preset_names()
+        if text not in known:
+            raise ConfigError(
+                f"chip {_short(text)}: no such preset; there are {', '.join(known)}, or give a .toml file"
+            )
+        return _load_preset(PRESETS / f"{text}.toml")
     return parse_chip(read_text(text, ConfigError), text)
 
 
