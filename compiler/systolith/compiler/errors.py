@@ -7,7 +7,15 @@ from systolith.isa.errors import SystolithError
 
 
 class CompileError(SystolithError):
-    """The module cannot be compiled for this chip."""
+    """The module cannot be compiled for this chip.
+
+    Attributes:
+        refusals: everything that is refused, a line each; the message is the first, and how many more there are.
+    """
+
+    def __init__(self, message: str, *others: str) -> None:
+        super().__init__(f"{message} (and {len(others)} more; --all lists them)" if others else message)
+        self.refusals = (message, *others)
 
 
 class LimitError(CompileError):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
-from systolith.compiler.elementwise import is_elementwise
-from systolith.compiler.errors import compile_error
+from systolith.compiler.elementwise import is_elementwise, lower_elementwise
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.expression import Const, Graph
 from systolith.compiler.fusion import DOTS, REDUCTIONS
-from systolith.compiler.group import DATA_MOVEMENT
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.group import DATA_MOVEMENT, inline_scalar
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.matmul import sums_integers
 from systolith.compiler.moves import MOVES
 from systolith.compiler.passes.wide_integers import obstacle
+from systolith.compiler.placement import nested
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 
@@ -19,25 +23,51 @@ LOWERED = CONTROL | DOTS | REDUCTIONS | DATA_MOVEMENT | MOVES.keys()
 """Opcodes with a lowering, besides the elementwise ones."""
 
 
+_ANY = Const(0)
+
+DEEPEST = 256
+"""Loops and conditionals around an instruction."""
+
+
 def check_legality(module: Module, chip: Chip) -> None:
     """Refuse what has no lowering.
 
     Raises:
-        CompileError: an operation without a lowering, an element type that the chip does not have, a dynamic dimension;
-            names the instruction, its shape and its line, and what to do.
+        CompileError: operations without a lowering, element types that the chip does not have, dynamic dimensions,
+            loops nested too deep; its `refusals` name each instruction, its shape and its line, and what to do.
     """
-    for instruction in _running(module.entry):
-        _check_opcode(instruction, module)
-        _check_shape(instruction, module, chip)
+    refused: dict[str, None] = {}
+    wide = cache(partial(obstacle, module))
+    for instruction in _running(module):
+        try:
+            _check_opcode(instruction, module)
+            _check_shape(instruction, module, chip, wide)
+            _check_computed(instruction)
+        except CompileError as problem:
+            refused.update(dict.fromkeys(problem.refusals))
+    if refused:
+        raise CompileError(*refused)
 
 
-def _running(computation: Computation) -> Iterator[Instruction]:
-    """Instructions of a computation and of the branches and bodies that it runs."""
-    for i in computation.instructions:
+def _running(module: Module) -> Iterator[Instruction]:
+    """Instructions of the entry and of the branches and bodies that it runs.
+
+    Raises:
+        CompileError: these are nested too deep.
+    """
+    seen = {module.entry}
+    waiting = [iter(module.entry.instructions)]
+    while waiting:
+        i = next(waiting[-1], None)
+        if i is None:
+            waiting.pop()
+            continue
         yield i
-        if i.opcode in ("while", "conditional"):
-            for called in i.called:
-                yield from _running(called)
+        inner = [c for c in nested(i) if c not in seen]
+        if inner and len(waiting) > DEEPEST:
+            raise compile_error(i, f"loops and conditionals are nested deeper than {DEEPEST}", module)
+        seen.update(inner)
+        waiting += [iter(c.instructions) for c in reversed(inner)]
 
 
 def _check_opcode(i: Instruction, module: Module) -> None:
@@ -55,7 +85,18 @@ def _check_opcode(i: Instruction, module: Module) -> None:
     )
 
 
-def _check_shape(i: Instruction, module: Module, chip: Chip) -> None:
+def _check_computed(i: Instruction) -> None:
+    """Whether the units have what an instruction computes in its element types."""
+    if i.opcode == "dot":
+        sums_integers(i)
+    elif i.opcode in REDUCTIONS or i.opcode == "map":
+        called = i.computation()
+        inline_scalar(Graph(), called, [_ANY] * len(called.parameters))
+    elif is_elementwise(i):
+        lower_elementwise(Graph(), i, [_ANY] * len(i.operands))
+
+
+def _check_shape(i: Instruction, module: Module, chip: Chip, wide: Callable[[], Instruction | None]) -> None:
     for leaf in i.shape.leaves():
         if not leaf.is_array:
             raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module", module)
@@ -65,7 +106,7 @@ def _check_shape(i: Instruction, module: Module, chip: Chip) -> None:
             raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays", module)
         if leaf.dtype.bits == 64 and not chip.features.wide:
             raise compile_error(
-                obstacle(module) or i,
+                wide() or i,
                 f"chip {chip.name!r} has no 64-bit types (features.wide), and this has no form on pairs of u32;"
                 " convert to 32 bits before",
                 module,

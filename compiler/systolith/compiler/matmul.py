@@ -50,6 +50,14 @@ def is_integer(instruction: Instruction) -> bool:
     )
 
 
+def sums_integers(product: Instruction) -> bool:
+    """Whether the matrix units sum a product in s32; errors as for `is_integer`, and of another integer result."""
+    integer = is_integer(product)
+    if integer and product.shape.dtype is not S32:
+        raise compile_error(product, "integer products are summed in s32; ask for an s32 result")
+    return integer
+
+
 def lower_output(ctx: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Lower a kOutput group; arguments as for `loops.lower_loop`."""
     computation = group.computation("calls")
@@ -162,9 +170,7 @@ def _gemm(
     """
     if not all(o.shape.size for o in product.operands[:2]):
         raise compile_error(product, "an operand has no elements; replace the operation by a constant", ctx.module)
-    integer = is_integer(product)
-    if integer and product.shape.dtype is not S32:
-        raise compile_error(product, "integer products are summed in s32; ask for an s32 result", ctx.module)
+    integer = sums_integers(product)
     contraction = contraction_of(product)
     if _rows_innermost(contraction, epilogue.results):
         contraction, sides = contraction.swapped(), (sides[1], sides[0])

@@ -19,6 +19,7 @@ from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain
 from systolith.runtime.hlo_commands import cost, opt
+from systolith.runtime.refusals import listing_refusals
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -72,6 +73,7 @@ def cli() -> None:
     help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
 )
 @autotuning
+@listing_refusals
 def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> int:
     """Run FILE on the simulated chip and check it: HLO text, an HloModuleProto, a binary (.slb) or assembly (.s)."""
     from systolith.runtime.job import Request
@@ -117,6 +119,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 @click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
 @autotuning
+@listing_refusals
 def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, **options: Any) -> None:
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.driver import compile_module
@@ -187,6 +190,7 @@ def asm(file: Path, chip: str | None, output: Path) -> None:
     "--wave", type=FILE, help="Write waves of the RTL around the first difference, or of the whole run (.fst or .vcd)."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@listing_refusals
 def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> int:
     """Run FILE (as `run` takes it) in the simulator and on the RTL, and compare every bit and cycle."""
     from systolith.runtime.job import Request

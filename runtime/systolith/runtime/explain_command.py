@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from systolith.runtime.console import emit, output_console, progress
+from systolith.runtime.refusals import listing_refusals
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,6 +45,7 @@ def autotuning(command: Any) -> Any:
 @click.option("--simulate/--no-simulate", default=True, help="Time it in the simulator, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout: every group and decision.")
 @autotuning
+@listing_refusals
 def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, as_json: bool, **options: Any) -> None:
     """Say what the compiler made of FILE: groups, tiles, blocks, memory, and the cycles it expects of each."""
     from systolith.compiler.driver import compile_module

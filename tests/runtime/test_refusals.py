@@ -1,0 +1,97 @@
+"""What is refused of a module: the first thing and how many more there are, or with `--all` each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from systolith import api as sl
+from systolith.compiler.errors import CompileError
+from systolith.runtime.exits import BAD_INPUT, GOOD
+from tests.compiler.driver.test_large_structures import loops
+from tests.runtime.command import systolith
+
+REFUSED = """HloModule m
+less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT p = pred[] compare(a, b), direction=LT }
+turned { p = (f32[8], s32[]) parameter(0)
+ x = f32[8] get-tuple-element(p), index=0
+ s = f32[8] sort(x), dimensions={0}, to_apply=less
+ i = s32[] get-tuple-element(p), index=1
+ ROOT t = (f32[8], s32[]) tuple(s, i) }
+goes { p = (f32[8], s32[]) parameter(0)
+ i = s32[] get-tuple-element(p), index=1
+ n = s32[] constant(4)
+ ROOT l = pred[] compare(i, n), direction=LT }
+ENTRY e {
+ x = f32[8] parameter(0)
+ i = s32[] parameter(1)
+ k = s16[4,4] parameter(2)
+ b = s8[4,4] convert(k)
+ d = s8[4,4] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ t = (f32[8], s32[]) tuple(x, i)
+ w = (f32[8], s32[]) while(t), condition=goes, body=turned
+ y = f32[8] get-tuple-element(w), index=0
+ c = c64[8] complex(x, y)
+ r = f32[8] custom-call(x), custom_call_target="nobody"
+ ROOT o = (f32[8], c64[8], f32[8], s8[4,4]) tuple(y, c, r, d)
+}
+"""
+EACH = ["dot 'd'", "sort 's'", "complex 'c'", "custom-call 'r'", "tuple 'o'"]
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Path:
+    path = tmp_path / "m.hlo"
+    path.write_text(REFUSED)
+    return path
+
+
+def commands(refused: Path) -> list[list[object]]:
+    return [
+        ["run", refused, "--chip", "tiny", "--random", 0],
+        ["compile", refused, "--chip", "tiny", "-o", refused.parent / "m.slb"],
+        ["explain", refused, "--chip", "tiny"],
+        ["lockstep", refused, "--chip", "tiny", "--random", 0],
+    ]
+
+
+def test_one_line_names_the_first_refusal_and_counts_the_others(
+    refused: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in commands(refused):
+        ran = systolith(capsys, *words)
+        (line,) = ran.err.splitlines()
+        assert (ran.code, ran.out) == (BAD_INPUT, "")
+        assert EACH[0] in line
+        assert line.endswith("(and 4 more; --all lists them)")
+
+
+def test_all_lists_each_refusal_on_a_line(refused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in commands(refused):
+        ran = systolith(capsys, *words, "--all")
+        lines = ran.err.splitlines()
+        assert (ran.code, ran.out, len(lines)) == (BAD_INPUT, "", len(EACH))
+        assert all(what in line for what, line in zip(EACH, lines, strict=True))
+
+
+def test_the_exception_carries_them() -> None:
+    with pytest.raises(CompileError) as caught:
+        sl.Client(chip="tiny").compile(REFUSED)
+    assert len(caught.value.refusals) == len(EACH)
+    assert str(caught.value).startswith(caught.value.refusals[0])
+
+
+def test_all_changes_nothing_of_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text("HloModule m\nENTRY e { x = f32[4] parameter(0)\n ROOT n = f32[4] negate(x) }\n")
+    assert systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--all").code == GOOD
+    missing = systolith(capsys, "run", tmp_path / "none.hlo", "--all")
+    assert (missing.code, len(missing.err.splitlines())) == (BAD_INPUT, 1)
+
+
+def test_loops_nested_too_deep_are_refused() -> None:
+    with pytest.raises(CompileError, match=r"while 'w'.*nested deeper than 256"):
+        sl.Client(chip="tiny").compile(loops(260, turns="2"))
