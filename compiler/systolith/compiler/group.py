@@ -30,8 +30,9 @@ from systolith.compiler.expression import (
 )
 from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.trampoline import Steps, trampoline
-from systolith.isa.dtypes import F32
+from systolith.isa.dtypes import F32, PRED
 
 DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "iota"})
 """Opcodes that index maps can absorb."""
@@ -159,9 +160,29 @@ def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[No
         elif instruction.opcode == "call":
             inner = inline_scalar(graph, instruction.computation(), [values[o] for o in instruction.operands])
             values[instruction] = inner[0]
+        elif instruction.opcode == "conditional":
+            values[instruction] = _both_ways(graph, instruction, [values[o] for o in instruction.operands])
         else:
             values[instruction] = lower_elementwise(graph, instruction, [values[o] for o in instruction.operands])
     return [values[root] for root in group_roots(computation)]
+
+
+def _both_ways(graph: Graph, i: Instruction, sources: Sequence[Node]) -> Node:
+    """A `conditional` on scalars: the results of all branches, of which one is selected."""
+    selector, *arguments = sources
+    if not i.shape.is_array or not all(o.shape.is_array for o in i.operands):
+        raise compile_error(i, "inside a scalar computation branches take and give one array each")
+    found = branches(i)
+    if "branch_computations" not in i.attributes:
+        arguments.reverse()
+    results = [inline_scalar(graph, branch, [x])[0] for branch, x in zip(found, arguments, strict=True)]
+    if i.operands[0].shape.dtype is PRED:
+        false, true = results if "branch_computations" not in i.attributes else reversed(results)
+        return graph.micro("select", selector, true, false)
+    chosen = results[-1]
+    for k, result in enumerate(results[:-1]):
+        chosen = graph.micro("select", graph.micro("eq.s32", selector, graph.const(k)), result, chosen)
+    return chosen
 
 
 def splat(instruction: Instruction) -> int | None:

@@ -13,9 +13,10 @@ from systolith.compiler.fusion import Limits
 from systolith.compiler.group import GroupPlan, analyze, group_roots, streams_of
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.reduce_ways import Finish, Task, Ways, anywhere
-from systolith.compiler.reduction import PLAIN, plain_operation, reached, reduction_of
+from systolith.compiler.reduction import PLAIN, reached, reduction_of
 from systolith.isa.chip import Chip
 
 

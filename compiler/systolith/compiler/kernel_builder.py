@@ -120,16 +120,28 @@ class KernelBuilder:
                 stack.extend(node.sources if isinstance(node, Micro) else ())
         return [n for n in topological(roots) if id(n) in found]
 
-    def carry(self, section: str, number: int, value: int) -> None:
-        """Let carried register `number` hold an operand's value from here on.
+    def carry(self, section: str, values: Sequence[int]) -> None:
+        """Let carried register n hold operand `values[n]` from here on, all at once.
 
-        The operation that makes the value writes the register itself where nothing after it reads the old value; else
-        it is copied.
+        What another carried register holds is copied first, as it may be overwritten.
         """
-        target = self.carried[number]
+        others = set(self.carried.values())
+        moved = [
+            self.emit(section, "mov", value) if value in others and value != self.carried[n] else value
+            for n, value in enumerate(values)
+        ]
+        for n, value in enumerate(moved):
+            self._carry(section, self.carried[n], value, moved.count(value) == 1)
+
+    def _carry(self, section: str, target: int, value: int, alone: bool) -> None:
+        """Let a register hold an operand's value.
+
+        The operation that makes the value writes the register itself where nothing after it reads the old value and no
+        other register is to hold it; else it is copied.
+        """
         ops = self.sections[section]
         at = next((k for k, o in enumerate(ops) if o.dst == value), None)
-        if section == "body" and at is not None and value not in self.carried.values():
+        if section == "body" and at is not None and value != target and alone:
             after = {s for o in ops[at + 1 :] for s in o.srcs}
             if target not in after and all(o.dst != target for o in ops):
                 ops[at:] = [replace(o, srcs=tuple(target if s == value else s for s in o.srcs)) for o in ops[at:]]

@@ -30,7 +30,7 @@ from systolith.compiler.loops import StagingContext, boxes, choose_tile
 from systolith.compiler.parts import Traffic, split_parts
 from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
 from systolith.compiler.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
-from systolith.compiler.reduction import Reduction, reduction_of, register_type, scratch_leaf
+from systolith.compiler.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
 from systolith.compiler.scan import lower_scan, scan_of
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.isa.dtypes import DType
@@ -310,7 +310,8 @@ class _Lowering:
         row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), task.kept)
         counts = source.pattern.counts[:-1]
         dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), _dense(counts) or (4,)))
-        args: dict[str, Arg] = {"src": source, "dst": dst, "function": r.plain[0]}
+        pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))
+        args: dict[str, Arg] = {"src": replace(source, pattern=pattern), "dst": dst, "function": r.plain[0]}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
         self._after_rows([row], task)
 
@@ -335,7 +336,7 @@ class _Lowering:
     def _xlu(self, source: Array, target: Array, counts: tuple[int, int], function: str, identity: int) -> None:
         """Reduce dense rows."""
         rows, width = counts
-        src = Ref(source.buf, Pattern(source.dtype, counts, (4 * width, 4), fill=identity))
+        src = Ref(source.buf, Pattern(row_type(function, source.dtype), counts, (4 * width, 4), fill=identity))
         dst = Ref(target.buf, Pattern(target.dtype, (rows,), (4,)))
         args: dict[str, Arg] = {"src": src, "dst": dst, "function": function}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))

@@ -134,9 +134,7 @@ class Accumulation:
         for n, value in enumerate(b.lower("prologue", g.specialise(job.starts, box))):
             b.carried[n] = b.register()
             b.emit("prologue", "mov", value, dst=b.carried[n])
-        values = self._step(b, job, inputs)
-        for n, value in enumerate(values):
-            b.carry("body", n, value)
+        b.carry("body", self._step(b, job, inputs))
         self._store(b, "epilogue", b.lower("epilogue", g.specialise(job.finish, box)), 0)
         work, streams = self._work(b, job)
         if work is None:
@@ -159,9 +157,10 @@ class Accumulation:
         turns = list(product(*(range(p.count) for p in inner)))
         access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
         inputs, sides = g.specialise(self.r.inputs, job.box), g.specialise(self.r.side_nodes, job.box)
-        order = topological([*inputs, *sides])
+        roots = [*self._combined(inputs), *sides]
+        order = topological(roots)
         b = KernelBuilder()
-        still = held(order, [*inputs, *sides], unchanged(order, access, inner))
+        still = held(order, roots, unchanged(order, access, inner))
         for node, register in zip(still, b.lower("body", still), strict=True):
             b.held[id(node)] = register
         b.carried = dict(enumerate(b.lower("body", g.specialise(job.starts, job.box))))
@@ -183,11 +182,14 @@ class Accumulation:
 
     def _step(self, b: KernelBuilder, job: Job, inputs: Sequence[Node]) -> list[int]:
         """Append what one vector of every input does; gives the new accumulated values."""
-        r = self.r
-        carried = [r.graph.node(Carried(n)) for n in range(len(inputs))]
-        values = b.lower("body", [*r.combine(carried, inputs), *r.graph.specialise(r.side_nodes, job.box)])
+        sides = self.r.graph.specialise(self.r.side_nodes, job.box)
+        values = b.lower("body", [*self._combined(inputs), *sides])
         self._store(b, "body", values[len(inputs) :], len(job.finish))
         return values[: len(inputs)]
+
+    def _combined(self, inputs: Sequence[Node]) -> list[Node]:
+        """What is carried, combined with one vector of every input."""
+        return self.r.combine([self.r.graph.node(Carried(n)) for n in range(len(inputs))], inputs)
 
     def _store(self, b: KernelBuilder, section: str, values: Sequence[int], first: int) -> None:
         for n, value in enumerate(values):

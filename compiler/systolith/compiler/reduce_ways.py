@@ -80,11 +80,13 @@ class Finish:
             values = r.combine([g.node(Load(leaf, index)) for leaf in self.before], values)
         if not self.last:
             return list(values)
-        neutral = [
-            isinstance(init, Const) and init.image == image for init, image in zip(r.inits, r.identities, strict=True)
-        ]
-        if not started and not all(neutral) and None not in r.identities:
+        if r.flagged and not started:
+            values = r.combine(r.inits, values)
+        elif not started and None not in r.identities:
             more = r.combine(values, r.inits)
+            neutral = [
+                isinstance(n, Const) and n.image == image for n, image in zip(r.inits, r.identities, strict=True)
+            ]
             values = [v if same else m for v, m, same in zip(values, more, neutral, strict=True)]
         return r.results(r.rounded(values), index)
 
@@ -232,7 +234,7 @@ class Ways:
             return self.any_order(task)
         way = self._in_order(task, order)
         if way is None:
-            return self.any_order(task) if order.lanes else Way("stored")
+            return self.any_order(task) if order.lanes or task.r.ordered else Way("stored")
         if order.lanes and way.kernel is not None:
             return self._by_lanes(task, way.kernel)[0]
         unrolled = self._unrolled(task, way) if task.finish.last and way.name == "direct" else None
@@ -262,10 +264,13 @@ class Ways:
 
     def orders(self, r: Reduction) -> list[Order | None]:
         """The order of each accumulator."""
-        return [self.order_of(part) for part in r.parts()] if r.plain else [None] * len(r.inputs)
+        several = len(r.heavies) > 1
+        return [self.order_of(part) for part in r.parts()] if several else [self.order_of(r)] * len(r.inputs)
 
     def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> Order | None:
         """The same for all of a reduction, or for chunks of the reduced dimensions of these sizes."""
+        if r.ordered:
+            return Order()
         if r.heavy.opcode != "reduce" or not r.plain or None in r.identities:
             return None
         dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
@@ -276,7 +281,8 @@ class Ways:
     def any_order(self, task: Task) -> Way:
         """The way that takes the fewest cycles, in whatever order."""
         direct = self._in_order(task, Order())
-        k = self._kernel(task, True) if any(task.whole.dims[d] > 1 for d in task.r.reduced) else None
+        free = not task.r.ordered and any(task.whole.dims[d] > 1 for d in task.r.reduced)
+        k = self._kernel(task, True) if free else None
         if task.finish.last and direct is not None and (unrolled := self._unrolled(task, direct)) is not None:
             return unrolled
         best, least = direct or Way("halves"), None if direct is None else direct.cycles

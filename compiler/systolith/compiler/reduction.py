@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from systolith.compiler.affine import Bound, Expr, IndexMap, divided
 from systolith.compiler.elementwise import check_dtype
 from systolith.compiler.errors import compile_error
@@ -19,6 +21,8 @@ from systolith.compiler.group import expressions, group_roots, inline_scalar
 from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
+from systolith.compiler.hlo.values.reduction import plain_parts
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
@@ -57,8 +61,12 @@ class Reduction:
         inits: for each operand, the initial value.
         plain: micro-operations, for each operand, of reductions by one associative operation; none for a general
             computation.
-        identities: per operand, what changes nothing; None: not known, the initial value serves (XLA demands that it
-            may be taken any number of times).
+        identities: per operand, what changes nothing; None: not known, the initial value serves, which may be taken any
+            number of times as it combines with itself to itself.
+        flagged: whether a last accumulator, without a result, is 1 once there is a value in the others.  A general
+            computation has it where its initial value has to be taken once, and what an accumulation starts from is
+            its absence.
+        ordered: whether the computation is applied from the initial value on to one element after the other.
         sides: the other results, elements of the space.
         side_nodes: for each of those, its element at a point of the space.
     """
@@ -75,6 +83,8 @@ class Reduction:
     identities: tuple[int | None, ...]
     sides: tuple[Instruction, ...] = ()
     side_nodes: tuple[Node, ...] = ()
+    flagged: bool = False
+    ordered: bool = False
 
     @property
     def heavy(self) -> Instruction:
@@ -83,8 +93,9 @@ class Reduction:
 
     @property
     def shapes(self) -> list[Shape]:
-        """Shapes of the reduction's results."""
-        return [s for heavy in self.heavies for s in heavy.shape.leaves()]
+        """Shapes of what is accumulated: of the reduction's results, and of the flag."""
+        found = [s for heavy in self.heavies for s in heavy.shape.leaves()]
+        return [*found, array(S32, found[0].dims)] if self.flagged else found
 
     def parts(self) -> list[Reduction]:
         """A reduction for each of `heavies`, which load what `sides` hold."""
@@ -111,7 +122,19 @@ class Reduction:
         """The computation on two sets of values."""
         if self.plain:
             return [self.graph.micro(*each) for each in zip(self.plain, a, b, strict=True)]
-        return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
+        if not self.flagged:
+            return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
+        (*left, has_left), (*right, has_right) = a, b
+        both = inline_scalar(self.graph, self.heavy.computation(), [*left, *right])
+        values = [
+            self._select(has_left, self._select(has_right, c, x), y) for c, x, y in zip(both, left, right, strict=True)
+        ]
+        return [*values, self.graph.micro("or", has_left, has_right)]
+
+    def _select(self, flag: Node, yes: Node, no: Node) -> Node:
+        if isinstance(flag, Const):
+            return yes if flag.image else no
+        return self.graph.micro("select", flag, yes, no)
 
     def starts(self) -> list[Node]:
         """What an accumulation may start from, that is not yet to be in the result."""
@@ -130,6 +153,7 @@ class Reduction:
 
     def results(self, values: Sequence[Node], index: IndexMap) -> list[Node]:
         """The group's results where `index` picks result elements and `values` are the reduction's there."""
+        values = values[:-1] if self.flagged else values
         if self.roots == self.heavies:
             return list(values)
         nodes = expressions(self.graph, self.roots, index, self.heavies)
@@ -164,11 +188,9 @@ def register_type(t: DType) -> DType:
     return F32 if t.is_float else U32 if t.kind is Kind.UNSIGNED else S32
 
 
-def plain_operation(computation: Computation) -> str | None:
-    """The opcode of a computation that is one operation on its two parameters."""
-    root = computation.result
-    plain = len(computation.parameters) == 2 and len(computation.instructions) == 3
-    return root.opcode if plain and {o.number for o in root.operands} == {0, 1} else None
+def row_type(function: str, t: DType) -> DType:
+    """As what the cross-lane unit reads accumulated values of type t: a function's own where signs do not matter."""
+    return S32 if function.endswith(".s32") else t
 
 
 def reduction_of(computation: Computation) -> Reduction:
@@ -205,10 +227,8 @@ def _single(graph: Graph, heavy: Instruction) -> Reduction:
     operands, inits = heavy.operands[:half], heavy.operands[half:]
     for shape in heavy.shape.leaves():
         check_dtype(heavy, shape.dtype)
-    opcode = plain_operation(heavy.computation()) if half == 1 else None
-    plain = PLAIN.get((opcode or "", operands[0].shape.dtype.kind))
-    if opcode is not None and plain is None and not operands[0].shape.dtype.is_float:
-        raise compile_error(heavy, f"no reduction by {opcode} of {operands[0].shape.dtype}")
+    opcodes = plain_parts(heavy.computation(), half) or []
+    plain = [PLAIN.get((op, o.shape.dtype.kind)) for op, o in zip(opcodes, operands, strict=False)]
     dims, kept, reduced, index = _space(heavy)
     rank0 = IndexMap(len(dims), (), extents=dims)
     first = [expressions(graph, [i], rank0)[0] for i in inits]
@@ -218,9 +238,31 @@ def _single(graph: Graph, heavy: Instruction) -> Reduction:
             raise compile_error(heavy, "base dilation of a dilated operand does not fold into an index map")
         (value,) = expressions(graph, [operand], index)
         inputs.append(_padded(graph, value, index, init))
-    identities = (plain[1],) if plain else (None,) * half
-    names = (plain[0],) if plain else ()
-    return Reduction((heavy,), (heavy,), dims, kept, reduced, graph, tuple(inputs), tuple(first), names, identities)
+    r = Reduction((heavy,), (heavy,), dims, kept, reduced, graph, tuple(inputs), tuple(first), (), (None,) * half)
+    known = [row for row in plain if row is not None]
+    if known and len(known) == half:
+        return replace(r, plain=tuple(op for op, _ in known), identities=tuple(image for _, image in known))
+    if not in_any_order(heavy.computation()):
+        return replace(r, ordered=True)
+    return r if _repeatable(heavy, inits) else _flagged(r)
+
+
+def _repeatable(heavy: Instruction, inits: Sequence[Instruction]) -> bool:
+    """Whether initial values combine with themselves to themselves: then each partial result may start from them."""
+    if any(i.opcode != "constant" for i in inits):
+        return False
+    given = [np.asarray(i.literal) for i in inits]
+    with np.errstate(all="ignore"):
+        made = flatten(evaluate_computation(heavy.computation(), [*given, *given]))
+    return all(a.tobytes() == np.asarray(b).tobytes() for a, b in zip(given, made, strict=True))
+
+
+def _flagged(r: Reduction) -> Reduction:
+    """The reduction with a last accumulator that tells whether there is a value."""
+    there = r.graph.const(1)
+    return replace(
+        r, inputs=(*r.inputs, there), inits=(*r.inits, there), identities=(0,) * (len(r.inputs) + 1), flagged=True
+    )
 
 
 def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reduction:

@@ -7,7 +7,8 @@ Beside each value runs a bound E >= 0 of its error, by element, propagated to fi
     multiply              |a| Eb + |b| Ea + Ea Eb, and one rounding
     functions of one      max |f(a +- Ea) - f(a)|, and TRANSCENDENTAL roundings where f is no IEEE operation
     dot, convolution      C K 2^-24 sum |a b|, and the rounding of the result's type  (inexact operands: |a| Eb + ...)
-    reduce by add         sum E + C n 2^-24 sum |x|, and the rounding of the result's type
+    reduce by add         sum E + C n 2^-24 sum |x|, and one rounding of the result's type, however narrow
+    reduce by multiply    |result| (product of 1 + E / |x|, and C n 2^-24), and one rounding likewise
     compare               where the operands' intervals overlap either outcome may be right, and what depends on it is
                           bounded by both
 
@@ -19,6 +20,7 @@ least subnormal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -26,7 +28,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.values.elementwise import OPERATIONS
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, evaluate_instruction, flatten
-from systolith.compiler.hlo.values.reduction import plain_operation, window_elements, window_sum
+from systolith.compiler.hlo.values.reduction import plain_parts, window_elements, window_sum
 from systolith.isa.dtypes import DType, Kind
 
 C = 3.0
@@ -36,6 +38,8 @@ TRANSCENDENTAL = 5.0
 """Roundings of a function that IEEE 754 does not define: the chip's sequences are within 4 ulp."""
 
 U32 = 2.0**-24
+
+F32_MAX, F32_TINY = (float(x) for x in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
 
 Errors = list[np.ndarray]
 Rule = Callable[[Instruction, np.ndarray, list[np.ndarray], Errors], np.ndarray]
@@ -72,9 +76,8 @@ def _instruction(
     operands = [x for o in i.operands for x in flatten(values[o])]
     if i.opcode in ("reduce", "reduce-window"):
         with np.errstate(all="ignore"):
-            folded = _reduced(i, operands, given)
-        if folded is not None:
-            return [np.broadcast_to(e, r.shape) for e, r in zip(folded, results, strict=True)]
+            bounds = _reduced(i, results, operands, given)
+        return [_settled(np.broadcast_to(e, r.shape), r) for e, r in zip(bounds, results, strict=True)]
     rule = _RULES.get(i.opcode)
     if rule is None:
         return [_unknown(r, given) for r in results]
@@ -83,9 +86,13 @@ def _instruction(
         roundings = _ROUNDINGS.get(i.opcode, 0.0)
         if roundings and _rounds(i.shape.dtype):
             bound = bound + roundings * rounding(results[0], i.shape.dtype)
-        # Non-finite results are compared for identity, unless an operand's bound says that anything goes.
-        bound = np.where(np.isfinite(_wide(results[0])) | np.isinf(bound), bound, 0.0)
-    return [np.where(np.isnan(bound), np.inf, bound)]
+    return [_settled(bound, results[0])]
+
+
+def _settled(bound: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """Non-finite results are compared for identity, unless an operand's bound says that anything goes."""
+    kept = np.where(np.isfinite(_wide(result)) | np.isinf(bound), bound, 0.0)
+    return np.where(np.isnan(bound), np.inf, kept)
 
 
 def rounding(x: np.ndarray, dtype: DType) -> np.ndarray:
@@ -188,29 +195,16 @@ def _steps(i: Instruction, result: np.ndarray, operands: list[np.ndarray], error
     return _function(i, result, operands, errors)
 
 
-def _reduce(i: Instruction, result: np.ndarray, operands: list[np.ndarray], errors: Errors) -> np.ndarray:
-    """By one associative operation; `_bounds_of_reduce` takes the others."""
-    axes = i.ints("dimensions")
-    n = prod(operands[0].shape[d] for d in axes)
-    if plain_operation(i.computation()) == "add":
-        spread = np.abs(_wide(operands[0])).sum(axis=axes) + np.abs(_wide(operands[1]))
-        return np.asarray(errors[0].sum(axis=axes) + errors[1] + _sum_bound(i, n, spread))
-    return np.asarray(np.maximum(errors[0].max(axis=axes, initial=0.0), errors[1]))
-
-
-def _reduce_window(i: Instruction, result: np.ndarray, operands: list[np.ndarray], errors: Errors) -> np.ndarray:
-    n = prod(d.size for d in i.window.dims)
-    if plain_operation(i.computation()) == "add":
-        spread = window_sum(i, np.abs(_wide(operands[0]))) + np.abs(_wide(operands[1]))
-        return np.asarray(window_sum(i, errors[0]) + errors[1] * n + _sum_bound(i, n, spread))
-    return window_sum(i, errors[0]) + errors[1]
-
-
-def _reduced(i: Instruction, operands: list[np.ndarray], errors: Errors) -> Errors | None:
-    """Bounds of a reduction that is not by one of `_SIMPLE`; None for one that is."""
+def _reduced(i: Instruction, results: list[np.ndarray], operands: list[np.ndarray], errors: Errors) -> Errors:
+    """Bounds of a `reduce` or `reduce-window`."""
     count = len(operands) // 2
-    if count == 1 and plain_operation(i.computation()) in _SIMPLE:
-        return None
+    opcodes = plain_parts(i.computation(), count)
+    if opcodes is not None:
+        pairs = [(side[k], side[count + k]) for side in (operands, errors) for k in range(count)]
+        leaves = zip(opcodes, i.shape.leaves(), results, pairs[:count], pairs[count:], strict=True)
+        return [
+            _PARTS[op](_Part(i, leaf.dtype, result, *values, *bounds)) for op, leaf, result, values, bounds in leaves
+        ]
     seen = (
         _window_steps(i, operands[:count], operands[count:])
         if i.opcode == "reduce-window"
@@ -221,6 +215,88 @@ def _reduced(i: Instruction, operands: list[np.ndarray], errors: Errors) -> Erro
         _window_steps(i, errors[:count], zeros) if i.opcode == "reduce-window" else _line_steps(i, errors[:count])
     )
     return _folded(i.computation(), [operands[count:], *seen], [errors[count:], *of_errors])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One result of a reduction by one operation: elements, the initial value, and the bounds of both."""
+
+    i: Instruction
+    dtype: DType
+    result: np.ndarray
+    x: np.ndarray
+    init: np.ndarray
+    error: np.ndarray
+    init_error: np.ndarray
+
+    @property
+    def steps(self) -> int:
+        """How many elements are combined."""
+        if self.i.opcode == "reduce-window":
+            return prod(d.size for d in self.i.window.dims)
+        return prod(self.x.shape[d] for d in self.i.ints("dimensions"))
+
+    @property
+    def inits(self) -> int:
+        """How often the initial value is among them at the most: a window pads with it."""
+        return self.steps if self.i.opcode == "reduce-window" else 1
+
+    def total(self, x: np.ndarray) -> np.ndarray:
+        """Sums of elements; what a window adds around them is 0."""
+        if self.i.opcode == "reduce-window":
+            return window_sum(self.i, x)
+        return np.asarray(x.sum(axis=self.i.ints("dimensions")))
+
+    def rounded(self, bound: np.ndarray) -> np.ndarray:
+        """With the one rounding of the result."""
+        return bound + rounding(self.result, self.dtype) if _rounds(self.dtype) else bound
+
+
+def _added(p: _Part) -> np.ndarray:
+    """In f32, whatever the element type; not known where the sum may leave f32 on the way."""
+    spread = p.total(np.abs(_wide(p.x))) + p.inits * np.abs(_wide(p.init))
+    bound = p.total(p.error) + p.inits * p.init_error
+    if _rounds(p.dtype):
+        bound = np.where(spread > F32_MAX, np.inf, bound + C * p.steps * U32 * spread)
+    return p.rounded(bound)
+
+
+def _multiplied(p: _Part) -> np.ndarray:
+    """In f32 likewise: relative bounds add up; not known where a product of some may leave the normal numbers."""
+    if not _rounds(p.dtype) or p.dtype.kind is Kind.COMPLEX:
+        return _any_inexact(p)
+    sizes, init = np.abs(_wide(p.x)), np.abs(_wide(p.init))
+    logs, first = np.log(np.where(sizes > 0, sizes, 1.0)), p.inits * np.log(np.where(init > 0, init, 1.0))
+    most = p.total(np.maximum(logs, 0)) + np.maximum(first, 0)
+    least = p.total(np.minimum(logs, 0)) + np.minimum(first, 0)
+    relative = p.total(_relative(p.error, sizes)) + p.inits * _relative(p.init_error, init)
+    size = np.abs(_wide(p.result)) + rounding(p.result, p.dtype)
+    bound = size * np.expm1(relative + C * p.steps * U32)
+    return p.rounded(np.where((most > np.log(F32_MAX)) | (least < np.log(F32_TINY)), np.inf, bound))
+
+
+def _relative(error: np.ndarray, size: np.ndarray) -> np.ndarray:
+    return np.where(error > 0, np.log1p(error / size), 0.0)
+
+
+def _chosen(p: _Part) -> np.ndarray:
+    """maximum, minimum: one of the elements."""
+    if p.i.opcode == "reduce-window":
+        return np.asarray(p.total(p.error) + p.init_error)
+    return np.asarray(np.maximum(p.error.max(axis=p.i.ints("dimensions"), initial=0.0), p.init_error))
+
+
+def _any_inexact(p: _Part) -> np.ndarray:
+    doubt = (p.total(p.error) + p.init_error) > 0
+    return np.where(doubt, 1.0 if p.dtype.kind is Kind.PRED else np.inf, 0.0)
+
+
+_PARTS: dict[str, Callable[[_Part], np.ndarray]] = {
+    "add": _added,
+    "multiply": _multiplied,
+    **dict.fromkeys(("maximum", "minimum"), _chosen),
+    **dict.fromkeys(("and", "or", "xor"), _any_inexact),
+}
 
 
 def _line_steps(i: Instruction, arrays: Sequence[np.ndarray]) -> list[Errors]:
@@ -278,14 +354,6 @@ def _lifted(computation: Computation, arguments: Errors, inexact: Errors) -> tup
     return flatten(values[result]), errors[result]
 
 
-def _sum_bound(i: Instruction, n: int, spread: np.ndarray) -> np.ndarray:
-    """Of n f32 additions whose terms' magnitudes add up to `spread`; narrower types round at each one at the most."""
-    if not _rounds(i.shape.dtype):
-        return np.zeros(spread.shape)
-    unit = max(U32, float(i.shape.dtype.finfo.eps) / 2) if i.opcode.startswith("reduce") else U32
-    return C * n * unit * spread
-
-
 def _contraction(i: Instruction, result: np.ndarray, operands: list[np.ndarray], errors: Errors) -> np.ndarray:
     a, b = (np.abs(x) for x in operands)
     if not _rounds(i.shape.dtype):
@@ -317,7 +385,6 @@ def _is_finite(i: Instruction, result: np.ndarray, operands: list[np.ndarray], e
     return np.where((errors[0] > 0) & ~(np.abs(_wide(operands[0])) + errors[0] < largest), 1.0, 0.0)
 
 
-_SIMPLE = frozenset(("add", "maximum", "minimum", "and", "or"))
 _MOVES = (
     "broadcast reshape transpose bitcast slice reverse concatenate pad dynamic-slice dynamic-update-slice gather copy "
     "opt-barrier"
@@ -349,15 +416,11 @@ _RULES: dict[str, Rule] = {
         "exponential exponential-minus-one log log-plus-one tanh logistic sqrt rsqrt cbrt tan erf".split(), _function
     ),
     **dict.fromkeys("floor ceil round-nearest-afz round-nearest-even sign".split(), _steps),
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
     "dot": _contraction,
     "convolution": _contraction,
 }
 _ROUNDINGS: dict[str, float] = {
-    **dict.fromkeys(
-        "add subtract multiply divide sqrt convert remainder dot convolution reduce reduce-window".split(), 1.0
-    ),
+    **dict.fromkeys("add subtract multiply divide sqrt convert remainder dot convolution".split(), 1.0),
     **dict.fromkeys(
         "exponential exponential-minus-one log log-plus-one tanh logistic rsqrt cbrt tan erf".split(), TRANSCENDENTAL
     ),

@@ -32,6 +32,7 @@ from systolith.compiler.hlo.values.indexing import gather, scatter
 from systolith.compiler.hlo.values.linalg import LINALG
 from systolith.compiler.hlo.values.manual_sharding import MANUAL_SHARDING
 from systolith.compiler.hlo.values.movement import MOVEMENT
+from systolith.compiler.hlo.values.orders import any_order
 from systolith.compiler.hlo.values.ragged import ragged_dot, scaled_dot
 from systolith.compiler.hlo.values.random_bits import rng_bit_generator
 from systolith.compiler.hlo.values.reduction import reduce, reduce_window, select_and_scatter
@@ -174,6 +175,11 @@ def evaluate_computation(
 def evaluate_instruction(i: Instruction, operands: Sequence[Literal], precision: str | None = None) -> Literal:
     """The value of one instruction on operands' values; of moves of elements, on arrays of any element type."""
     return _Run(precision, None).step(i, list(operands))
+
+
+def in_any_order(computation: Computation) -> bool:
+    """Whether a reduction by a computation may combine elements in any order: see `orders.any_order`."""
+    return any_order(computation, _Run(None, None))
 
 
 def flatten(value: Literal) -> list[np.ndarray]:

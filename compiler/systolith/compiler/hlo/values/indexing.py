@@ -8,7 +8,8 @@ import numpy as np
 
 from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.values.dynamic import filled
-from systolith.compiler.hlo.values.reduction import Calls, combine_at
+from systolith.compiler.hlo.values.orders import Calls
+from systolith.compiler.hlo.values.reduction import combine_at
 
 
 def _index_vectors(indices: np.ndarray, vector_dim: int) -> np.ndarray:

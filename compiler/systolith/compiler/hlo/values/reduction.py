@@ -1,15 +1,15 @@
 """`reduce`, `reduce-window`, `select-and-scatter` and `map` for any computation on scalars.
 
 A computation on scalars runs on whole arrays at once (`Calls.map`).  XLA leaves the order of a reduction open: here it
-is a balanced tree over neighbours for `reduce`, and from first to last for `reduce-window`.  Sums of floats by a plain
-`add` are taken in f64 and rounded once.
+is a balanced tree over neighbours for `reduce`, from first to last for `reduce-window` and for computations that depend
+on the order (`orders.py`).  Sums and products of floats (`plain_parts`) are taken in f64 and rounded once; in all other
+computations each operation rounds to its type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Protocol
 
 import numpy as np
 
@@ -17,16 +17,8 @@ from systolith.compiler.hlo.attributes import PadDim, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.values.convert import store, to_working
 from systolith.compiler.hlo.values.movement import padded
+from systolith.compiler.hlo.values.orders import Calls, any_order
 from systolith.isa.dtypes import DType, dtype
-
-
-class Calls(Protocol):
-    """What operations that call computations need of the evaluator."""
-
-    def map(self, computation: Computation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run a computation on scalars for every element of arrays that broadcast; results, tuples flattened."""
-        ...
-
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -50,18 +42,47 @@ def _results(i: Instruction, values: Sequence[np.ndarray]) -> Literal:
     return tuple(values) if i.shape.is_tuple else values[0]
 
 
+def plain_parts(computation: Computation, count: int) -> list[str] | None:
+    """The opcode of each of `count` results, if each is one associative operation on its own two parameters."""
+    root = computation.result
+    parts = root.operands if root.opcode == "tuple" else [root]
+    found = [
+        p.opcode
+        for k, p in enumerate(parts)
+        if p.opcode in _UFUNCS
+        and {(o.opcode, o.number) for o in p.operands} == {("parameter", k), ("parameter", count + k)}
+    ]
+    return found if len(found) == count == len(parts) else None
+
+
 def reduce(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
     """`reduce`, variadic too."""
     count = len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
-    dims = i.ints("dimensions")
-    opcode = plain_operation(i.computation()) if count == 1 else None
-    if opcode is not None:
-        return _plain_reduce(opcode, arrays[0], inits[0], dims, i.shape.dtype)
+    dims = sorted(i.ints("dimensions"))
+    opcodes = plain_parts(i.computation(), count)
+    if opcodes is not None:
+        leaves = zip(opcodes, arrays, inits, i.shape.leaves(), strict=True)
+        return _results(i, [_plain_reduce(op, x, init, dims, leaf.dtype) for op, x, init, leaf in leaves])
     kept = [d for d in range(arrays[0].ndim) if d not in dims]
     sizes = [arrays[0].shape[d] for d in kept]
     lines = [x.transpose(*dims, *kept).reshape(prod(x.shape[d] for d in dims), *sizes) for x in arrays]
-    return _results(i, _tree(i.computation(), lines, inits, sizes, calls))
+    combine = _tree if any_order(i.computation(), calls) else _chain
+    return _results(i, combine(i.computation(), lines, inits, sizes, calls))
+
+
+def _chain(
+    computation: Computation,
+    lines: Sequence[np.ndarray],
+    inits: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    calls: Calls,
+) -> list[np.ndarray]:
+    """Combine along the first dimension, from the initial value on."""
+    totals = [np.broadcast_to(init, tuple(sizes)) for init in inits]
+    for elements in zip(*lines, strict=True):
+        totals = calls.map(computation, [*totals, *elements])
+    return totals
 
 
 def _plain_reduce(opcode: str, x: np.ndarray, init: np.ndarray, dims: Sequence[int], dtype: DType) -> np.ndarray:
@@ -114,10 +135,11 @@ def reduce_window(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) 
     if not operands[0].size:  # padding adds nothing
         return _results(i, [np.broadcast_to(init, tuple(sizes)) for init in inits])
     bases = [_dilated(x, init, dims) for x, init in zip(operands[:count], inits, strict=True)]
-    opcode = plain_operation(i.computation()) if count == 1 else None
+    opcodes = plain_parts(i.computation(), count)
     window = tuple(d.size for d in dims)
-    if opcode is not None:
-        return _plain_window(opcode, bases[0], inits[0], dims, sizes, i.shape.dtype)
+    if opcodes is not None:
+        leaves = zip(opcodes, bases, inits, i.shape.leaves(), strict=True)
+        return _results(i, [_plain_window(op, x, init, dims, sizes, leaf.dtype) for op, x, init, leaf in leaves])
     totals = [np.broadcast_to(init, tuple(sizes)) for init in inits]
     for offset in np.ndindex(*window):
         seen = [b[_offset_slices(offset, dims, sizes)] for b in bases]

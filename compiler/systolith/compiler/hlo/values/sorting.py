@@ -13,7 +13,7 @@ import numpy as np
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.values.elementwise import total_order
-from systolith.compiler.hlo.values.reduction import Calls
+from systolith.compiler.hlo.values.orders import Calls
 
 
 def sort(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
