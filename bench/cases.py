@@ -36,6 +36,7 @@ VALUES = frozenset(
 
 GEMM_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SKINNY = (1, 8, 32, 64, 128, 256)
+RAGGED = (192, 320, 448, 512)
 CONV_BATCH = 8
 EXTRA_CONVS = {
     "depthwise_14x14_512_k3": models.Conv(CONV_BATCH, 14, 512, 512, 3, groups=512),
@@ -45,6 +46,8 @@ EXTRA_CONVS = {
 CASES: dict[str, Case] = {
     **{f"gemm_{n}": Case("GEMM", partial(models.gemm, n, n, n), n <= 4096) for n in GEMM_SIZES},
     **{f"gemm_{m}x4096x4096": Case("GEMM", partial(models.gemm, m, 4096, 4096)) for m in SKINNY},
+    **{f"gemm_128x128x{n}": Case("GEMM", partial(models.gemm, 128, 128, n)) for n in RAGGED},
+    "linear_512x768x768": Case("GEMM", partial(models.linear, 512, 768, 768)),
     **{
         f"conv_{name}": Case("convolution", partial(models.conv, layer), native=False)
         for name, layer in (models.resnet50_layers(CONV_BATCH) | EXTRA_CONVS).items()

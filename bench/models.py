@@ -39,6 +39,11 @@ def gemm(m: int, k: int, n: int) -> Model:
     return lambda a, b: a @ b, (_bf16(m, k), _bf16(k, n))
 
 
+def linear(m: int, k: int, n: int) -> Model:
+    """A layer of f32 whose weights lie as [n, k]: a transpose, then a product."""
+    return lambda x, w: x @ w.T, (_f32(m, k), _f32(n, k))
+
+
 @dataclass(frozen=True)
 class Conv:
     """A convolution layer, NHWC and HWIO.

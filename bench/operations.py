@@ -39,7 +39,11 @@ OPERATIONS: dict[str, Model] = {
     "moments_images": (lambda x: (x.mean((0, 1, 2)), (x * x).mean((0, 1, 2))), (IMAGES,)),
     "max_pool": (lambda x: _window(x, -jnp.inf, lax.max), (IMAGES,)),
     "average_pool": (lambda x: _window(x, 0.0, lax.add), (IMAGES,)),
+    "cumsum_columns": (lambda x: jnp.cumsum(x, 0), (ROWS,)),
+    "cumsum_rows": (lambda x: jnp.cumsum(x, 1), (ROWS,)),
+    "cumsum_line": (lambda x: jnp.cumsum(x), (_f32(4 << 20),)),
     "transpose": (lambda x: x.T, (ROWS,)),
+    "transpose_bf16": (lambda x: x.T, (ShapeDtypeStruct((4096, 2048), jnp.bfloat16),)),  # type: ignore[no-untyped-call]
     "transpose_heads": (lambda x: x.transpose(0, 2, 1, 3), (HEADS,)),
     "transpose_keys": (lambda x: x.transpose(0, 2, 3, 1), (HEADS,)),
     "concatenate_rows": (lambda x, y: jnp.concatenate([x, y]), (ROWS, ROWS)),
