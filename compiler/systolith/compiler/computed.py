@@ -17,6 +17,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.loops import lower_plan
 from systolith.compiler.lowering import Box, Lowering, dense, dense_like
 from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.turns import turns
 from systolith.compiler.views import as_view, view_base
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -61,8 +62,9 @@ class Computed:
         read = sum(self.plan.footprint(leaf, whole).elements * self.arrays[leaf].dtype.size for leaf in given)
         target = replace(self.like, strides=self.strides(whole.dims))
         one = Box(whole.origin, (1,) * len(whole.dims))
+        turned = turns(chip, self.plan, whole, self.arrays, [target])
         vector, each = (vector_cycles(chip, self.plan, box, self.arrays, [target]) for box in (whole, one))
-        return Source(read, vector, each)
+        return Source(read, turned.cycles if turned.nests else vector, each)
 
 
 def computed(side: Instruction, arrays: Mapping[Instruction, Array]) -> Computed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
 
 from systolith.compiler.affine import Box, IndexMap
 from systolith.compiler.computed import Computed, computed
@@ -17,8 +19,9 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.kernel_builder import interval
 from systolith.compiler.loops import lower_plan
-from systolith.compiler.lowering import Lowering
+from systolith.compiler.lowering import Lowering, nesting
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.turns import shuffle, shuffle_cycles
 from systolith.compiler.views import as_view, untransposed, view_base
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import S32
@@ -137,9 +140,21 @@ class _Epilogue:
             if leaf is not self.product:
                 leaves[leaf] = self._leaf(leaf, box)
         outs = [self.ctx.out_tile(a, box) for a in self.results]
-        emit(self.ctx, self.plan, box, leaves, outs, self.ctx.origin("epilogue"))
-        for out, array in zip(outs, self.results, strict=True):
+        made = [self._made(acc, out) for out in outs]
+        emit(self.ctx, self.plan, box, leaves, made, self.ctx.origin("epilogue"))
+        for one, out, array in zip(made, outs, self.results, strict=True):
+            if one is not out:
+                shuffle(self.ctx, one, out, self.ctx.origin("transpose"))
             self.ctx.stage_out(out, array, box)
+
+    def _made(self, acc: Array, out: Array) -> Array:
+        """Where the vector unit stores: `out`, or an array nested as the accumulators, to be turned into it."""
+        near = [[d for d in nesting(a.strides) if a.dims[d] > 1][-1:] for a in (acc, out)]
+        if near[0] == near[1]:
+            return out
+        made = self.ctx.tile(f"{out.buf.name}.t", replace(out, strides=acc.strides), Box(out.origin, out.dims))
+        strided = prod(out.dims) // self.ctx.chip.vpu.sublanes
+        return made if shuffle_cycles(self.ctx.chip, made, out) < strided else out
 
     def _leaf(self, leaf: Instruction, box: Box) -> Array:
         need = self.plan.footprint(leaf, box)

@@ -34,6 +34,11 @@ def shuffle(ctx: Context, src: Array, dst: Array, origin: Origin) -> None:
     ctx.append(TileOp("xlu.shuffle", dict(args), origin))
 
 
+def shuffle_cycles(chip: Chip, src: Array, dst: Array) -> int:
+    """Cycles of the cross-lane unit for what `shuffle` appends."""
+    return shuffle_cost(*_patterns(src, dst), chip).occupancy
+
+
 def _patterns(src: Array, dst: Array) -> tuple[Pattern, Pattern]:
     counts, from_, to = merged(src.dims, src.strides, dst.strides)
     return Pattern(src.dtype, counts, from_), Pattern(dst.dtype, counts, to)
@@ -48,11 +53,13 @@ class Turns:
             neighbours lie together, before or after, come last, the larger one first.
         nests: for each leaf that is turned, numbers that are larger the further out a dimension is to lie.
         whole: the leaf that the group only copies, transposed.
+        cycles: of the unit that has more to do.
     """
 
     order: tuple[int, ...] = ()
     nests: Mapping[Instruction, tuple[int, ...]] = field(default_factory=dict)
     whole: Load | None = None
+    cycles: int = 0
     _kept: dict[Instruction, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
@@ -97,7 +104,7 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     for leaf, array in straight.items():
         dims = plan.footprint(leaf, box).dims
         sides = _like(arrays[leaf], dims, arrays[leaf].strides), _like(array, dims, array.strides)
-        copied += shuffle_cost(*_patterns(*sides), chip).occupancy
+        copied += shuffle_cycles(chip, *sides)
     whole = _only_load(plan, box, outs)
     before = vector_cycles(chip, plan, box, arrays, outs)
     after = 0 if whole else vector_cycles(chip, plan, box, {**arrays, **straight}, outs)
@@ -105,7 +112,7 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
         return Turns()
     inner = {axes[-1]} | {innermost(plan, leaf, arrays[leaf]) for leaf in nests}
     order = sorted(range(len(box.dims)), key=lambda d: (d in inner, -box.dims[d] if d in inner else d))
-    return Turns(tuple(order), nests, whole)
+    return Turns(tuple(order), nests, whole, max(copied, after))
 
 
 def _like(array: Array, dims: tuple[int, ...], nest: Sequence[int]) -> Array:

@@ -215,12 +215,12 @@ _EXACT_EXPONENTS = 12
 
 def elementwise(r: Rewriter, i: Instruction) -> Instruction | None:
     """An operation on broadcasts of scalars is a broadcast of the operation on the scalars; an operation on reshapes
-    (of arrays of one shape) and scalars is a reshape of the operation on what they reshape.
+    or transposes (of arrays of one shape, alike) and scalars is one of the operation on what they move.
     """
     if i.opcode not in ELEMENTWISE or not i.shape.is_array or i.shape.rank == 0 or not i.operands:
         return None
     if not all(map(is_scalar, i.operands)):
-        return below_moves(r, i, ("reshape",))
+        return below_moves(r, i, ("reshape", "transpose"))
     scalars = [o.operands[0] if o.shape.rank else o for o in i.operands]
     value = r.like(i, scalars, array(i.shape.dtype), f"{i.name}.s")
     return r.emit("broadcast", value, shape=i.shape, dimensions=())
