@@ -40,6 +40,9 @@ CHUNK = 8
 """Elements that an accumulator takes of a chunk at least, where something else can be cut; chunks of so many must be
 possible."""
 
+FULL = 2.5
+"""One step that takes up to so many times the cycles of full vectors is fast enough."""
+
 WORTH = 0.8
 """Part of one step's cycles that two steps must not exceed, nor those with longer rows those with shorter ones."""
 
@@ -290,11 +293,21 @@ class Ways:
             way, cycles = self._by_lanes(task, k)
             if least is None or cycles < least:
                 best, least = way, cycles
+        if direct is not None and self._is_full(task, direct):
+            return best
         for order in self._two_steps(task):
             step = self._in_order(task, order)
             if step is not None and (least is None or step.cycles < least * WORTH):
                 best, least = step, step.cycles
         return best
+
+    def _is_full(self, task: Task, direct: Way) -> bool:
+        """Whether vectors of one step are full enough: two steps would lose what they save where more is fused."""
+        if direct.kernel is None:
+            return False
+        vpu = self.chip.vpu
+        vectors = -(-task.whole.elements // (vpu.lanes * vpu.sublanes))
+        return direct.cycles <= FULL * vectors * max(direct.kernel.work.interval, vpu.alu_latency)
 
     def _two_steps(self, task: Task) -> list[Order]:
         """Orders of two steps: vectors of kept elements and of a few indices of reduced dimensions."""
