@@ -131,8 +131,8 @@ class Front:
     def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
         """Compile it; errors as for `compile_module`."""
         _check_interface(self.canonical, chip)
-        check_legality(self.canonical, chip)
         options = options or Options()
+        check_legality(self.canonical, chip, options.elided)
         if options.autotune and options.tuner is None:
             raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
         lower = compile_grouped if options.tuner is None else _tuned

@@ -187,8 +187,10 @@ def _both_ways(graph: Graph, i: Instruction, sources: Sequence[Node]) -> Node:
 
 def splat(instruction: Instruction) -> int | None:
     """The register image of a constant whose elements are all equal, else None."""
-    literal = np.asarray(instruction.literal)
     check_dtype(instruction, instruction.shape.dtype)
+    if instruction.literal is None:
+        return None
+    literal = np.asarray(instruction.literal)
     if literal.size == 0:
         return 0
     first = literal.reshape(-1)[:1]

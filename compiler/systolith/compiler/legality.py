@@ -29,8 +29,8 @@ DEEPEST = 256
 """Loops and conditionals around an instruction."""
 
 
-def check_legality(module: Module, chip: Chip) -> None:
-    """Refuse what has no lowering.
+def check_legality(module: Module, chip: Chip, elided: str | None = None) -> None:
+    """Refuse what has no lowering, and constants without values unless `elided` says what they are.
 
     Raises:
         CompileError: operations without a lowering, element types that the chip does not have, dynamic dimensions,
@@ -40,6 +40,7 @@ def check_legality(module: Module, chip: Chip) -> None:
     wide = cache(partial(obstacle, module))
     for instruction in _running(module):
         try:
+            _check_values(instruction, module, elided)
             _check_opcode(instruction, module)
             _check_shape(instruction, module, chip, wide)
             _check_computed(instruction)
@@ -70,9 +71,13 @@ def _running(module: Module) -> Iterator[Instruction]:
         waiting += [iter(c.instructions) for c in reversed(inner)]
 
 
+def _check_values(i: Instruction, module: Module, elided: str | None) -> None:
+    if i.opcode == "constant" and i.literal is None and elided is None:
+        why = "its values are left out of the text ('{...}'); print it with large constants, or take --elided zeros"
+        raise compile_error(i, why, module)
+
+
 def _check_opcode(i: Instruction, module: Module) -> None:
-    if i.opcode == "constant" and i.literal is None:
-        raise compile_error(i, "its values are left out of the text ('{...}'); print it with large constants", module)
     if i.opcode in LOWERED or is_elementwise(i):
         return
     if i.opcode == "custom-call":
@@ -102,6 +107,8 @@ def _check_shape(i: Instruction, module: Module, chip: Chip, wide: Callable[[], 
             raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module", module)
         if any(leaf.dynamic):
             raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound", module)
+        if leaf.dtype.code < 0:
+            raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say", module)
         if leaf.dtype.kind is Kind.COMPLEX:
             raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays", module)
         if leaf.dtype.bits == 64 and not chip.features.wide:

@@ -40,6 +40,8 @@ class Options:
     Attributes:
         precision: default, high or highest for every dot and convolution; None: what the module asks for.
         probes: record where each group's inputs and outputs lie, for checks.
+        elided: what constants are whose values the text leaves out (`{...}`): `zeros`, of which nothing is known when
+            code is chosen, so that cycles are those of any values; None: refused.
         autotune: tile plans of each product, and sizes of blocks, to try in the simulator; 0: the estimate decides.
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
@@ -47,6 +49,7 @@ class Options:
 
     precision: str | None = None
     probes: bool = True
+    elided: str | None = None
     autotune: int = 0
     autotune_cache: Path | None = None
     tuner: Tuner | None = None
@@ -54,6 +57,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
             raise SystolithError(f"precision {self.precision!r}: must be one of {', '.join(PRECISIONS)}")
+        if self.elided not in (None, "zeros"):
+            raise SystolithError(f"elided {self.elided!r}: must be zeros or None")
         if type(self.autotune) is not int or self.autotune < 0:
             raise SystolithError(f"autotune {self.autotune!r}: must be a number of plans, at least 0")
         if not isinstance(self.autotune_cache, Path | None):
@@ -81,7 +86,9 @@ def nesting(strides: Sequence[int]) -> list[int]:
 
 
 def constant_bytes(constant: Instruction) -> bytes:
-    """The elements of a constant as they lie in memory."""
+    """The elements of a constant as they lie in memory; zeros where the text leaves them out."""
+    if constant.literal is None:
+        return bytes(constant.shape.bytes)
     literal = np.ascontiguousarray(np.asarray(constant.literal))
     return literal.astype(constant.shape.dtype.stored, copy=False).tobytes()
 
@@ -185,7 +192,7 @@ class Lowering:
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
-    _constants: dict[tuple[DType, bytes], Buf] = field(default_factory=dict)
+    _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
@@ -300,9 +307,11 @@ class Lowering:
     def constant(self, constant: Instruction) -> Array:
         """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
         data, element = constant_bytes(constant), constant.shape.dtype
-        if (element, data) not in self._constants:
-            self._constants[element, data] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
-        buf = self._constants[element, data]
+        # Of values that the text leaves out nothing says that they are the same.
+        key: tuple[DType, bytes | Instruction] = (element, constant if constant.literal is None else data)
+        if key not in self._constants:
+            self._constants[key] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
+        buf = self._constants[key]
         return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
 
     def copy(self, src: Array, dst: Array, what: str) -> None:

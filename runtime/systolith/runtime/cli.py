@@ -23,6 +23,7 @@ from systolith.runtime.refusals import listing_refusals
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
+ELIDED_HELP = "What constants are whose values the text leaves out ('{...}'); without it only `--mode time` takes them."
 CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
 
 
@@ -72,6 +73,7 @@ def cli() -> None:
     type=click.Choice(["default", "high", "highest"]),
     help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
 )
+@click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
 @autotuning
 @listing_refusals
 def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> int:
@@ -93,6 +95,8 @@ def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **op
 
             stage("writing the report")
             write_report(record, report)
+    if outcome.note:
+        tell(outcome.note)
     if as_json:
         emit(json.dumps(record))
     else:
@@ -118,6 +122,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
 @click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
+@click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
 @autotuning
 @listing_refusals
 def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, **options: Any) -> None:
@@ -128,7 +133,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import make_folder, require_apart, write_all
-    from systolith.runtime.sources import read_source
+    from systolith.runtime.sources import elided_note, read_source
     from systolith.runtime.tuning import with_tuner
 
     inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
@@ -140,6 +145,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
             raise SystolithError(f"{file}: is a binary already")
         stage("compiling")
         target = load_chip(chip)
+        note = elided_note(source.module)
         compiled = compile_module(source.module, target, with_tuner(Options(**options), target, stage))
         program = compiled.program
         binary = to_bytes(program)
@@ -148,6 +154,8 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
             make_folder(dump_dir)
         require_apart({"-o": output} | {f"--dump-dir's {path.name}": path for path in stages}, inputs)
         write_all({**stages, output: lambda handle: handle.write(binary)})
+    if note:
+        tell(note)
     tell(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
         f"{len(program.kernels)} kernels\n{compiled.memory}"

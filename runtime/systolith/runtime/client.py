@@ -96,7 +96,7 @@ class Client(Transfers):
             SystolithError: the text is no HLO, or the module cannot be compiled for the chip.
         """
         if isinstance(module, str):
-            module = parse_module(module, "<string>")
+            module = parse_module(module, "<string>", left_out=True)
         compiled = compile_module(module, self.chip, with_tuner(options or Options(), self.chip))
         return Executable(self, compiled.program, compiled)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from systolith.runtime.console import emit, output_console, progress
+from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.refusals import listing_refusals
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
     from systolith.compiler.lowering import Options
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
-    from systolith.runtime.sources import read_source
+    from systolith.runtime.sources import elided_note, read_source
     from systolith.runtime.tuning import with_tuner
 
     target = load_chip(chip)
@@ -62,9 +62,13 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
         if source.module is None:
             raise SystolithError(f"{file}: is a binary; what the compiler decided is not in it: explain the module")
         stage("compiling")
-        compiled = compile_module(source.module, target, with_tuner(Options(**options), target, stage))
+        note = elided_note(source.module)
+        wanted = Options(elided="zeros", **options)
+        compiled = compile_module(source.module, target, with_tuner(wanted, target, stage))
         stage("simulating")
         record = explanation(compiled, target, simulate)
+    if note:
+        tell(note)
     record["source"] = str(file)
     if group is not None:
         record["groups"] = [g for g in record["groups"] if g["name"] == group]

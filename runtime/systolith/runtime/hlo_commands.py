@@ -89,7 +89,7 @@ def read_module(path: Path) -> Module:
     from systolith.isa.errors import SystolithError
     from systolith.runtime.sources import read_source
 
-    source = read_source(path, left_out=True)
+    source = read_source(path)
     if source.module is None:
         raise SystolithError(f"{path}: is a binary; this takes HLO text or an HloModuleProto")
     return source.module

@@ -27,7 +27,7 @@ from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
 from systolith.runtime.record import Circumstances, run_record
-from systolith.runtime.sources import Source, read_runnable
+from systolith.runtime.sources import Source, elided_note, read_runnable
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
@@ -54,6 +54,7 @@ class Request:
     mode: str = "full"
     hostile: bool = False
     precision: str | None = None
+    elided: str | None = None
     autotune: int = 0
     autotune_cache: Path | None = None
     decisions: Path | None = None
@@ -100,6 +101,7 @@ class Outcome:
     differences: list[Difference] = field(default_factory=list)
     check: CheckReport | None = None
     memory: MemoryUse | None = None
+    note: str = ""
 
     @property
     def failures(self) -> list[str]:
@@ -149,6 +151,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     source, chip = request.read()
     stage("compiling")
     precision = effective_precision(source.module, request.precision)
+    note = elided_note(source.module)
     started = perf_counter()
     compiled, program = to_program(request, source, chip, stage)
     compile_seconds = perf_counter() - started
@@ -164,7 +167,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("comparing")
     if request.mode != "time":
         outcome.results = _shaped(program, results)
-    outcome.memory = compiled.memory if compiled else None
+    outcome.memory, outcome.note = compiled.memory if compiled else None, note
     if checker:
         outcome.check = checker.report()
     if request.expect:
@@ -202,6 +205,8 @@ def refuse_impossible(request: Request, source: Source) -> None:
         raise SystolithError("--check needs the HLO module; a binary does not carry it: run the module instead")
     if request.precision and source.program is not None:
         raise SystolithError("--precision is decided when compiling; this is a binary")
+    if request.elided and source.program is not None:
+        raise SystolithError("--elided is for compiling; this is a binary")
     if request.autotune and source.program is not None:
         raise SystolithError("--autotune is for compiling; this is a binary")
     if request.args and request.random is not None:
@@ -236,7 +241,12 @@ def to_program(
         SystolithError: it cannot be compiled, or not run there.
     """
     if source.module is not None:
-        options = Options(request.precision, autotune=request.autotune, autotune_cache=request.autotune_cache)
+        options = Options(
+            request.precision,
+            elided="zeros" if request.mode == "time" else request.elided,
+            autotune=request.autotune,
+            autotune_cache=request.autotune_cache,
+        )
         compiled = compile_module(source.module, chip, with_tuner(options, chip, stage))
         return compiled, compiled.program
     if source.program is None:

@@ -43,8 +43,8 @@ class Source:
     program: Program | None = None
 
 
-def read_source(path: Path, left_out: bool = False) -> Source:
-    """Read an input file, telling its kind from its contents; `left_out` as for `parse_hlo`.
+def read_source(path: Path) -> Source:
+    """Read an input file, telling its kind from its contents; constants of text may have no values (`{...}`).
 
     Raises:
         SystolithError: it is empty, cut, ill-formed, or of no known kind.
@@ -60,7 +60,14 @@ def read_source(path: Path, left_out: bool = False) -> Source:
         return Source(path, module=parse_proto(data, str(path)))
     if _CONTROL.search(text):
         return Source(path, module=parse_proto(data, str(path)))
-    return Source(path, module=parse_module(text, str(path), left_out))
+    return Source(path, module=parse_module(text, str(path), left_out=True))
+
+
+def elided_note(module: Module | None) -> str:
+    """What to say where constants whose values the text leaves out are zeros; empty if there are none."""
+    count = sum(i.opcode == "constant" and i.literal is None for i in module.instructions()) if module else 0
+    are = "constant is zeros: the text leaves its" if count == 1 else "constants are zeros: the text leaves their"
+    return f"{count} {are} values out ('{{...}}')" if count else ""
 
 
 def read_runnable(path: Path, chip: Chip | str | None, default: str) -> tuple[Source, Chip]:

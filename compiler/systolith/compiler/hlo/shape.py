@@ -11,6 +11,12 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.isa.checked import checked
 from systolith.isa.dtypes import DType
 
+MAX_RANK = 64
+"""Most dimensions of an array: as many as numpy has."""
+
+MAX_ELEMENTS = 65_536
+"""Most elements of a tuple."""
+
 UNBOUNDED = -1
 """Size of a dimension that has no bound (`?`)."""
 

@@ -99,8 +99,8 @@ class Rewriter:
         literal = np.asarray(value, dtype.stored)
         return self.literal(literal, array(dtype, literal.shape))
 
-    def literal(self, value: Literal, shape: Shape) -> Instruction:
-        """A new constant of any shape."""
+    def literal(self, value: Literal | None, shape: Shape) -> Instruction:
+        """A new constant of any shape; None: without values, as where the text leaves them out."""
         return self._append(Instruction(self._names.fresh("constant"), "constant", shape, literal=value))
 
     def full(self, value: object, shape: Shape) -> Instruction:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from systolith.compiler.hlo.ir import Instruction, Module
+import numpy as np
+
+from systolith.compiler.hlo.ir import Instruction, Literal, Module
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 
 
@@ -36,10 +39,17 @@ class ExpandBarriers:
 
 
 def _split(r: Rewriter, i: Instruction) -> Instruction | None:
-    if i.opcode != "constant" or not isinstance(i.literal, tuple):
+    if i.opcode != "constant" or not i.shape.is_tuple:
         return None
-    parts = [r.literal(value, shape) for value, shape in zip(i.literal, i.shape.elements, strict=True)]
+    shapes = i.shape.elements
+    values = i.literal if isinstance(i.literal, tuple) else map(_left_out, shapes)
+    parts = [r.literal(value, shape) for value, shape in zip(values, shapes, strict=True)]
     return r.emit("tuple", *parts, shape=i.shape, name=i.name)
+
+
+def _left_out(shape: Shape) -> Literal | None:
+    """An element of a constant whose values the text leaves out: an array has none either, a single one is zero."""
+    return None if shape.is_tuple or shape.rank else np.zeros((), shape.dtype.stored)
 
 
 def _simpler(r: Rewriter, i: Instruction) -> Instruction | None:

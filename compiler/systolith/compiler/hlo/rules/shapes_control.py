@@ -92,6 +92,10 @@ def _custom_call(i: Instruction) -> Shape:
     """What a target gives is as declared."""
     target = i.word("custom_call_target")
     require(bool(target), "custom_call_target names a target")
+    stated = i.attributes.get("operand_layout_constraints")
+    if isinstance(stated, tuple):
+        fits = len(stated) == len(i.operands) and all(map(agree, cast("tuple[Shape, ...]", stated), operand_shapes(i)))
+        require(fits, f"operand_layout_constraints are the operands' shapes, got {listed(cast('list[Shape]', stated))}")
     seed = not i.operands and agree(i.shape, array(DTYPES["u64"]))
     require(target != "GetRngSeed" or seed, f"GetRngSeed takes nothing and gives u64[], got {i.shape}")
     _check_buffers(i)

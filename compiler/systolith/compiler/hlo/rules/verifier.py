@@ -13,7 +13,7 @@ from systolith.compiler.hlo.opcodes import operand_limits
 from systolith.compiler.hlo.rules.module_rules import check_module
 from systolith.compiler.hlo.rules.shape_rules import INT64_MAX, Infer, agree, parameter_shapes, signatures_kept
 from systolith.compiler.hlo.rules.shapes import rule_of
-from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.shape import MAX_ELEMENTS, MAX_RANK, Shape
 from systolith.isa.checked import checked
 from systolith.isa.dtypes import DType
 
@@ -134,10 +134,14 @@ class _Check:
     def form(self, shape: Shape) -> None:
         """Sizes whose product is a number of bytes, and a layout that names each dimension once."""
         if shape.element is None:
+            if len(shape.elements) > MAX_ELEMENTS:
+                raise HloError(f"a tuple has at most {MAX_ELEMENTS} elements, this one {len(shape.elements)}")
             for part in shape.elements:
                 self.form(part)
             return
         dims, layout = shape.dims, shape.layout
+        if len(dims) > MAX_RANK:
+            raise HloError(f"an array has at most {MAX_RANK} dimensions, this one {len(dims)}")
         sizes = [n for n in dims if n]  # a size without bound is -1, and leaves the rest
         if prod(sizes) * shape.element.bits >> 3 > INT64_MAX:
             raise HloError(f"{shape} has more than 2**63 - 1 bytes, dimensions of size 0 left out")

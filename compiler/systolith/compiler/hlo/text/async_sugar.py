@@ -111,7 +111,9 @@ class AsyncForms:
         self.reader.read_attributes(made.attributes, spelled, allowed(made.opcode))
         if made.attributes.pop("calls", callee) is not callee:
             raise self.reader.error(f"{spelled} ends a call of {callee.name!r}", at)
-        made.attributes.pop("async_execution_thread", None)
+        thread = self.starts[callee].attributes.get("async_execution_thread", "main")
+        if (own := made.attributes.pop("async_execution_thread", thread)) != thread:
+            raise self.reader.error(f"{spelled} ends a call in thread {thread!r}, not {own!r}", at)
 
 
 def short_form(start: Instruction) -> Instruction | None:

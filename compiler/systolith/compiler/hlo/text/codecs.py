@@ -213,18 +213,10 @@ def _show_shapes(shapes: tuple[Shape, ...]) -> str:
     return "{" + ", ".join(shape.text() for shape in shapes) + "}"
 
 
-def _one_of(words: str) -> Codec:
-    """A word that is one of these."""
+def _one_of(words: str, any_case: bool = False) -> Codec:
+    """A word that is one of these; `any_case`: however it is capitalised."""
     known = words.split()
-
-    def parse(cursor: Cursor) -> str:
-        start = cursor.pos
-        word = cursor.word(f"one of {', '.join(known)}")
-        if word not in known:
-            raise cursor.error(f"expected one of {', '.join(known)}, got {word!r}", start)
-        return word
-
-    return Codec(parse, _plain(str))
+    return Codec(lambda cursor: cursor.one_of(known, any_case), _plain(str))
 
 
 def _kept(check: Callable[[Cursor], None]) -> Codec:
@@ -239,14 +231,7 @@ def _kept(check: Callable[[Cursor], None]) -> Codec:
 
 
 def _precisions(cursor: Cursor) -> tuple[str, ...]:
-    def precision(cursor: Cursor) -> str:
-        start = cursor.pos
-        word = cursor.word("a precision")
-        if word.lower() not in ("default", "high", "highest"):
-            raise cursor.error(f"expected one of default, high, highest, got {word!r}", start)
-        return word
-
-    return _braced(cursor, precision, "precisions")
+    return _braced(cursor, lambda at: at.one_of(("default", "high", "highest"), any_case=True), "precisions")
 
 
 INT = Codec(_integer, _plain(str))
@@ -294,19 +279,21 @@ CODECS: dict[str, Codec] = {
     "algorithm": _one_of(
         """dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32 dot_bf16_bf16_bf16
         dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9 dot_tf32_tf32_f32
-        dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64 dot_unset rng_default rng_three_fry rng_philox"""
+        dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64 dot_unset rng_default rng_three_fry rng_philox""",
+        any_case=True,
     ),
     "direction": _one_of("EQ NE GE GT LE LT"),
     "type": _one_of("FLOAT TOTALORDER SIGNED UNSIGNED"),
     "kind": _one_of("kLoop kInput kOutput kCustom"),
     "fft_type": _one_of("FFT IFFT RFFT IRFFT"),
     "transpose_a": _one_of("NO_TRANSPOSE TRANSPOSE ADJOINT TRANSPOSE_INVALID"),
-    "distribution": _one_of("rng_uniform rng_normal rng_invalid"),
+    "distribution": _one_of("rng_uniform rng_normal rng_invalid", any_case=True),
     "padding_type": _one_of("PADDING_INVALID PADDING_VALID PADDING_SAME"),
-    "schedule": _one_of("SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST"),
+    "schedule": _one_of("SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST", any_case=True),
     "api_version": _one_of(
         """API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED
-        API_VERSION_TYPED_FFI"""
+        API_VERSION_TYPED_FFI""",
+        any_case=True,
     ),
     "operand_precision": Codec(_precisions, _plain(_show_list)),
     **dict.fromkeys(

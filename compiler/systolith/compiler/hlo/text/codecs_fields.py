@@ -203,21 +203,14 @@ def result_accuracy(cursor: Cursor) -> None:
     key = cursor.word("mode= or tolerance=")
     cursor.expect("=", f"after {key}")
     if key == "mode":
-        _known(cursor, "default", "highest")
+        cursor.one_of(("default", "highest"), any_case=True)
     elif key == "tolerance":
         cursor.expect("{", "to start a tolerance")
         while not cursor.accept("}"):
             cursor.accept(",")
-            _known(cursor, "atol", "rtol", "ulps")
+            cursor.one_of(("atol", "rtol", "ulps"))
             cursor.expect("=", "after atol, rtol or ulps")
             cursor.number("a tolerance")
     else:
         raise cursor.error(f"expected mode= or tolerance=, got {key!r}", start)
     cursor.expect("}", "to end an accuracy")
-
-
-def _known(cursor: Cursor, *words: str) -> None:
-    start = cursor.pos
-    word = cursor.word(f"one of {', '.join(words)}")
-    if word not in words:
-        raise cursor.error(f"expected one of {', '.join(words)}, got {word!r}", start)

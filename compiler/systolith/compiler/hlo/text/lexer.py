@@ -6,11 +6,23 @@ Source of what a token is: `xla/hlo/parser/hlo_lexer.cc`; of a shape: `ParseShap
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.errors import HloError, SourceMap
-from systolith.compiler.hlo.shape import OPAQUE, TOKEN, UNBOUNDED, Layout, Shape, ShapeKind, buffer_of, tuple_of
+from systolith.compiler.hlo.shape import (
+    MAX_ELEMENTS,
+    MAX_RANK,
+    OPAQUE,
+    TOKEN,
+    UNBOUNDED,
+    Layout,
+    Shape,
+    ShapeKind,
+    buffer_of,
+    tuple_of,
+)
 from systolith.compiler.hlo.text.escapes import unescape
 
 if TYPE_CHECKING:
@@ -112,6 +124,15 @@ class Cursor:
         """A word such as an opcode or an attribute's name."""
         found = self.match(_WORD)
         return found.group() if found else self.fail(what)
+
+    def one_of(self, words: Sequence[str], any_case: bool = False) -> str:
+        """The word of `words` that is next; `any_case`: however the text capitalises it."""
+        start = self.pos
+        word = self.word(f"one of {', '.join(words)}")
+        found = next((w for w in words if w == word or (any_case and w.lower() == word.lower())), None)
+        if found is None:
+            raise self.error(f"expected one of {', '.join(words)}, got {word!r}", start)
+        return found
 
     def accept_word(self, word: str) -> bool:
         """Move over `word` if it is next, and not only the start of a longer one."""
@@ -250,7 +271,11 @@ class Cursor:
             order = tuple(map(int, found[3].split(","))) if found[3] else ()
         except ValueError:
             return None
-        if any(n >= 1 << 63 for n in dims) or (found[3] is not None and sorted(order) != list(range(len(dims)))):
+        if (
+            len(dims) > MAX_RANK
+            or any(n >= 1 << 63 for n in dims)
+            or (found[3] is not None and sorted(order) != list(range(len(dims))))
+        ):
             return None
         if found[4] and not _LAYOUT_PARTS.match(found[4], 1):
             return None
@@ -265,6 +290,8 @@ class Cursor:
         while not self.accept(")"):
             if elements:
                 self.expect(",", f"or ')' in {what}")
+            if len(elements) == MAX_ELEMENTS:
+                raise self.error(f"a tuple has at most {MAX_ELEMENTS} elements")
             elements.append(self.shape(what, depth + 1))
         return tuple_of(elements)
 
@@ -297,6 +324,8 @@ class Cursor:
             size, flag = self._size()
             dims.append(size)
             dynamic.append(flag)
+        if len(dims) > MAX_RANK:
+            raise self.error(f"an array has at most {MAX_RANK} dimensions, this one {len(dims)}", start)
         layout = self._layout(len(dims)) if _OPENS_LAYOUT.match(self.text, self.pos) else None
         if name not in ELEMENT_TYPES:
             if dims or layout:

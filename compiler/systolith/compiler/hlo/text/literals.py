@@ -49,6 +49,8 @@ _PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 LEFT_OUT = "{...}"
 """What XLA prints for a constant of more than ten elements, unless it is to print large constants."""
 _LEFT_OUT = re.compile(r"\{\s*\.\.\.\s*\}")
+_MOST_FILLED = 1 << 22
+"""Elements of an array for which one value may stand: a short text takes no more memory than this."""
 _MOST_EMPTY = 1000
 """Empty lists that a constant without elements is printed with; of one that has more they are left out."""
 
@@ -81,13 +83,24 @@ def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
         return _parse_tuple(cursor, shape, depth)
     if not shape.is_array:
         raise cursor.error(f"there are no literals of shape {shape}", start)
-    texts = _parse_nested(cursor, shape) if shape.rank else _one_scalar(cursor)
-    if len(texts) != shape.size:
+    first = bool(shape.rank and shape.size and shape.dtype.kind is not Kind.COMPLEX and not cursor.at("{"))
+    texts = _parse_nested(cursor, shape) if shape.rank and not first else _one_scalar(cursor)
+    if len(texts) != shape.size and not first:
         raise cursor.error(f"a literal of shape {shape} has {shape.size} elements, this one {len(texts)}", start)
     try:
-        return _CONVERT[shape.dtype.kind](texts, shape.dtype).reshape(shape.dims)
+        values = _CONVERT[shape.dtype.kind](texts, shape.dtype)
+        return _followed_by_zeros(values, shape) if first else values.reshape(shape.dims)
     except ValueError as problem:
         raise cursor.error(f"in a literal of shape {shape}: {problem}", start) from None
+
+
+def _followed_by_zeros(value: np.ndarray, shape: Shape) -> np.ndarray:
+    """What XLA makes of one value for an array: its first element, and zeros."""
+    if shape.size > _MOST_FILLED:
+        raise ValueError(f"one value stands for at most {_MOST_FILLED} elements; use a broadcast")
+    whole = np.zeros(shape.dims, shape.dtype.stored)
+    whole.reshape(-1)[:1] = value
+    return whole
 
 
 def _parse_tuple(cursor: Cursor, shape: Shape, depth: int) -> Literal:
