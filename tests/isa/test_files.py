@@ -8,7 +8,8 @@ from typing import IO
 
 import pytest
 
-from systolith.isa.files import OutputError, require_writable, write_atomic
+from systolith.isa.errors import SystolithError
+from systolith.isa.files import OutputError, require_writable, text_fill, write_all, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -53,3 +54,28 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write_atomic(tmp_path / "link", lambda handle: handle.write(b"new"))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "there").read_bytes() == b"new"
+
+
+def test_the_temporary_file_has_the_suffix_of_the_one_to_be(tmp_path: Path) -> None:
+    names: list[str] = []
+    write_atomic(tmp_path / "w.vcd", lambda handle: names.append(handle.name))
+    (name,) = names
+    assert Path(name).parent == tmp_path
+    assert Path(name).suffix == ".vcd"
+
+
+@pytest.mark.parametrize("kind", [OSError, KeyboardInterrupt, SystolithError])
+def test_of_several_files_all_are_written_or_none(kind: type[BaseException], tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"old")
+
+    def fail(handle: IO[bytes]) -> None:
+        handle.write(b"half")
+        raise kind("no")
+
+    one = {tmp_path / "a": text_fill("new"), tmp_path / "b": text_fill("new")}
+    with pytest.raises((kind, OutputError)):
+        write_all({**one, tmp_path / "c": fail})
+    assert [p.name for p in tmp_path.iterdir()] == ["b"]
+    assert (tmp_path / "b").read_bytes() == b"old"
+    write_all(one)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a": b"new", "b": b"new"}

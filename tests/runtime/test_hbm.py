@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from systolith import api as sl
 from systolith.runtime.hbm import ALIGNMENT, HbmAllocator, OutOfMemoryError, Range
 
 
@@ -45,3 +46,14 @@ def test_releasing_twice_is_an_error() -> None:
     hbm.release(taken)
     with pytest.raises(ValueError, match="not allocated"):
         hbm.release(taken)
+
+
+def test_what_the_machine_has_no_room_for_is_refused_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> object:
+        raise MemoryError("Unable to allocate")
+
+    device = sl.Client("tiny").devices[0]
+    monkeypatch.setattr("systolith.runtime.client.np.zeros", full)
+    with pytest.raises(OutOfMemoryError, match=r"the machine has no room for f32\[4\]: Unable to allocate"):
+        device.empty(sl.F32, (4,))
+    assert device.hbm.in_use == 0

@@ -160,7 +160,8 @@ def write_all(fills: Mapping[Path, Fill]) -> None:
 
 def _stage(path: Path, fill: Fill, staged: dict[Path, Path | BytesIO]) -> None:
     """Write a temporary neighbour, with the permissions that a new file has."""
-    with tempfile.NamedTemporaryFile(dir=path.resolve().parent, prefix=".systolith.", delete=False) as handle:
+    folder, suffix = path.resolve().parent, path.suffix[:9]  # waves have the format that the suffix says
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".systolith.", suffix=suffix, delete=False) as handle:
         staged[path] = temporary = Path(handle.name)
         fill(handle)
         handle.flush()

@@ -19,7 +19,7 @@ from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.buffer import Buffer, element_type
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import Transfers
-from systolith.runtime.hbm import HbmAllocator
+from systolith.runtime.hbm import HbmAllocator, OutOfMemoryError
 from systolith.runtime.sources import parse_module
 from systolith.runtime.task import TaskQueue
 from systolith.runtime.tuning import with_tuner
@@ -56,7 +56,14 @@ class Device:
     @checked
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
         """A buffer of zeros."""
-        return Buffer(self, element, shape, self.hbm.allocate(bytes_of(element, shape)))
+        size = bytes_of(element, shape)
+        place = self.hbm.allocate(size)
+        try:
+            memory = np.zeros(size, np.uint8)
+        except (MemoryError, ValueError) as error:  # numpy says either
+            self.hbm.release(place)
+            raise OutOfMemoryError(f"the machine has no room for {element}{list(shape)}: {error}") from None
+        return Buffer(self, element, shape, place, memory)
 
     @checked
     def put(self, array: Array) -> Buffer:
