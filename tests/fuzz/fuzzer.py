@@ -15,7 +15,7 @@ from typing import Protocol
 
 from systolith.isa.errors import SystolithError
 
-LONGEST = 10_000
+LONGEST = 2000
 """Characters of an error's message."""
 PATIENCE = 10
 """Seconds of time for each second of the processor that a case may take."""

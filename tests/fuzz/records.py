@@ -1,4 +1,4 @@
-"""JSON that the commands read: runs, recorded decisions."""
+"""JSON that the commands read: runs, recorded decisions, the memory of autotuning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from systolith.compiler.autotune import Tuned, read_cache, write_cache
 from systolith.isa.program import Program
 from systolith.reports.compare import render_comparison
 from systolith.reports.html import render_report
@@ -53,6 +54,18 @@ def read_decisions(path: Path) -> None:
     load_decisions(path, PROGRAM)
 
 
+def cache_sample() -> str:
+    """Some results of autotuning."""
+    return json.dumps({f"{number:x}": vars(Tuned(f"plan {number}", 8, 1000 + number, 1100)) for number in range(3)})
+
+
+def read_tuned(path: Path) -> None:
+    """What is remembered is read, and added to."""
+    known = read_cache(path)
+    write_cache(path, {"key": Tuned("", 1, 0, 0)})
+    assert read_cache(path) == known | {"key": Tuned("", 1, 0, 0)}, "adding to it changes it"
+
+
 @dataclass(frozen=True)
 class Record(Fuzzer):
     """A JSON file.
@@ -90,4 +103,5 @@ class Record(Fuzzer):
 RECORDS = (
     Record("run-record", run_sample, read_run),
     Record("decisions", decisions_sample, read_decisions),
+    Record("autotune", cache_sample, read_tuned),
 )

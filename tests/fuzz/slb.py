@@ -14,6 +14,7 @@ from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 from systolith.runtime.sources import parse_module, read_source
+from systolith.sim.simulate import simulate
 from tests.corpus.load import HERE
 from tests.fuzz.assembler import check_program
 from tests.fuzz.assembler import samples as assembly
@@ -22,6 +23,7 @@ from tests.fuzz.files import file_of
 from tests.fuzz.fuzzer import Fuzzer, draws
 
 MODULES = ("bf16_dot_f32", "cond_switch", "cumsum_reduce_window", "reduce_variants")
+MOST_CYCLES = 20_000
 WORDS = (0, 1, 2, 7, 8, 63, 64, 255, 256, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 _ENTRY = struct.Struct("<4sQ")
 
@@ -75,6 +77,7 @@ class Slb(Fuzzer):
         assert program is not None
         verify_program(program, chip)
         check_program(program)
+        simulate(program, chip, hostile=True, max_cycles=MOST_CYCLES)
 
     def describe(self, case: bytes) -> str:
         return f"{len(case)} bytes of a binary"

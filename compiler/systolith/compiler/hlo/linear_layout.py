@@ -37,7 +37,7 @@ def tiles(layout: Layout) -> tuple[tuple[int, ...], ...]:
     """The tiles of a layout in the order of their use: `T(8,128)(2,1)` is ((8, 128), (2, 1))."""
     found = _TILES.search(layout.suffix)
     return tuple(
-        tuple(COMBINED if size.strip() == "*" else int(size) for size in tile.split(","))
+        tuple(COMBINED if size.strip() == "*" else int(size) for size in tile.split(",") if size.strip())
         for tile in (_TILE.findall(found.group(1)) if found else ())
     )
 
@@ -60,8 +60,8 @@ def check_layout(shape: Shape) -> Layout:
         if wide < size:
             raise HloError(f"{what}: dimension {dimension} of size {size} cannot be padded to {wide}")
     for tile in tiles(layout):
-        if tile[-1] == COMBINED or any(size < 1 and size != COMBINED for size in tile):
-            raise HloError(f"{what}: a tile's sizes must be positive, and its last one not '*'")
+        if not tile or tile[-1] == COMBINED or any(size < 1 and size != COMBINED for size in tile):
+            raise HloError(f"{what}: a tile has sizes, all positive, and its last one is not '*'")
     return layout
 
 

@@ -6,6 +6,7 @@ Source: XLA's `hlo_verifier.cc` and `hlo_input_output_alias_config.cc`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from systolith.compiler.hlo.attributes import Alias
 from systolith.compiler.hlo.errors import HloError
@@ -25,6 +26,7 @@ def check_module(module: Module) -> None:
     _check_recursion(module)
     _check_entry_layout(module)
     _check_aliases(module)
+    _check_donors(module)
     opcodes = {i.opcode for i in module.instructions()}
     if opcodes & (_USERS.keys() | _SOURCES.keys()):
         wrapped = {c for i in module.instructions() if i.opcode == "async-start" for c in i.called}
@@ -114,6 +116,21 @@ def _check_aliases(module: Module) -> None:
         except HloError as problem:
             raise module.error(result, f"{where}: {problem.message}") from None
         seen |= {alias.output, (alias.number, alias.index)}
+
+
+def _check_donors(module: Module) -> None:
+    """`buffer_donor`: each names an array of a parameter."""
+    parameters = module.entry.parameters
+    donors = cast("tuple[tuple[int, tuple[int, ...]], ...]", module.attributes.get("buffer_donor", ()))
+    for number, index in donors:
+        where = f"buffer_donor ({number}, {{{','.join(map(str, index))}}})"
+        if not 0 <= number < len(parameters):
+            raise HloError(f"{where}: the entry has {len(parameters)} parameters, numbered from 0")
+        try:
+            part = part_of(parameters[number].shape, index)
+            require(part.is_array, f"that part of parameter {number} is an array, got {part}")
+        except HloError as problem:
+            raise module.error(parameters[number], f"{where}: {problem.message}") from None
 
 
 # Who may take what is under way, and what its end may take.
