@@ -6,13 +6,16 @@ LONGEST = 1000
 """Characters of a message; more (of a name or a shape, say) is cut."""
 
 
-class SystolithError(Exception):
-    """Base of every error that a user can cause."""
-
-
 def cut(message: str) -> str:
     """A message of at most `LONGEST` characters."""
     return message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
+
+
+class SystolithError(Exception):
+    """Base of every error that a user can cause; whatever names it is given, its message has an end."""
+
+    def __str__(self) -> str:
+        return cut(super().__str__())
 
 
 def excerpt(source: str, column: int) -> str:
@@ -38,7 +41,7 @@ class AsmError(SystolithError):
     """
 
     def __init__(self, message: str, line: int = 0, excerpt: str = "") -> None:
-        super().__init__(cut(message))
+        super().__init__(message)
         self.line = line
         self.excerpt = excerpt
 
