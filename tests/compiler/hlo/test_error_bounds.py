@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -125,3 +126,16 @@ def test_bits_of_inexact_floats_have_no_bound() -> None:
     body = DOT.replace("ROOT d", "d") + "\n ROOT b = s32[5,3] bitcast-convert(d)"
     ((_, bound),) = bounds(body, draw(1, 5, 40), draw(2, 40, 3), precision="highest")
     assert np.isinf(bound).all()
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_narrow_sums_and_products_have_one_rounding(op: str) -> None:
+    """However many elements: they accumulate in f32."""
+    text = (
+        f"HloModule m\nf {{ a = bf16[] parameter(0)\n b = bf16[] parameter(1)\n ROOT c = bf16[] {op}(a, b) }}\n"
+        "ENTRY e {\n x = bf16[400] parameter(0)\n o = bf16[] constant(1)\n"
+        " ROOT r = bf16[] reduce(x, o), dimensions={0}, to_apply=f\n}\n"
+    )
+    x = np.random.default_rng(0).uniform(0.9, 1.1, 400).astype(ml_dtypes.bfloat16)
+    ((value, bound),) = bounded(parse_hlo(text).entry, [x])
+    assert 0 < float(bound) < 1.05 * float(abs(value)) * 2.0**-7
