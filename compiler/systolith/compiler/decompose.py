@@ -3,6 +3,7 @@
 pad                 in more dimensions than an address generator has bounds: some dimensions after the others
 reduce-window,      with padding or a dilated base: a pad, and the operation without them
 convolution
+reduce-window       by a general computation: its operations on a slice for each element of the window
 dot                 in other than canonical form: transposes and reshapes around one that is (`dot_canonical.py`)
 map                 the operations of its computation, on arrays
 reduce              by a general computation: halves of the operands combined by its operations, until one is left
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from systolith.compiler.hlo.attributes import PadDim, SliceDim, Window, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.values.evaluator import in_any_order
+from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.passes.dot_canonical import canonical_dot
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.isa.pattern import MAX_COORDS
@@ -85,15 +89,47 @@ def _padding(w: WindowDim) -> PadDim:
 
 def _reduce_window(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
     plain = _plain(i.window)
-    if plain == i.window:
-        return None
     half = len(i.operands) // 2
     operands, inits = i.operands[:half], i.operands[half:]
+    if plain == i.window:
+        return _windows(steps, r, i) if _general(i) else None
     padding = [_padding(w) for w in i.window.dims]
     padded = [steps.padded(r, x, init, padding) for x, init in zip(operands, inits, strict=True)]
     made = r.like(i, [*padded, *inits], i.shape)
     made.attributes["window"] = plain
     return made
+
+
+def _windows(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction:
+    """A reduce-window without padding, by slices of its operands."""
+    half = len(i.operands) // 2
+    shapes = list(i.shape.leaves())
+    values = _repeated(r, i.operands[half:], shapes)
+    for tap in product(*(range(w.size) for w in i.window.dims)):
+        parts = []
+        for t, w, n in zip(tap, i.window.dims, shapes[0].dims, strict=True):
+            first = t * w.window_dilation
+            parts.append(SliceDim(first, first + (n - 1) * w.stride + 1, w.stride))
+        some = [r.emit("slice", x, slice=tuple(parts)) for x in i.operands[:half]]
+        values = [steps.store(x) for x in _inlined(r, i.computation(), [*values, *some])]
+    return values[0] if i.shape.is_array else r.emit("tuple", *values)
+
+
+def _general(i: Instruction) -> bool:
+    """Whether a reduction is of several operands, or by more than one operation; the others fit.
+
+    Not of floats that are to be rounded once, at the end.
+    """
+    if any(s.dtype.is_float and s.dtype.bits < 32 for s in i.shape.leaves()):
+        return False
+    return not i.shape.is_array or plain_operation(i.computation()) is None
+
+
+def _repeated(r: Rewriter, scalars: Sequence[Instruction], shapes: Sequence[Shape]) -> list[Instruction]:
+    """Scalars as arrays."""
+    return [
+        r.emit("broadcast", x, shape=s, dimensions=()) if s.rank else x for x, s in zip(scalars, shapes, strict=True)
+    ]
 
 
 def _convolution(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
@@ -154,7 +190,7 @@ def _part(r: Rewriter, x: Instruction, d: int, first: int, end: int) -> Instruct
 def _reduce(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
     half = len(i.operands) // 2
     values, inits = i.operands[:half], i.operands[half:]
-    if half == 1 or not values[0].shape.size:
+    if not _general(i) or not values[0].shape.size or not in_any_order(i.computation()):
         return None
     for d in i.ints("dimensions"):
         while (n := values[0].dims[d]) > 1:
@@ -170,10 +206,8 @@ def _reduce(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
                 ]
     shapes = list(i.shape.leaves())
     kept = [r.emit("reshape", x, shape=s) for x, s in zip(values, shapes, strict=True)]
-    starts = [
-        r.emit("broadcast", x, shape=s, dimensions=()) if s.rank else x for x, s in zip(inits, shapes, strict=True)
-    ]
-    return r.emit("tuple", *(steps.store(x) for x in _inlined(r, i.computation(), [*starts, *kept])))
+    results = [steps.store(x) for x in _inlined(r, i.computation(), [*_repeated(r, inits, shapes), *kept])]
+    return results[0] if i.shape.is_array else r.emit("tuple", *results)
 
 
 _RULES: Mapping[str, Rule] = {

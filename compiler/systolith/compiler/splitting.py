@@ -17,7 +17,7 @@ from systolith.compiler.affine import IndexMap
 from systolith.compiler.cutting import Parts, cone
 from systolith.compiler.decompose import decomposed
 from systolith.compiler.emit import axis_coords
-from systolith.compiler.errors import CompileError, LimitError
+from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.fusion import HEAVY, Limits, kind_of, on_mxu
@@ -29,8 +29,9 @@ from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.reduction import reduction_of
 from systolith.isa.pattern import MAX_COORDS
 
-MOST_CHOICES = 48
-"""Values of a group among which the one to store is chosen; of more, those that cut it nearest to the middle."""
+CHOICES, LOOKED_AT = 4, 1200
+"""Values of a group among which the one to store is chosen, those that cut it nearest to the middle: at least so many,
+and as many as it takes to look at so many operations."""
 
 UNFOLDED = 1000
 """What a part that does not fold counts as beyond the limits."""
@@ -71,18 +72,20 @@ class Splitting:
             module: whose computations they are; None: of one that is no module's.
 
         Raises:
-            LimitError: a group is one operation that cannot be written as several.
+            CompileError: a group is one operation that cannot be written as several.
         """
         for computation in dict.fromkeys(o.computation for o in oversized):
             problems = {o.group: o.problem for o in oversized if o.computation is computation}
-            made = self._split(computation, problems)
+            made = self._split(computation, problems, module)
             if module is not None and computation in module.computations:
                 gone = {group.computation("calls") for group in problems}
                 at = module.computations.index(computation)
                 module.computations[at:at] = made
                 module.computations = [c for c in module.computations if c not in gone]
 
-    def _split(self, computation: Computation, problems: Mapping[Instruction, LimitError]) -> list[Computation]:
+    def _split(
+        self, computation: Computation, problems: Mapping[Instruction, LimitError], module: Module | None
+    ) -> list[Computation]:
         """Split groups of one computation; gives the computations of the new groups."""
         names = Names(i.name for i in computation.instructions)
         value: dict[Instruction, Instruction] = {}
@@ -93,7 +96,7 @@ class Splitting:
             if i not in problems:
                 out.append(i)
                 continue
-            parts = self._parts(i, problems[i])
+            parts = self._parts(i, problems[i], module)
             replacement = _Replacement(i, parts, names, self.taken)
             value[i] = replacement.value
             out += replacement.instructions
@@ -102,13 +105,15 @@ class Splitting:
         computation.instructions = out
         return made
 
-    def _parts(self, group: Instruction, problem: LimitError) -> Parts:
+    def _parts(self, group: Instruction, problem: LimitError, module: Module | None) -> Parts:
         body = group.computation("calls")
         parts = Parts.of(body, _cuts(body, problem))
         if not parts.progress and (stored := decomposed(body)) is not None:
             parts = Parts.of(body, stored or _cuts(body, problem))
         if not parts.progress:
-            raise problem
+            if problem.at is not None:
+                raise problem
+            raise compile_error(body.result, f"{problem}; write it as several operations", module)
         names = ", ".join(i.name for i in parts.cuts)
         numbers = {"bytes stored": sum(i.shape.bytes for i in parts.cuts)}
         rejected = (Alternative("one group", str(problem)),)
@@ -197,7 +202,7 @@ def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
         # Where no count says why the group does not fit, halves are the most likely to.
         return (largest, stored, 0) if fits else (sum(map(_excess, computations)), stored, largest)
 
-    return [min(inner[:MOST_CHOICES], key=cost)]
+    return [min(inner[: max(CHOICES, LOOKED_AT // whole)], key=cost)]
 
 
 def _may_be_stored(i: Instruction) -> bool:

@@ -10,7 +10,7 @@ from systolith.compiler.aliasing import Donation, Uses
 from systolith.compiler.block_dims import blocked_along
 from systolith.compiler.blocks import Blocking, lower_blocks, near_operands
 from systolith.compiler.control import carry, lower_conditional, lower_while
-from systolith.compiler.errors import LimitError, compile_error
+from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
@@ -246,6 +246,8 @@ class Walk:
             else:
                 LOWERINGS[kind](self.ctx, i, near, outputs)
         except LimitError as problem:
+            if blocked:  # its own groups have been split as far as they can be
+                raise CompileError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
