@@ -16,6 +16,7 @@ from systolith.compiler.blocking import Outline, Region
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.while_trip_count import stated
 from systolith.compiler.placement import ALLOCATE
@@ -61,11 +62,13 @@ def _release(computation: Computation, region: Region, roots: Collection[Instruc
     copies: dict[Instruction, Instruction] = {}
     names = Names(i.name for i in computation.instructions)
 
-    def outside(i: Instruction) -> Instruction:
+    def outside(i: Instruction) -> Steps[Instruction]:
         if i not in region or i in roots:
             return i
         if i not in copies:
-            operands = [outside(o) for o in i.operands]
+            operands: list[Instruction] = []
+            for o in i.operands:
+                operands.append((yield outside(o)))
             copies[i] = replace(i, name=names.fresh(i.name), operands=operands, attributes=dict(i.attributes))
         return copies[i]
 
@@ -73,7 +76,7 @@ def _release(computation: Computation, region: Region, roots: Collection[Instruc
     for i in computation.instructions:
         if i not in region:
             before = len(copies)
-            i.operands = [outside(o) for o in i.operands]
+            i.operands = [trampoline(outside(o)) for o in i.operands]
             out += list(copies.values())[before:]
         out.append(i)
     computation.root = computation.result  # which may have been the last instruction without being named

@@ -22,6 +22,7 @@ from systolith.compiler.fusion import is_cheap
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.own_attributes import state
 from systolith.compiler.passes.rewrite import Names
 
@@ -281,17 +282,19 @@ class Outline:
 
     def take(self, i: Instruction) -> None:
         """The next instruction of the region, operands first."""
-        operands = [self._operand(o, i, k, self.region[i]) for k, o in enumerate(i.operands)]
+        operands = [trampoline(self._operand(o, i, k, self.region[i])) for k, o in enumerate(i.operands)]
         self.taken[i] = replace(i, operands=operands, attributes=dict(i.attributes))
         self.body.append(self.taken[i])
 
-    def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Instruction:
+    def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Steps[Instruction]:
         if o in self.taken:
             return self.taken[o]
         key = o, None if d is None else operand_dim(user, k, d)
         if _is_repeated(o, key[1]):
             if key not in self._repeated:
-                operands = [self._operand(p, o, n, key[1]) for n, p in enumerate(o.operands)]
+                operands: list[Instruction] = []
+                for n, p in enumerate(o.operands):
+                    operands.append((yield self._operand(p, o, n, key[1])))
                 self._repeated[key] = replace(o, operands=operands, attributes=dict(o.attributes))
                 self.body.append(self._repeated[key])
             return self._repeated[key]
