@@ -30,12 +30,14 @@ class Fuzzer(Protocol):
         suffix: of a file with a case, with its dot.
         seconds: of the processor that a case may take; of time, ten times as many.
         gigabytes: of address space that a case may take, beyond what the process has.
+        refuses: whether some of its cases are to be refused.
     """
 
     name: str
     suffix: str
     seconds: float = 10
     gigabytes: float = 3
+    refuses: bool = True
 
     def case(self, seed: int) -> bytes:
         """The case of a seed: the same on every machine and in every process."""

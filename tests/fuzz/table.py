@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.fuzz.assembler import Assembler
 from tests.fuzz.chip_toml import ChipToml
 from tests.fuzz.fuzzer import Fuzzer
+from tests.fuzz.graphs import Graphs
 from tests.fuzz.hlo_text import HloText
 from tests.fuzz.npz import Npz
 from tests.fuzz.proto import Proto
@@ -15,5 +16,5 @@ from tests.fuzz.slb import Slb
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 
-_ALL: tuple[Fuzzer, ...] = (HloText(), Proto(), Slb(), Assembler(), ChipToml(), Npz(), *RECORDS)
+_ALL: tuple[Fuzzer, ...] = (HloText(), Proto(), Slb(), Assembler(), ChipToml(), Npz(), *RECORDS, Graphs())
 FUZZERS: dict[str, Fuzzer] = {fuzzer.name: fuzzer for fuzzer in _ALL}

@@ -18,9 +18,9 @@ from tests.compiler.machine import Array
 
 T = TypeVar("T")
 
-FLOATS = ("f32", "bf16")
+FLOATS = ("f32", "bf16", "f16", "f8e4m3fn", "f8e5m2")
 TYPES = ("f32", "f32", "f32", "bf16", "s32", "s32", "s8", "pred")
-EXACT = {"f32": 2.0**20, "bf16": 128.0}
+EXACT = {"f32": 2.0**20, "bf16": 128.0, "f16": 1024.0, "f8e4m3fn": 8.0, "f8e5m2": 4.0}
 """Up to here a float's integers are kept; beyond they are clamped."""
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 17, 33)
@@ -71,6 +71,8 @@ class Text:
 class Body:
     """One computation being written; `make_...` appends an instruction of its kind, or nothing where none fits."""
 
+    types: Sequence[str] = TYPES
+
     def __init__(self, text: Text, depth: int = 0) -> None:
         self.text, self.depth, self.rng = text, depth, text.rng
         self.lines: list[str] = []
@@ -118,10 +120,12 @@ class Body:
         return value
 
     def clamped(self, value: Value, most: int) -> Value:
+        most = int(min(most, EXACT.get(value.t, most)))
         low, high = self.scalar(value.t, -most), self.scalar(value.t, most)
         return self.add(value.t, value.dims, f"clamp({low.name}, {value.name}, {high.name})", most)
 
     def scalar(self, t: str, number: int) -> Value:
+        number = abs(number) if t.startswith("u") else number
         shown = ("false", "true")[number != 0] if t == "pred" else str(number)
         return self.add(t, (), f"constant({shown})", max(4.0, abs(number)))
 
@@ -143,7 +147,7 @@ class Body:
             return self.add(t, dims, f"reshape({same.name})", same.most)
         if other and self.roll(0, 1):
             return self.converted(other, t)
-        if dims and t != "pred" and max(dims) <= 100 and self.roll(0, 1):
+        if dims and t != "pred" and max(dims) <= (8 if "4" in t[:2] else 100) and self.roll(0, 1):
             d = self.roll(0, len(dims) - 1)
             return self.add(t, dims, f"iota(), iota_dimension={d}", float(dims[d]))
         source = source or self.scalar(t, self.roll(0, 3))
@@ -156,7 +160,8 @@ class Body:
     def make_unary(self) -> None:
         v = self.pick()
         if v:
-            self.add(v.t, v.dims, f"{self.one(UNARY[kind(v.t)])}({v.name})", v.most)
+            op = self.one([op for op in UNARY[kind(v.t)] if op != "abs" or not v.t.startswith("u")])
+            self.add(v.t, v.dims, f"{op}({v.name})", v.most)
 
     def make_binary(self) -> None:
         a = self.pick()
@@ -178,7 +183,7 @@ class Body:
     def make_convert(self) -> None:
         v = self.pick()
         if v:
-            self.converted(v, self.one(TYPES))
+            self.converted(v, self.one(self.types))
 
     def make_broadcast(self) -> None:
         v = self.pick(lambda v: prod(v.dims) <= 200 and len(v.dims) < 4)
@@ -494,7 +499,7 @@ def filled(entry: Body, most: int) -> tuple[str, list[Array]]:
     rng = entry.rng
     only_scalars = entry.roll(0, 19) == 0
     for number in range(entry.roll(1, 4)):
-        entry.parameter(entry.one(TYPES), () if only_scalars else entry.dims(), number)
+        entry.parameter(entry.one(entry.types), () if only_scalars else entry.dims(), number)
     given = list(entry.values)
     entry.make(entry.roll(3, most))
     results = [entry.values[-1], *(entry.one(entry.values) for _ in range(entry.one((0, 0, 1, 2, 4))))]

@@ -304,7 +304,8 @@ def _line_steps(i: Instruction, arrays: Sequence[np.ndarray]) -> list[Errors]:
     dims = i.ints("dimensions")
     kept = [d for d in range(arrays[0].ndim) if d not in dims]
     sizes = [arrays[0].shape[d] for d in kept]
-    lines = [x.transpose(*dims, *kept).reshape(-1, *sizes) for x in arrays]
+    steps = prod(arrays[0].shape[d] for d in dims)
+    lines = [x.transpose(*dims, *kept).reshape(steps, *sizes) for x in arrays]
     return [list(step) for step in zip(*lines, strict=True)]
 
 

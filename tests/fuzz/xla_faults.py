@@ -1,0 +1,43 @@
+"""Where XLA's CPU backend gives other values than the operations' semantics, or none: not asked there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from systolith.compiler.hlo.ir import Instruction, Module
+
+SUMS = ("reduce", "reduce-window", "dot", "convolution")
+
+
+def known_fault(module: Module) -> str | None:
+    """The first reason not to ask XLA about a module; None: there is none."""
+    for i in module.instructions():
+        for reason, applies in FAULTS.items():
+            if applies(i):
+                return f"{i.opcode} {i.name}: {reason}"
+    return None
+
+
+def _narrow(i: Instruction) -> bool:
+    return any(leaf.is_array and leaf.dtype.is_float and leaf.dtype.bits < 32 for leaf in i.shape.leaves())
+
+
+def _keeps_size(i: Instruction) -> bool:
+    return i.opcode == "reduce" and i.operands[0].shape.size == next(i.shape.leaves()).size
+
+
+def _strides(i: Instruction) -> bool:
+    """A loop whose first state counts by more than one."""
+    if i.opcode != "while":
+        return False
+    step = i.computation("body").result.operands[0]
+    return step.opcode == "add" and any(o.opcode == "constant" and o.literal != 1 for o in step.operands)
+
+
+FAULTS: dict[str, Callable[[Instruction], bool]] = {
+    "it rounds each step of a sum in a narrow type": lambda i: i.opcode in SUMS and _narrow(i),
+    "it takes a reduction of dimensions of size 1 for a reshape, without the initial value": _keeps_size,
+    "it takes the limit of a loop for the last value of a counter that steps past it": _strides,
+    "layouts of a module's text are assigned anew before it runs": lambda i: i.opcode == "bitcast",
+}
+"""Reasons, and the instructions that they apply to."""
