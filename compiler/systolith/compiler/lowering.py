@@ -32,6 +32,9 @@ from systolith.isa.program import BufferDecl, Origin, Role
 if TYPE_CHECKING:
     from systolith.compiler.autotune import Tuner
 
+LARGEST = 1 << 31
+"""Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -230,8 +233,14 @@ class Lowering:
     def hbm(
         self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
     ) -> Buf:
-        """A new entry of the buffer table."""
+        """A new entry of the buffer table.
+
+        Raises:
+            CompileError: it has more bytes than offsets in the buffer reach.
+        """
         size = prod(dims) * dtype.size
+        if size > LARGEST:
+            raise self.error(f"{dtype}{list(dims)} in HBM takes {size} bytes; an array has at most {LARGEST}: split it")
         decl = BufferDecl(self.fresh(name), role, dtype.name, dims, size, number, data)
         buf = Buf(decl.name, Space.HBM, size, 4, decl)
         self.buffers.append(buf)

@@ -53,6 +53,19 @@ def test_parameters_beyond_hbm_are_refused_with_sizes() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT d = f32[40000,40000] add(a, a)",
+        "s = f32[1,40000] slice(a), slice={[3:4], [0:40000]}\n  ROOT d = f32[1,40000] add(s, s)",
+    ],
+)
+def test_arrays_beyond_the_reach_of_offsets_are_refused_with_sizes(body: str) -> None:
+    text = f"HloModule t\nENTRY e {{\n  a = f32[40000,40000] parameter(0)\n  {body}\n}}\n"
+    with pytest.raises(CompileError, match=r"f32\[40000, 40000\] in HBM takes 6400000000 bytes.*split it"):
+        compiled(text, "tpu_v3")
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ('ROOT d = s32[4,4] custom-call(a), custom_call_target="nobody"', "custom-call 'd'"),
