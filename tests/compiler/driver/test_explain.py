@@ -48,7 +48,7 @@ def test_a_stored_value_says_why() -> None:
     assert fusions["a"].why == "stored: 2 users, 1 operations, transcendental"
     assert fusions["s"].why == "stored: its users read it from memory" or "result" in fusions["s"].why
     assert "negate" in fusions["s"].chosen
-    assert "transpose" in fusions["t"].chosen
+    assert "cosine" in fusions["transpose"].chosen  # the transpose has sunk below it
 
 
 def test_memory_and_schedule_are_told(big: Compiled) -> None:

@@ -44,15 +44,19 @@ def test_an_unknown_opcode_has_no_rule() -> None:
 BIG = "HloModule m\nENTRY e {{\n  x = {shape} parameter(0)\n  ROOT r = {shape} negate(x)\n}}\n"
 
 
-@pytest.mark.parametrize(
-    "shape", ["f32[999999999,999999999]", "s8[9223372036854775807]", "f32[0,999999999,9999999999]"]
-)
+@pytest.mark.parametrize("shape", ["f32[999999999,999999999]", "s8[9223372036854775807]", "f32[0,1000000000000]"])
 def test_absurd_sizes_are_only_numbers(shape: str) -> None:
     verify(parse_hlo(BIG.format(shape=shape)))
 
 
 @pytest.mark.parametrize(
-    "shape", ["f32[999999999,9999999999]", "f64[999999999,2999999999]", "s16[9223372036854775807]"]
+    "shape",
+    [
+        "f32[999999999,9999999999]",
+        "f64[999999999,2999999999]",
+        "s16[9223372036854775807]",
+        "f32[0,999999999,9999999999]",
+    ],
 )
 def test_sizes_that_overflow_are_refused(shape: str) -> None:
     with pytest.raises(HloError, match=r"has more than 2\*\*63 - 1 bytes"):
