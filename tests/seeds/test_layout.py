@@ -76,7 +76,7 @@ def test_tiles_of_a_layout() -> None:
         ((2, 3), sl.Layout((1, 1)), "permutation of 0 to 1"),
         ((2, 3), sl.Layout((1, 0), padded_dimensions=(3,)), "must have 2 sizes, got 1"),
         ((2, 3), sl.Layout((1, 0), padded_dimensions=(1, 3)), "dimension 0 of size 2 cannot be padded to 1"),
-        ((2, 3), sl.Layout((1, 0), ":T(2,*)"), "its last one not '\\*'"),
+        ((2, 3), sl.Layout((1, 0), ":T(2,*)"), "its last one is not '\\*'"),
     ],
 )
 def test_layouts_that_do_not_fit(dims: tuple[int, ...], layout: sl.Layout, message: str) -> None:

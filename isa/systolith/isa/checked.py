@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -47,10 +47,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def _annotated(function: Callable[..., object]) -> dict[str, Any]:
     """The annotations; Any for those that name what is known to type checkers only."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, annotation in inspect.get_annotations(function).items():
         try:
-            found[name] = eval(annotation, function.__globals__)
+            alone = types.SimpleNamespace(__annotations__={name: annotation})
+            found |= get_type_hints(alone, function.__globals__)
         except (NameError, TypeError):
             found[name] = Any
     return dict.fromkeys(inspect.signature(function).parameters, Any) | found
