@@ -249,23 +249,24 @@ class Read:
 
 @dataclass(frozen=True)
 class Wave:
-    """Where to write waves, and of which cycles."""
+    """Where to write waves, and of which cycles.
+
+    Raises:
+        ModelError: the file's suffix says no format that can be written.
+    """
 
     path: Path
     first: int = 0
     last: int = 1 << 62
 
+    def __post_init__(self) -> None:
+        if self.format not in WAVES:
+            raise ModelError(f"{self.path}: waves are written to .{' or .'.join(WAVES)} files")
+
     @property
     def format(self) -> str:
-        """What the file's suffix says.
-
-        Raises:
-            ModelError: it says no format that can be written.
-        """
-        suffix = self.path.suffix.removeprefix(".")
-        if suffix not in WAVES:
-            raise ModelError(f"{self.path}: waves are written to .{' or .'.join(WAVES)} files")
-        return suffix
+        """What the file's suffix says: a key of `WAVES`."""
+        return self.path.suffix.removeprefix(".")
 
 
 @dataclass

