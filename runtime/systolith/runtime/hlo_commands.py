@@ -31,7 +31,21 @@ FILE = click.Path(path_type=Path)
     help="Evaluate before and after on N random inputs; exit code 1 if results differ by more than rounding.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of --check.")
-def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check: int | None, seed: int) -> int:
+@click.option(
+    "--max-iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Give up an evaluation of --check whose loops take more iterations, and name them.  [default: no limit]",
+)
+def opt(
+    file: Path | None,
+    names: str,
+    output: Path | None,
+    as_list: bool,
+    check: int | None,
+    seed: int,
+    max_iterations: int | None,
+) -> int:
     """Run HLO passes on FILE (HLO text or HloModuleProto, `-` for stdin), and print the module."""
     from systolith.compiler.hlo.clone import clone
     from systolith.compiler.hlo.text.printer import print_hlo
@@ -56,7 +70,7 @@ def opt(file: Path | None, names: str, output: Path | None, as_list: bool, check
     else:
         write_atomic(output, text_fill(text))
     if before is not None and check is not None:
-        return _check(before, module, check, seed)
+        return _check(before, module, check, seed, max_iterations)
     return GOOD
 
 
@@ -68,11 +82,11 @@ def _list_passes() -> None:
         emit(f"{name:{width}}  {summary(name)}")
 
 
-def _check(before: Module, after: Module, count: int, seed: int) -> int:
+def _check(before: Module, after: Module, count: int, seed: int, max_iterations: int | None) -> int:
     """Compare what both give on random inputs, and name the first difference; the exit code."""
     from systolith.runtime.pass_check import compare_modules
 
-    result = compare_modules(before, after, count, seed)
+    result = compare_modules(before, after, count, seed, max_iterations)
     if result.difference is not None:
         tell(f"check failed: {result.difference}")
         return FAILED

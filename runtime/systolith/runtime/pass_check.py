@@ -27,14 +27,23 @@ class Compared:
     difference: str | None = None
 
 
-def compare_modules(before: Module, after: Module, count: int, seed: int) -> Compared:
+def compare_modules(
+    before: Module, after: Module, count: int, seed: int, max_iterations: int | None = None
+) -> Compared:
     """Evaluate both on `count` random inputs.
 
     Floats may differ by rounding: sums in another order, each within the square root of the type's precision relative
     to the largest magnitude of the result.
 
+    Args:
+        before, after: verified modules of the same parameters.
+        count: inputs.
+        seed: of the inputs.
+        max_iterations: that the loops of an evaluation may take together; None: any number.
+
     Raises:
-        SystolithError: an operation is not implemented in the evaluator; parameters differ.
+        SystolithError: an operation is not implemented in the evaluator; parameters differ; loops take too many
+            iterations.
     """
     shapes = [[leaf for p in m.entry.parameters for leaf in p.shape.leaves() if leaf.is_array] for m in (before, after)]
     if [str(s) for s in shapes[0]] != [str(s) for s in shapes[1]]:
@@ -43,7 +52,7 @@ def compare_modules(before: Module, after: Module, count: int, seed: int) -> Com
     results = same = 0
     for turn in range(count):
         arguments = [random_array(rng, leaf.dtype, leaf.dims) for leaf in shapes[0]]
-        pairs = zip(evaluate(before, *arguments), evaluate(after, *arguments), strict=True)
+        pairs = zip(*(evaluate(m, *arguments, max_iterations=max_iterations) for m in (before, after)), strict=True)
         for number, (want, got) in enumerate(pairs):
             results += 1
             if _same_bits(want, got):

@@ -108,14 +108,14 @@ class XlaComputation:
         """The module as HLO text."""
         return print_hlo(self.module())
 
-    def evaluate(self, *arrays: np.ndarray) -> list[np.ndarray]:
+    def evaluate(self, *arrays: np.ndarray, max_iterations: int | None = None) -> list[np.ndarray]:
         """Results of the reference evaluator; traced values are logged (`systolith.trace`, level INFO).
 
         Args:
-            arrays: as `systolith.api.evaluate` takes them.
+            arrays, max_iterations: as `systolith.api.evaluate` takes them.
 
         Raises:
-            HloError: arguments do not fit, or an operation cannot be evaluated.
+            HloError: arguments do not fit, an operation cannot be evaluated, or loops take too many iterations.
         """
         tags = {instruction.name: tag for tag, instruction in self.traces}
 
@@ -123,7 +123,7 @@ class XlaComputation:
             if instruction.name in tags:
                 _TRACE.info("%s = %s", tags[instruction.name], value)
 
-        return evaluate(self.module(), *arrays, observe=log if tags else None)
+        return evaluate(self.module(), *arrays, observe=log if tags else None, max_iterations=max_iterations)
 
 
 def _called(entry: Computation) -> Iterator[Computation]:

@@ -30,6 +30,7 @@ from systolith.compiler.hlo.values.feeds import infeed, outfeed
 from systolith.compiler.hlo.values.group_modes import Groups, grid
 from systolith.compiler.hlo.values.indexing import gather, scatter
 from systolith.compiler.hlo.values.linalg import LINALG
+from systolith.compiler.hlo.values.loop_limit import LoopLimit
 from systolith.compiler.hlo.values.manual_sharding import MANUAL_SHARDING
 from systolith.compiler.hlo.values.movement import MOVEMENT
 from systolith.compiler.hlo.values.orders import any_order
@@ -53,7 +54,11 @@ Observer = Callable[[Instruction, Literal], None]
 
 @checked
 def evaluate(
-    module: Module, *arrays: np.ndarray, precision: str | None = None, observe: Observer | None = None
+    module: Module,
+    *arrays: np.ndarray,
+    precision: str | None = None,
+    observe: Observer | None = None,
+    max_iterations: int | None = None,
 ) -> list[np.ndarray]:
     """Run a module.
 
@@ -63,14 +68,16 @@ def evaluate(
             as their unsigned bits.
         precision: `default`, `high` or `highest` for every dot and convolution; None: what each asks for.
         observe: called with each instruction of the entry computation and its value.
+        max_iterations: that all its while loops may take together; None: any number.
 
     Returns:
         The results, tuples flattened, tokens left out.
 
     Raises:
-        HloError: arguments do not fit, or an operation is not implemented; names the instruction.
+        HloError: arguments do not fit, an operation is not implemented, or loops take too many iterations; names the
+            instruction.
     """
-    run = _Run(precision, module)
+    run = _Run(precision, module, max_iterations)
     result = run.call(module.entry, _arguments(module, arrays), observe)
     return [np.array(x, order="C") for x in flatten(result)]
 
@@ -100,6 +107,7 @@ def evaluate_devices(
     partitions: int | None = None,
     hosts: Sequence[Host] = (),
     precision: str | None = None,
+    max_iterations: int | None = None,
 ) -> list[DeviceResult]:
     """Run a module on every device of a grid of replicas x partitions, all at once.
 
@@ -108,7 +116,7 @@ def evaluate_devices(
         arguments: per device what `evaluate` takes.  Device number = replica * partitions + partition.
         replicas, partitions: None: as the module says, or as few as its groups need (`group_modes.grid`).
         hosts: per device its infeed and its channels from the host; none at all: nothing for any.
-        precision: as for `evaluate`.
+        precision, max_iterations: as for `evaluate`, on each device.
 
     Returns:
         What each device gives.
@@ -123,7 +131,7 @@ def evaluate_devices(
             raise HloError(f"{module.name!r} runs on {topology}, got {what} for {len(given)}")
     turns = Turns(topology.count)
     devices = [Device(n, topology, turns, host) for n, host in enumerate(hosts or [Host()] * topology.count)]
-    shared = _Run(precision, module)
+    shared = _Run(precision, module, max_iterations)
     values = [_arguments(module, arrays) for arrays in arguments]
 
     def program(device: Device) -> Callable[[], Literal]:
@@ -199,11 +207,12 @@ def _build(shape: Shape, arrays: Iterator[np.ndarray]) -> Literal:
 class _Run:
     """One evaluation: precision, device, and what was found out about computations, which all devices share."""
 
-    def __init__(self, precision: str | None, module: Module | None) -> None:
+    def __init__(self, precision: str | None, module: Module | None, max_iterations: int | None = None) -> None:
         if precision is not None and precision not in PRECISIONS:
             raise HloError(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
         self.precision = precision
         self.module = module
+        self.loops = LoopLimit(max_iterations)
         self.device = single()
         self.groups: dict[Instruction, Groups] = {}
         self.sources: dict[Instruction, dict[int, int]] = {}
@@ -213,7 +222,7 @@ class _Run:
     def on(self, device: Device) -> _Run:
         """The same on a device."""
         other = copy.copy(self)
-        other.device = device
+        other.device, other.loops = device, self.loops.anew()
         return other
 
     def call(self, computation: Computation, arguments: Sequence[Literal], observe: Observer | None = None) -> Literal:
@@ -340,7 +349,9 @@ def _element(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
 def _while(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     (state,) = values
     while bool(run.call(i.computation("condition"), [state])):
+        run.loops.turn(i)
         state = run.call(i.computation("body"), [state])
+    run.loops.leave(i)
     return state
 
 
