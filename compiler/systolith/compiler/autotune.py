@@ -6,7 +6,6 @@ group computes, where its values lie, the room that it has, the chip and the com
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from systolith.isa.binary import read_json
 from systolith.isa.cache import cache_home
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import BinaryError, SystolithError
-from systolith.isa.files import OutputError, make_folder, text_fill, write_atomic
+from systolith.isa.files import OutputError, json_text, make_folder, text_fill, write_atomic
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
@@ -195,4 +194,4 @@ def write_cache(path: Path, found: dict[str, Tuned]) -> None:
     """
     make_folder(path.parent)
     rows = {key: vars(t) for key, t in (read_cache(path) | found).items()}
-    write_atomic(path, text_fill(json.dumps(rows, indent=1, sort_keys=True) + "\n"))
+    write_atomic(path, text_fill(json_text(rows, indent=1, sort_keys=True) + "\n"))

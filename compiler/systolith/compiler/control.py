@@ -45,6 +45,9 @@ def alu(ctx: Lowering, op: str, a: VReg, b: VReg | int, what: str) -> VReg:
 COUNTED = 8
 """Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
 
+MOST_TURNS = 2**31 - 1
+"""What `li` takes."""
+
 
 def lower_while(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower a `while`: values that change in fixed places, those that do not where they are."""
@@ -67,7 +70,9 @@ def lower_while(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Valu
     _bring_invariants(walk, body, state, budget)
     for leaf, array in _in_place(body, state).items():
         walk.homes[leaf] = array
-    count = trip_count(i) if walk.depth <= COUNTED else None
+    count = trip_count(i)
+    if walk.depth > COUNTED or (count is not None and count > MOST_TURNS):
+        count = None
     if count is None:
         test, register = yield _test(walk, i, state)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -118,6 +119,25 @@ def make_folder(path: Path) -> None:
 def text_fill(text: str) -> Fill:
     """What writes a text, as UTF-8; halves of surrogate pairs as escapes."""
     return lambda handle: handle.write(text.encode(errors="backslashreplace"))
+
+
+def json_text(value: object, **layout: Any) -> str:
+    """A value as JSON, laid out as for `json.dumps`; infinities and NaN are strings, as protobuf writes them."""
+    try:
+        return json.dumps(value, allow_nan=False, **layout)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **layout)
+
+
+def _finite(value: object) -> object:
+    """The same with "Infinity", "-Infinity" and "NaN" for floats that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def write_atomic(path: Path, fill: Fill) -> None:

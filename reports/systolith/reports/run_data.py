@@ -1,6 +1,7 @@
 """The schema of a run: the JSON object that `systolith run --json` prints and every report reads.
 
-Cycles, bytes and counts are whole numbers; fractions are 0 to 1; seconds are floats.  Unknown keys are ignored, so that
+Cycles, bytes and counts are whole numbers; fractions are 0 to 1; seconds are floats.  An error that is infinite, or no
+number, is the string "Infinity" or "NaN": JSON has no such numbers.  Unknown keys are ignored, so that
 a newer writer can say more.  What is optional here may be absent: the report then says that the run has no such record.
 
 Rules that are checked on load: a unit's causes add up to `cycles`; the groups' cycles add up to at most `cycles`; the
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,7 +29,8 @@ Count = Annotated[int, Field(ge=0, le=MOST)]
 Amount = Annotated[float, Field(ge=0.0, le=MOST)]
 Label = Annotated[str, AfterValidator(printable)]
 Fraction = Annotated[float, Field(ge=0.0, le=MOST)]
-Error = Annotated[float, AllowInfNan(True)]  # a result may be infinitely wrong
+# A result may be infinitely wrong: in JSON a string.
+Error = Annotated[float, AllowInfNan(True)] | Annotated[Literal["Infinity", "-Infinity", "NaN"], AfterValidator(float)]
 
 
 class RunDataError(SystolithError):

@@ -6,7 +6,6 @@ inside the commands keep the start quick.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -78,6 +77,7 @@ def cli() -> None:
 @listing_refusals
 def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> int:
     """Run FILE on the simulated chip and check it: HLO text, an HloModuleProto, a binary (.slb) or assembly (.s)."""
+    from systolith.isa.files import json_text
     from systolith.runtime.job import Request
     from systolith.runtime.job import run as run_job
 
@@ -98,7 +98,7 @@ def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **op
     if outcome.note:
         tell(outcome.note)
     if as_json:
-        emit(json.dumps(record))
+        emit(json_text(record))
     else:
         _print_summary(record, [path for path in request.outputs.values() if path])
     for line in outcome.failures[:20]:
@@ -201,6 +201,7 @@ def asm(file: Path, chip: str | None, output: Path) -> None:
 @listing_refusals
 def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> int:
     """Run FILE (as `run` takes it) in the simulator and on the RTL, and compare every bit and cycle."""
+    from systolith.isa.files import json_text
     from systolith.runtime.job import Request
     from systolith.runtime.lockstep import lockstep as run_lockstep
     from systolith.runtime.lockstep import record
@@ -209,7 +210,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     with progress(quiet=as_json) as stage:
         result = run_lockstep(request, wave, stage)
     if as_json:
-        emit(json.dumps(record(result, request)))
+        emit(json_text(record(result, request)))
     else:
         emit(
             f"{result.name} on {result.chip.name}: {result.cycles} cycles, {result.instructions} instructions "

@@ -66,7 +66,7 @@ def compare(number: int, got: Array, expected: Array, dtype: DType, precision: s
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max(initial=0.0))
     limit = max(TOLERANCE[precision], half_ulp(dtype))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         gap = np.where(finite & np.isfinite(a), np.abs(a - b), 0.0)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
     wrong = np.where(finite & np.isfinite(a), gap > limit * scale, ~same)

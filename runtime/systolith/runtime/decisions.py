@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import read_bytes, text_fill, write_atomic
+from systolith.isa.files import json_text, read_bytes, text_fill, write_atomic
 from systolith.isa.program import Program
 
 
@@ -34,7 +33,7 @@ def save_decisions(path: Path, program: Program, decisions: Sequence[int]) -> No
         OutputError: the file cannot be written.
     """
     about = {"program": program.name, "chip_digest": program.chip_digest, "instructions": len(program.code)}
-    text = json.dumps(about | {"decisions": list(decisions)})
+    text = json_text(about | {"decisions": list(decisions)})
     write_atomic(path, text_fill(text))
 
 

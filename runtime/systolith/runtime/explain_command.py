@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +51,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
     from systolith.compiler.lowering import Options
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
+    from systolith.isa.files import json_text
     from systolith.runtime.sources import elided_note, read_source
     from systolith.runtime.tuning import with_tuner
 
@@ -75,7 +75,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
         if not record["groups"]:
             raise SystolithError(f"no group {group!r}; `explain --json` lists their names")
     if as_json:
-        emit(json.dumps(record))
+        emit(json_text(record))
         return
     console = output_console()
     for item in rendered(record, top):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +120,7 @@ def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, ch
     from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
     from systolith.compiler.hlo.cost.rows import by_opcode, rows
     from systolith.isa.chip import load_chip
+    from systolith.isa.files import json_text
 
     machine = load_chip(chip) if chip else None
     module = read_module(file)
@@ -131,7 +131,7 @@ def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, ch
         key=lambda row: (-seconds(row, machine)[0], -row.flops, -row.bytes) if machine else (-row.flops, -row.bytes)
     )
     if as_json:
-        emit(json.dumps(_record(analysis.total, found, shown[: top or None], machine)))
+        emit(json_text(_record(analysis.total, found, shown[: top or None], machine)))
     else:
         _print_costs(module.name, found, shown, top, machine)
 

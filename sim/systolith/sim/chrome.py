@@ -7,14 +7,13 @@ show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import text_fill, write_atomic
+from systolith.isa.files import json_text, text_fill, write_atomic
 from systolith.sim.stats import RunResult, Trace
 
 PID = 1
@@ -41,7 +40,7 @@ def write_trace(result: RunResult, path: str | Path) -> None:
     Raises:
         SystolithError: the run has no times, or the file cannot be written.
     """
-    text = json.dumps(chrome_trace(result), separators=(",", ":"))
+    text = json_text(chrome_trace(result), separators=(",", ":"))
     write_atomic(Path(path), text_fill(text))
 
 

@@ -11,7 +11,7 @@ from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.passes.algebraic_arithmetic import value_range
 
-_PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d{1,18})"\}')  # what a 64-bit integer holds, as in XLA
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _LONGEST = 1 << 31
 

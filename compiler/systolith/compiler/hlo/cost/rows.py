@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 
 from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
 from systolith.compiler.hlo.cost.keys import BYTES, FLOPS, TRANSCENDENTALS
+from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.passes.while_trip_count import trip_count
 
 PRODUCTS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 """Opcodes whose operations are multiplications and additions of matrices."""
+
+MOST_RUNS = 2**63 - 1
+"""Of an instruction."""
 
 _ENTERED = frozenset({"call", "while"})
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all"})
@@ -54,6 +58,9 @@ def rows(module: Module, analysis: HloCostAnalysis) -> list[Row]:
     """A row for each instruction that costs something; calls and loops show as what they run, fusions as one.
 
     What is not known (a custom call) counts as nothing.
+
+    Raises:
+        HloError: loops state that they run more often than can be counted; names the innermost.
     """
     runs: Counter[Computation] = Counter({module.entry: 1})
     order = module.post_order()
@@ -63,6 +70,8 @@ def rows(module: Module, analysis: HloCostAnalysis) -> list[Row]:
         for i in computation.instructions if runs[computation] else ():
             if i.opcode in _ENTERED:
                 turns = (trip_count(i) if i.opcode == "while" and analysis.trip_counts else None) or 1
+                if runs[computation] * turns > MOST_RUNS:
+                    raise HloError(f"while {i.name!r} states that its body runs over 2^63 times", module.place(i))
                 for callee in i.called:
                     runs[callee] += runs[computation] * turns
             elif i.opcode not in _FREE:
