@@ -315,7 +315,7 @@ def _lower(
     entry = module.entry
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
     placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
-    ctx = Lowering(chip, module, options)
+    ctx = Lowering(chip, options)
     walk = Walk(ctx, placement)
     results = []
     shapes = leaf_shapes(entry.result.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Instruction
 from systolith.isa.errors import SystolithError
 
 
@@ -30,8 +30,7 @@ class LimitError(CompileError):
         self.at = at
 
 
-def compile_error(instruction: Instruction, message: str, module: Module | None = None) -> CompileError:
+def compile_error(instruction: Instruction, message: str) -> CompileError:
     """An error about an instruction: place, opcode, name, shape, then `message` (what is wrong; what to do)."""
-    place = module.place(instruction) if module is not None else None
-    where = f"{place}: " if place else f"line {instruction.line}: " if instruction.line else ""
+    where = f"{instruction.place}: " if instruction.place else ""
     return CompileError(f"{where}{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}")

@@ -40,9 +40,9 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None) -> Non
     wide = cache(partial(obstacle, module))
     for instruction in _running(module):
         try:
-            _check_values(instruction, module, elided)
-            _check_opcode(instruction, module)
-            _check_shape(instruction, module, chip, wide)
+            _check_values(instruction, elided)
+            _check_opcode(instruction)
+            _check_shape(instruction, chip, wide)
             _check_computed(instruction)
         except CompileError as problem:
             refused.update(dict.fromkeys(problem.refusals))
@@ -66,27 +66,25 @@ def _running(module: Module) -> Iterator[Instruction]:
         yield i
         inner = [c for c in nested(i) if c not in seen]
         if inner and len(waiting) > DEEPEST:
-            raise compile_error(i, f"loops and conditionals are nested deeper than {DEEPEST}", module)
+            raise compile_error(i, f"loops and conditionals are nested deeper than {DEEPEST}")
         seen.update(inner)
         waiting += [iter(c.instructions) for c in reversed(inner)]
 
 
-def _check_values(i: Instruction, module: Module, elided: str | None) -> None:
+def _check_values(i: Instruction, elided: str | None) -> None:
     if i.opcode == "constant" and i.literal is None and elided is None:
         why = "its values are left out of the text ('{...}'); print it with large constants, or take --elided zeros"
-        raise compile_error(i, why, module)
+        raise compile_error(i, why)
 
 
-def _check_opcode(i: Instruction, module: Module) -> None:
+def _check_opcode(i: Instruction) -> None:
     if i.opcode in LOWERED or is_elementwise(i):
         return
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
-        raise compile_error(
-            i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO", module
-        )
+        raise compile_error(i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO")
     raise compile_error(
-        i, f"the compiler has no lowering for {i.opcode}; express it by other operations (docs/operations.md)", module
+        i, f"the compiler has no lowering for {i.opcode}; express it by other operations (docs/operations.md)"
     )
 
 
@@ -101,20 +99,19 @@ def _check_computed(i: Instruction) -> None:
         lower_elementwise(Graph(), i, [_ANY] * len(i.operands))
 
 
-def _check_shape(i: Instruction, module: Module, chip: Chip, wide: Callable[[], Instruction | None]) -> None:
+def _check_shape(i: Instruction, chip: Chip, wide: Callable[[], Instruction | None]) -> None:
     for leaf in i.shape.leaves():
         if not leaf.is_array:
-            raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module", module)
+            raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module")
         if any(leaf.dynamic):
-            raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound", module)
+            raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound")
         if leaf.dtype.code < 0:
-            raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say", module)
+            raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say")
         if leaf.dtype.kind is Kind.COMPLEX:
-            raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays", module)
+            raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays")
         if leaf.dtype.bits == 64 and not chip.features.wide:
             raise compile_error(
                 wide() or i,
                 f"chip {chip.name!r} has no 64-bit types (features.wide), and this has no form on pairs of u32;"
                 " convert to 32 bits before",
-                module,
             )

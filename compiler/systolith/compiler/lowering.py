@@ -19,7 +19,7 @@ import numpy as np
 from systolith.compiler.affine import Box as Box
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.explain import Decision
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.values.contraction import PRECISIONS
 from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.chip import Chip
@@ -168,7 +168,6 @@ class Lowering:
 
     Attributes:
         chip: the target.
-        module: grouped HLO, for messages.
         options: what the user chose.
         budget: bytes of VMEM that the tiles of one group may take together (a group sizes its tiles by it).
         block: where operations are appended.
@@ -183,7 +182,6 @@ class Lowering:
     """
 
     chip: Chip
-    module: Module
     options: Options = field(default_factory=Options)
     budget: int = 0
     block: Block = field(default_factory=Block)
@@ -204,7 +202,7 @@ class Lowering:
     def apart(self, group: Instruction, picked: str = "") -> Lowering:
         """A lowering of one group of the same module that leaves nothing here."""
         options = replace(self.options, tuner=None)
-        return Lowering(self.chip, self.module, options, self.budget, group=group, region=self.region, picked=picked)
+        return Lowering(self.chip, options, self.budget, group=group, region=self.region, picked=picked)
 
     # Names, buffers, registers.
 
@@ -281,7 +279,7 @@ class Lowering:
 
     def error(self, message: str) -> CompileError:
         """An error about the current group."""
-        return compile_error(self.group, message, self.module) if self.group is not None else CompileError(message)
+        return compile_error(self.group, message) if self.group is not None else CompileError(message)
 
     # Copies.
 

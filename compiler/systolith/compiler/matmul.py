@@ -184,7 +184,7 @@ def _gemm(
         CompileError: an empty operand, or types that the matrix units do not have.
     """
     if not all(o.shape.size for o in product.operands[:2]):
-        raise compile_error(product, "an operand has no elements; replace the operation by a constant", ctx.module)
+        raise compile_error(product, "an operand has no elements; replace the operation by a constant")
     integer = sums_integers(product)
     contraction = contraction_of(product)
     if _rows_innermost(contraction, epilogue.results):

@@ -24,7 +24,7 @@ def lower_custom(ctx: Lowering, group: Instruction, operands: Sequence[Array], r
     root = computation.result
     arrays = dict(zip(computation.parameters, operands, strict=True))
     if root.opcode not in MOVES:
-        raise compile_error(root, "not an operation that DMA does", ctx.module)
+        raise compile_error(root, "not an operation that DMA does")
     MOVES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])
 
 
@@ -39,9 +39,7 @@ def _operand(
     if operand.opcode == "constant":
         array = ctx.constant(operand)
         return ctx.stage_in(array, Box(array.origin, array.dims))
-    raise compile_error(
-        root, f"its operand {operand.name!r} ({operand.opcode}) is computed inside its group", ctx.module
-    )
+    raise compile_error(root, f"its operand {operand.name!r} ({operand.opcode}) is computed inside its group")
 
 
 Operand = Array | int
@@ -59,7 +57,7 @@ def window(ctx: Lowering, root: Instruction, array: Array, dims: Sequence[int], 
             continue
         index = load_scalar(ctx, start, "start index")
         if not start.dtype.is_integer or start.dtype.bits > 32:
-            raise compile_error(root, f"start indices of type {start.dtype}; convert them to s32", ctx.module)
+            raise compile_error(root, f"start indices of type {start.dtype}; convert them to s32")
         if start.dtype.kind == "unsigned" and start.dtype.bits == 32:
             index = _least(ctx, index, size - width)
         else:

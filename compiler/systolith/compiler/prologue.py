@@ -94,7 +94,7 @@ class _Computation:
 
     def __init__(self, step: FusePrologues, module: Module, computation: Computation, placement: Placement) -> None:
         self.step, self.module, self.computation, self.placement = step, module, computation, placement
-        self.ctx = Lowering(step.chip, module, step.options)
+        self.ctx = Lowering(step.chip, step.options)
         self.users = computation.users()
         self.aliases = Aliases(computation)
         self.last = last_uses(computation, self.aliases)

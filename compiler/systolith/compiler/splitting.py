@@ -76,16 +76,14 @@ class Splitting:
         """
         for computation in dict.fromkeys(o.computation for o in oversized):
             problems = {o.group: o.problem for o in oversized if o.computation is computation}
-            made = self._split(computation, problems, module)
+            made = self._split(computation, problems)
             if module is not None and computation in module.computations:
                 gone = {group.computation("calls") for group in problems}
                 at = module.computations.index(computation)
                 module.computations[at:at] = made
                 module.computations = [c for c in module.computations if c not in gone]
 
-    def _split(
-        self, computation: Computation, problems: Mapping[Instruction, LimitError], module: Module | None
-    ) -> list[Computation]:
+    def _split(self, computation: Computation, problems: Mapping[Instruction, LimitError]) -> list[Computation]:
         """Split groups of one computation; gives the computations of the new groups."""
         names = Names(i.name for i in computation.instructions)
         value: dict[Instruction, Instruction] = {}
@@ -96,7 +94,7 @@ class Splitting:
             if i not in problems:
                 out.append(i)
                 continue
-            parts = self._parts(i, problems[i], module)
+            parts = self._parts(i, problems[i])
             replacement = _Replacement(i, parts, names, self.taken)
             value[i] = replacement.value
             out += replacement.instructions
@@ -105,7 +103,7 @@ class Splitting:
         computation.instructions = out
         return made
 
-    def _parts(self, group: Instruction, problem: LimitError, module: Module | None) -> Parts:
+    def _parts(self, group: Instruction, problem: LimitError) -> Parts:
         body = group.computation("calls")
         parts = Parts.of(body, _cuts(body, problem))
         if not parts.progress and (stored := decomposed(body)) is not None:
@@ -113,7 +111,7 @@ class Splitting:
         if not parts.progress:
             if problem.at is not None:
                 raise problem
-            raise compile_error(body.result, f"{problem}; write it as several operations", module)
+            raise compile_error(body.result, f"{problem}; write it as several operations")
         names = ", ".join(i.name for i in parts.cuts)
         numbers = {"bytes stored": sum(i.shape.bytes for i in parts.cuts)}
         rejected = (Alternative("one group", str(problem)),)

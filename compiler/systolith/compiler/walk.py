@@ -200,7 +200,7 @@ class Walk:
             return self._group(within, i, operands)
         if is_allocation(i):
             return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
-        raise compile_error(i, "not an operation of grouped HLO", self.ctx.module)
+        raise compile_error(i, "not an operation of grouped HLO")
 
     def _control(self, i: Instruction, operands: list[Value]) -> Steps[Value]:
         self.ctx.group, self.ctx.budget = i, self.placement.budget.get(i, 0)
@@ -234,7 +234,7 @@ class Walk:
         outputs = self._updated(i, inputs) or self.results(i)
         kind = i.word("kind")
         if kind not in LOWERINGS:
-            raise compile_error(i, f"a group of unknown kind {kind!r}", self.ctx.module)
+            raise compile_error(i, f"a group of unknown kind {kind!r}")
         start = len(self.ctx.block.items)
         blocked = bool(blocked_along(i))
         near = near_operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]

@@ -80,11 +80,9 @@ def place(ctx: Lowering, name: str, shape: Shape, in_hbm: bool) -> Array:
     return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
 
 
-def run_group(
-    module: Module, group: Instruction, values: Sequence[Literal], chip: str, budget: int, in_hbm: bool
-) -> Outcome:
+def run_group(group: Instruction, values: Sequence[Literal], chip: str, budget: int, in_hbm: bool) -> Outcome:
     """Lower one group, run it."""
-    ctx = Lowering(load_chip(chip), module, budget=budget)
+    ctx = Lowering(load_chip(chip), budget=budget)
     ctx.group = group
     machine = Machine()
     operands = []
@@ -108,7 +106,7 @@ def run_groups(
     evaluate(module, *arguments, observe=lambda i, v: values.update({i: v}))
     for i in module.entry.instructions:
         if i.opcode == "fusion" and i.word("kind") in LOWERINGS:
-            yield run_group(module, i, [values[o] for o in i.operands], chip, budget, in_hbm)
+            yield run_group(i, [values[o] for o in i.operands], chip, budget, in_hbm)
 
 
 def sample(dtype: DType, dims: tuple[int, ...], seed: int) -> Values:

@@ -7,7 +7,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 
 
 def clone(module: Module) -> Module:
-    """A module that shares nothing mutable with `module` but literals (which nothing changes) and its source."""
+    """A module that shares nothing mutable with `module` but literals (which nothing changes) and its text."""
     copies = {c: Computation(c.name, attributes=dict(c.attributes), line=c.line) for c in module.computations}
     for computation, copy in copies.items():
         _fill(copy, computation, copies)
@@ -18,7 +18,6 @@ def clone(module: Module) -> Module:
         dict(module.attributes),
         module.preamble,
         module.style,
-        module.source,
     )
 
 

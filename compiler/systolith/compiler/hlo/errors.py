@@ -60,6 +60,18 @@ class HloError(SystolithError, ValueError):
         return f"{self}\n{self.excerpt}" if self.excerpt else str(self)
 
 
+class Line(int):
+    """A line number (from 1) that knows its text."""
+
+    map: SourceMap
+
+    @property
+    def place(self) -> Place:
+        """The first character of the line that is not white space."""
+        source = self.map.source(self)
+        return Place(self.map.file, int(self), len(source) - len(source.lstrip()) + 1 if source else 0, source)
+
+
 class SourceMap:
     """Line numbers of offsets in a text."""
 
@@ -72,9 +84,11 @@ class SourceMap:
             self._starts.append(find + 1)
             find = text.find("\n", find + 1)
 
-    def line(self, offset: int) -> int:
-        """The line (from 1) that holds `offset`."""
-        return bisect_right(self._starts, offset)
+    def line(self, offset: int) -> Line:
+        """The line that holds `offset`."""
+        line = Line(bisect_right(self._starts, offset))
+        line.map = self
+        return line
 
     def source(self, line: int) -> str:
         """The text of a line (from 1), without its newline; empty when there is no such line."""
@@ -88,5 +102,5 @@ class SourceMap:
         """The place of an offset; the end of the text is placed after its last character that is not white space."""
         if offset >= len(self.text):
             offset = len(self.text.rstrip())
-        line = self.line(offset)
+        line = int(self.line(offset))
         return Place(self.file, line, offset - self._starts[line - 1] + 1, self.source(line))

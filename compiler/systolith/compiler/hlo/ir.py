@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar, cast
 import numpy as np
 
 from systolith.compiler.hlo.attributes import Attribute, ConvDims, Raw, SliceDim, Window
-from systolith.compiler.hlo.errors import HloError, Place, SourceMap
+from systolith.compiler.hlo.errors import HloError, Line, Place
 from systolith.compiler.hlo.shape import Shape
 from systolith.isa.checked import checked
 
@@ -34,7 +34,7 @@ class Instruction:
         attributes: `dimensions`, `window`, `to_apply`, ... in the order they are printed; `attributes.py` gives types.
         literal: the value of a `constant`; None where its text leaves it out (`{...}`).
         number: the number of a `parameter`.
-        line: line in the HLO text, 0 for an instruction that a pass made.
+        line: line in the HLO text (a `Line`, which knows the text), 0 for an instruction that a pass made.
     """
 
     name: str
@@ -112,6 +112,11 @@ class Instruction:
             elif isinstance(value, tuple) and value and isinstance(value[0], Computation):
                 found.extend(value)
         return found
+
+    @property
+    def place(self) -> Place | None:
+        """Where it stands in the text; None for one that a pass made of nothing."""
+        return self.line.place if isinstance(self.line, Line) else None
 
     @property
     def metadata(self) -> dict[str, str | int | Raw]:
@@ -215,7 +220,6 @@ class Module:
         attributes: `entry_computation_layout`, `is_scheduled`, ... in the order they are printed.
         preamble: the tables of files and stack frames that stand before the computations, as text.
         style: how the text was written.
-        source: the text it came from, for messages.
     """
 
     name: str
@@ -224,7 +228,6 @@ class Module:
     attributes: dict[str, Attribute] = field(default_factory=dict)
     preamble: str = ""
     style: Style = Style()
-    source: SourceMap | None = None
 
     def __repr__(self) -> str:
         return f"<module {self.name}, {len(self.computations)} computations>"
@@ -247,19 +250,10 @@ class Module:
             yield from computation.instructions
 
     @checked
-    def place(self, instruction: Instruction) -> Place | None:
-        """Where an instruction stands in the text; None for one that a pass made."""
-        if not instruction.line:
-            return None
-        file = self.source.file if self.source else self.name
-        source = self.source.source(instruction.line) if self.source else ""
-        return Place(file, instruction.line, len(source) - len(source.lstrip()) + 1 if source else 0, source)
-
-    @checked
     def error(self, instruction: Instruction, message: str) -> HloError:
         """An error about an instruction: it names the opcode, the instruction, its shape and its line."""
         text = f"{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}"
-        return HloError(text, self.place(instruction))
+        return HloError(text, instruction.place)
 
     def post_order(self) -> list[Computation]:
         """Computations with callees before callers, the order of the list otherwise kept."""

@@ -25,7 +25,7 @@ class NormaliseLayouts:
     """Replace `bitcast`, and make every array's layout row-major."""
 
     def run(self, module: Module) -> bool:
-        changed = rewrite(module, lambda r, i: _expand(r, i, module) if i.opcode == "bitcast" else None)
+        changed = rewrite(module, lambda r, i: _expand(r, i) if i.opcode == "bitcast" else None)
         for instruction in module.instructions():
             shape = _row_major(instruction.shape)
             if shape != instruction.shape:
@@ -45,12 +45,12 @@ def _row_major(shape: Shape) -> Shape:
     return replace(shape, layout=row_major(shape.rank) if shape.rank else None)
 
 
-def _expand(r: Rewriter, bitcast: Instruction, module: Module) -> Instruction:
+def _expand(r: Rewriter, bitcast: Instruction) -> Instruction:
     (x,) = bitcast.operands
     wanted = bitcast.shape
     if x.shape.is_dynamic or wanted.is_dynamic:
-        return _expand_dynamic(r, bitcast, module)
-    _check_bytes(bitcast, module)
+        return _expand_dynamic(r, bitcast)
+    _check_bytes(bitcast)
     for step in _steps(x.shape):
         x = step.forward(r, x)
     back = _steps(wanted)
@@ -66,26 +66,24 @@ def _expand(r: Rewriter, bitcast: Instruction, module: Module) -> Instruction:
     return x
 
 
-def _expand_dynamic(r: Rewriter, bitcast: Instruction, module: Module) -> Instruction:
+def _expand_dynamic(r: Rewriter, bitcast: Instruction) -> Instruction:
     (x,) = bitcast.operands
     for shape in (x.shape, bitcast.shape):
         layout = check_layout(shape)
         ordered = is_dense(layout) and layout.minor_to_major == row_major(shape.rank).minor_to_major
         if shape.dtype != x.shape.dtype or not ordered:
-            raise compile_error(bitcast, "of dynamic sizes, it has to keep element type and row-major order", module)
+            raise compile_error(bitcast, "of dynamic sizes, it has to keep element type and row-major order")
     return r.emit("reshape" if x.dims != bitcast.dims else "copy", x, shape=bitcast.shape)
 
 
-def _check_bytes(bitcast: Instruction, module: Module) -> None:
+def _check_bytes(bitcast: Instruction) -> None:
     source, target = bitcast.operands[0].shape, bitcast.shape
     if source.dtype != target.dtype and Kind.COMPLEX in (source.dtype.kind, target.dtype.kind):
-        raise compile_error(
-            bitcast, f"no other operations take {source.dtype} as {target.dtype}; use real, imag", module
-        )
+        raise compile_error(bitcast, f"no other operations take {source.dtype} as {target.dtype}; use real, imag")
     bits = [memory_size(s) * bit_width(s.dtype) for s in (source, target)]
     if bits[0] != bits[1]:
         what = " and ".join(f"{s.text()} takes {n}" for s, n in zip((source, target), bits, strict=True))
-        raise compile_error(bitcast, f"it has to keep the bits in memory, but {what}", module)
+        raise compile_error(bitcast, f"it has to keep the bits in memory, but {what}")
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def rows(module: Module, analysis: HloCostAnalysis) -> list[Row]:
             if i.opcode in _ENTERED:
                 turns = (trip_count(i) if i.opcode == "while" and analysis.trip_counts else None) or 1
                 if runs[computation] * turns > MOST_RUNS:
-                    raise HloError(f"while {i.name!r} states that its body runs over 2^63 times", module.place(i))
+                    raise HloError(f"while {i.name!r} states that its body runs over 2^63 times", i.place)
                 for callee in i.called:
                     runs[callee] += runs[computation] * turns
             elif i.opcode not in _FREE:

@@ -74,7 +74,7 @@ class _Parser(Cursor):
     def module(self) -> Module:
         if self.ended:
             raise self.error("expected an HLO module, but the text is empty")
-        module = Module("", source=self.map)
+        module = Module("")
         if self.accept_word("HloModule"):
             module.name = self.name("the module's name")
             self._attributes(module.attributes, "a module", known.MODULE)

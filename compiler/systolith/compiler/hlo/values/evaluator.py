@@ -268,8 +268,7 @@ class _Run:
             raise self._error(i, f"cannot be evaluated: {problem}") from problem
 
     def _error(self, i: Instruction, message: str) -> HloError:
-        place = self.module.place(i) if self.module is not None else None
-        return EvaluationError(f"{i.opcode} {i.name!r} ({i.shape}): {message}", place)
+        return EvaluationError(f"{i.opcode} {i.name!r} ({i.shape}): {message}", i.place)
 
     def map(self, computation: Computation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run a computation on scalars for every element of arrays that broadcast; results, tuples flattened."""
