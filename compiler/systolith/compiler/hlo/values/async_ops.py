@@ -6,20 +6,12 @@ its operands, the result, and contexts of zero; an update passes it on; a done t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal
-
-
-class Run(Protocol):
-    """What asynchronous operations need of the evaluator."""
-
-    def call(self, computation: Computation, arguments: Sequence[Literal]) -> Literal:
-        """The value of a computation."""
-        ...
+from systolith.compiler.hlo.ir import Instruction, Literal
 
 
 def started(i: Instruction, operands: Literal, result: Literal) -> Literal:
@@ -28,25 +20,20 @@ def started(i: Instruction, operands: Literal, result: Literal) -> Literal:
     return operands, result, *contexts
 
 
-def _async_start(i: Instruction, values: list[Literal], run: Run) -> Literal:
-    return started(i, tuple(values), run.call(i.computation("calls"), values))
-
-
-def _copy_start(i: Instruction, values: list[Literal], run: Run) -> Literal:
+def _copy_start(i: Instruction, values: list[Literal]) -> Literal:
     """Destination, source and context."""
     return started(i, values[0], values[0])
 
 
-def _element(number: int) -> Callable[[Instruction, list[Literal], Run], Literal]:
-    return lambda i, values, run: cast("tuple[Literal, ...]", values[0])[number]
+def _element(number: int) -> Callable[[Instruction, list[Literal]], Literal]:
+    return lambda i, values: cast("tuple[Literal, ...]", values[0])[number]
 
 
-def _operand(i: Instruction, values: list[Literal], run: Run) -> Literal:
+def _operand(i: Instruction, values: list[Literal]) -> Literal:
     return values[0]
 
 
-ASYNC: dict[str, Callable[[Instruction, list[Literal], Run], Literal]] = {
-    "async-start": _async_start,
+ASYNC: dict[str, Callable[[Instruction, list[Literal]], Literal]] = {
     "async-update": _operand,
     "async-done": _element(1),
     "all-gather-done": _element(1),
@@ -55,4 +42,4 @@ ASYNC: dict[str, Callable[[Instruction, list[Literal], Run], Literal]] = {
     "copy-start": _copy_start,
     "copy-done": _element(0),
 }
-"""Opcode to function; the starts of collectives are in `collectives.py`."""
+"""Opcode to function; the starts of collectives are in `collectives.py`, those of calls in `evaluator.py`."""

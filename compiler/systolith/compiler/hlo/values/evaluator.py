@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NoReturn, cast
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.hlo.values.async_ops import ASYNC
+from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.hlo.values.async_ops import ASYNC, started
 from systolith.compiler.hlo.values.channels import recv, recv_done, send
 from systolith.compiler.hlo.values.collectives import COLLECTIVES
 from systolith.compiler.hlo.values.contraction import PRECISIONS, convolution, dot
@@ -227,12 +228,24 @@ class _Run:
 
     def call(self, computation: Computation, arguments: Sequence[Literal], observe: Observer | None = None) -> Literal:
         """The value of a computation."""
+        return trampoline(self.steps(computation, arguments, observe))
+
+    def steps(
+        self, computation: Computation, arguments: Sequence[Literal], observe: Observer | None = None
+    ) -> Steps[Literal]:
+        """The value of a computation, and of what it calls."""
         values: dict[Instruction, Literal] = {}
         for instruction, last_used in self._plan(computation):
+            operands = [values[o] for o in instruction.operands]
             if instruction.opcode == "parameter":
                 values[instruction] = arguments[instruction.number or 0]
+            elif instruction.opcode in CALLS:
+                try:
+                    values[instruction] = yield CALLS[instruction.opcode](self, instruction, operands)
+                except EXPECTED as problem:
+                    self._fail(instruction, problem)
             else:
-                values[instruction] = self.step(instruction, [values[o] for o in instruction.operands])
+                values[instruction] = self.step(instruction, operands)
             if observe is not None:
                 observe(instruction, values[instruction])
             for operand in last_used:
@@ -260,22 +273,24 @@ class _Run:
             if handler is None:
                 raise HloError(f"the evaluator does not implement {i.opcode!r}")
             return handler(self, i, operands)
-        except HloError as problem:
-            if isinstance(problem, EvaluationError):
-                raise
-            raise self._error(i, problem.message) from None
-        except (MemoryError, ValueError, IndexError, RecursionError) as problem:
-            raise self._error(i, f"cannot be evaluated: {problem}") from problem
+        except EXPECTED as problem:
+            self._fail(i, problem)
 
-    def _error(self, i: Instruction, message: str) -> HloError:
-        return EvaluationError(f"{i.opcode} {i.name!r} ({i.shape}): {message}", i.place)
+    def _fail(self, i: Instruction, problem: Exception) -> NoReturn:
+        """Raise what an instruction raised, with its name unless one is named already."""
+        if isinstance(problem, EvaluationError):
+            raise problem
+        known = isinstance(problem, HloError)
+        message = problem.message if isinstance(problem, HloError) else f"cannot be evaluated: {problem}"
+        error = EvaluationError(f"{i.opcode} {i.name!r} ({i.shape}): {message}", i.place)
+        raise error from None if known else problem
 
     def map(self, computation: Computation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run a computation on scalars for every element of arrays that broadcast; results, tuples flattened."""
         shape = np.broadcast_shapes(*(x.shape for x in arrays))
         leaves = list(computation.result.shape.leaves())
-        if self._on_scalars(computation):
-            results = flatten(self._lifted(computation, list(arrays)))
+        if trampoline(self._on_scalars(computation)):
+            results = flatten(trampoline(self._lifted(computation, list(arrays))))
             return [np.broadcast_to(x, shape) for x in results]
         results = [np.empty(shape, leaf.dtype.stored) for leaf in leaves]
         spread = [np.broadcast_to(x, shape) for x in arrays]
@@ -285,20 +300,21 @@ class _Run:
                 result[index] = value
         return results
 
-    def _on_scalars(self, computation: Computation) -> bool:
+    def _on_scalars(self, computation: Computation) -> Steps[bool]:
         """Whether a computation has only operations on scalars, so that it runs on arrays as it is."""
         known = self._scalar.get(computation)
         if known is None:
             known = all(
                 (i.opcode in ELEMENTWISE or i.opcode in _LIFTED or is_marker(i))
                 and all(leaf.is_array and leaf.rank == 0 for leaf in i.shape.leaves())
-                and all(self._on_scalars(c) for c in i.called)
                 for i in computation.instructions
             )
+            for called in dict.fromkeys(c for i in computation.instructions for c in i.called) if known else ():
+                known = known and (yield self._on_scalars(called))
             self._scalar[computation] = known
         return known
 
-    def _lifted(self, computation: Computation, arguments: Sequence[Literal]) -> Literal:
+    def _lifted(self, computation: Computation, arguments: Sequence[Literal]) -> Steps[Literal]:
         values: dict[Instruction, Literal] = {}
         for i in computation.instructions:
             operands = [values[o] for o in i.operands]
@@ -306,8 +322,8 @@ class _Run:
                 values[i] = arguments[i.number or 0]
             elif i.opcode in ("reshape", "broadcast", "bitcast", "transpose"):
                 values[i] = operands[0] if i.opcode != "bitcast" else _lifted_bitcast(i, operands[0])
-            elif i.opcode in ("call", "fusion"):
-                values[i] = self._lifted(i.called[0], operands)
+            elif i.opcode in ("call", "fusion", "map"):
+                values[i] = yield self._lifted(i.called[0], operands)
             else:
                 values[i] = self.step(i, operands)
         return values[computation.result]
@@ -337,34 +353,42 @@ def _constant(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     return i.literal
 
 
-def _call(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
-    return run.call(i.called[0], values)
+def _call(run: _Run, i: Instruction, values: list[Literal]) -> Steps[Literal]:
+    result: Literal = yield run.steps(i.called[0], values)
+    return result
+
+
+def _async_start(run: _Run, i: Instruction, values: list[Literal]) -> Steps[Literal]:
+    result: Literal = yield run.steps(i.computation("calls"), values)
+    return started(i, tuple(values), result)
 
 
 def _element(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     return cast("tuple[Literal, ...]", values[0])[i.integer("index")]
 
 
-def _while(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
+def _while(run: _Run, i: Instruction, values: list[Literal]) -> Steps[Literal]:
     (state,) = values
-    while bool(run.call(i.computation("condition"), [state])):
+    while bool((yield run.steps(i.computation("condition"), [state]))):
         run.loops.turn(i)
-        state = run.call(i.computation("body"), [state])
+        state = yield run.steps(i.computation("body"), [state])
     run.loops.leave(i)
     return state
 
 
-def _conditional(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
+def _conditional(run: _Run, i: Instruction, values: list[Literal]) -> Steps[Literal]:
     """An index out of range takes the last branch; of the pred form, operand 1 belongs to true."""
     found = branches(i)
     selector = _arrays(values)[0]
     if "branch_computations" not in i.attributes:
-        taken = bool(selector)
-        return run.call(found[int(taken)], [values[1 if taken else 2]])
-    index = int(selector) if selector.dtype != np.bool_ else 1 - int(selector)
-    if not 0 <= index < len(found):
-        index = len(found) - 1
-    return run.call(found[index], [values[index + 1]])
+        index, given = int(selector), values[1 if selector else 2]
+    else:
+        index = int(selector) if selector.dtype != np.bool_ else 1 - int(selector)
+        if not 0 <= index < len(found):
+            index = len(found) - 1
+        given = values[index + 1]
+    result: Literal = yield run.steps(found[index], [given])
+    return result
 
 
 def _custom_call(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
@@ -387,22 +411,42 @@ def _of_arrays(function: Callable[..., Literal]) -> Handler:
     return lambda run, i, values: function(i, *values)
 
 
+def _of_values(function: Callable[[Instruction, list[Literal]], Literal]) -> Handler:
+    """A handler from a function of the instruction and a list of operands."""
+    return lambda run, i, values: function(i, values)
+
+
 def _with_calls(function: Callable[..., Literal]) -> Handler:
     """A handler from a function of the instruction, a list of operands, and the evaluator to call computations."""
     return lambda run, i, values: function(i, values, run)
 
 
+EXPECTED = (HloError, MemoryError, ValueError, IndexError, RecursionError)
+"""What an instruction that cannot be evaluated raises."""
+
+CALLS: dict[str, Callable[[_Run, Instruction, list[Literal]], Steps[Literal]]] = {
+    "call": _call,
+    "fusion": _call,
+    "while": _while,
+    "conditional": _conditional,
+    "async-start": _async_start,
+}
+"""Opcode to what runs it, where that is other computations: nested as deep as a module has them."""
+
+
+def _stepped(function: Callable[[_Run, Instruction, list[Literal]], Steps[Literal]]) -> Handler:
+    """A handler that does all its steps."""
+    return lambda run, i, values: trampoline(function(run, i, values))
+
+
 HANDLERS: dict[str, Handler] = {
+    **{opcode: _stepped(function) for opcode, function in CALLS.items()},
     **dict.fromkeys(ELEMENTWISE, lambda run, i, values: elementwise(i, _arrays(values))),
     **{opcode: _of_arrays(function) for opcode, function in (MOVEMENT | LINALG).items()},
     "constant": _constant,
     "tuple": lambda run, i, values: tuple(values),
     "get-tuple-element": _element,
-    "call": _call,
     "custom-call": _custom_call,
-    "fusion": _call,
-    "while": _while,
-    "conditional": _conditional,
     "after-all": lambda run, i, values: (),
     "add-dependency": lambda run, i, values: values[0],
     "opt-barrier": lambda run, i, values: values[0],
@@ -433,6 +477,6 @@ HANDLERS: dict[str, Handler] = {
     "infeed": lambda run, i, values: infeed(i, run.device),
     "outfeed": lambda run, i, values: outfeed(values[0], run.device),
     "rng-get-and-update-state": _rng_state,
-    **{opcode: _with_calls(function) for opcode, function in ASYNC.items()},
+    **{opcode: _of_values(function) for opcode, function in ASYNC.items()},
 }
 """Opcode to what runs it."""
