@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,42 @@ def test_all_changes_nothing_of_what_runs(tmp_path: Path, capsys: pytest.Capture
 def test_loops_nested_too_deep_are_refused() -> None:
     with pytest.raises(CompileError, match=r"while 'w'.*nested deeper than 256"):
         sl.Client(chip="tiny").compile(loops(260, turns="2"))
+
+
+CONVOLUTION = """ x{n} = {a}[1,5,5,4] iota(), iota_dimension=1
+ k{n} = {b}[3,3,{k},4] iota(), iota_dimension=2
+ c{n} = {r}[1,3,3,4] convolution(x{n}, k{n}), window={{size=3x3}}, dim_labels=b01f_01io->b01f, {groups}
+"""
+ELEMENTS = ("s8", "u4", "s16", "u32", "bf16", "f32")
+
+
+@pytest.mark.parametrize("opcode", ["dot", "convolution", "depthwise"])
+def test_each_product_that_is_refused_is_listed(opcode: str) -> None:
+    """Of any element types: those that are refused alone are all refused together, and no others."""
+    alone: list[str] = []
+    texts: list[str] = []
+    for n, (a, b, r) in enumerate(product(ELEMENTS, ELEMENTS, ("s8", "s32", "f32"))):
+        kernel = {"k": 1, "groups": "feature_group_count=4"} if opcode == "depthwise" else {"k": 4, "groups": ""}
+        text = CONVOLUTION.format(n=n, a=a, b=b, r=r, **kernel).rstrip(", \n")
+        if opcode == "dot":
+            text = (
+                f" x{n} = {a}[3,4] iota(), iota_dimension=1\n k{n} = {b}[4,5] iota(), iota_dimension=0\n"
+                f" c{n} = {r}[3,5] dot(x{n}, k{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+            )
+        texts.append(text)
+        if refused_products([text], [n]):
+            alone.append(f"c{n}")
+    assert 20 < len(alone) < len(texts)
+    assert refused_products(texts, range(len(texts))) == alone
+
+
+def refused_products(texts: Sequence[str], numbers: Sequence[int]) -> list[str]:
+    """The names of those that are refused."""
+    results = [(f"c{n}", text.split(f"c{n} = ")[1].split(" ")[0]) for n, text in zip(numbers, texts, strict=True)]
+    names, shapes = (", ".join(column) for column in zip(*results, strict=True))
+    entry = "\n".join(["HloModule m", "ENTRY e {", *texts, f" ROOT t = ({shapes}) tuple({names})", "}"])
+    try:
+        sl.Client("tiny").compile(entry)
+    except CompileError as refused:
+        return [name for name, _ in results if any(f"'{name}'" in line for line in refused.refusals)]
+    return []

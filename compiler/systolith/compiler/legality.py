@@ -90,7 +90,7 @@ def _check_opcode(i: Instruction) -> None:
 
 def _check_computed(i: Instruction) -> None:
     """Whether the units have what an instruction computes in its element types."""
-    if i.opcode == "dot":
+    if i.opcode in DOTS:
         sums_integers(i)
     elif i.opcode in REDUCTIONS or i.opcode == "map":
         called = i.computation()
