@@ -31,6 +31,7 @@ from systolith.compiler.elementwise import FLOAT_OPS, is_elementwise
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
 from systolith.compiler.expression import Micro, topological
+from systolith.compiler.folding import folding_cut
 from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat_or_none, streams_of
 from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -356,7 +357,7 @@ class _Grouping:
         try:
             plan = analyze([root], frontier=self._leaves(root))
         except NotFoldableError as problem:
-            stored = self._not_folding(root, members, problem.at)
+            stored = self._not_folding(root, problem.at)
             return set() if stored is None else {stored}
         nodes = topological(plan.nodes)
         micro = sum(isinstance(n, Micro) for n in nodes)
@@ -370,25 +371,17 @@ class _Grouping:
         half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
         return {min(inner, key=lambda m: abs(sizes[m] - half))}
 
-    def _not_folding(
-        self, root: Instruction, members: Sequence[Instruction], at: Instruction | None
-    ) -> Instruction | None:
+    def _not_folding(self, root: Instruction, at: Instruction | None) -> Instruction | None:
         """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored.
 
         Where there is none, several do not: then the first one from the root, `at`.
         """
-        for i in members:
-            try:
-                analyze([root], frontier=self._leaves(root) | {i})
-            except NotFoldableError:
-                continue
-            if i.opcode == "reshape":
-                return i.operands[0]
-            if i is not root:
-                return i
-        if at is not None and at.opcode == "reshape":
-            return at.operands[0]
-        return at if at is not root else None
+        i = folding_cut(root, self._leaves(root), self.place)
+        if i is None or (i is root and i.opcode != "reshape"):
+            i = at
+        if i is not None and i.opcode == "reshape":
+            return i.operands[0]
+        return i if i is not root else None
 
     # The new computation.
 

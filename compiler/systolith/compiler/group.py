@@ -139,7 +139,7 @@ def expressions(
     graph: Graph, roots: Sequence[Instruction], index: IndexMap, frontier: Collection[Instruction] = ()
 ) -> list[Node]:
     """What computes the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
-    walk = _Walk(graph, frozenset(frontier))
+    walk = Expander(graph, frozenset(frontier))
     return [trampoline(walk.visit(root, index)) for root in roots]
 
 
@@ -217,7 +217,7 @@ def constant_node(graph: Graph, instruction: Instruction) -> Node:
 
 
 @dataclass
-class _Walk:
+class Expander:
     """From results to leaves, with the index map so far."""
 
     graph: Graph
@@ -227,13 +227,15 @@ class _Walk:
         self._seen: dict[tuple[Instruction, IndexMap], Node] = {}
 
     def visit(self, instruction: Instruction, index: IndexMap) -> Steps[Node]:
+        """What computes the elements of an instruction that an index map picks; errors as for `analyze`."""
         key = (instruction, index)
         node = self._seen.get(key)
         if node is None:
-            node = self._seen[key] = yield self._visit(instruction, index)
+            node = self._seen[key] = yield self.expand(instruction, index)
         return node
 
-    def _visit(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+    def expand(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+        """What computes an element of an instruction that was not visited with this index map before."""
         check_dtype(i, i.shape.dtype)
         node: Node
         if i in self.frontier or i.opcode == "parameter":
