@@ -356,7 +356,7 @@ class Parser:
         space, buffer, base = SPACES[name], 0, 0
         values: dict[str, Any] = {}
         if line.take("("):
-            buffer = self._number(line, "buffer" if space is Space.HBM else name)
+            buffer = self._number(line, "buffer") if space is Space.HBM else line.integer(f"the number of {name}")
             line.expect(")")
         if line.take("["):
             values["base"] = self._operand(line)
