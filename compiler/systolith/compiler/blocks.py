@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 from systolith.compiler.affine import Box
 from systolith.compiler.alike import group_key
+from systolith.compiler.block_copies import Template
 from systolith.compiler.block_dims import blocked_along, blocked_dims, resized
 from systolith.compiler.blocking import outline
 from systolith.compiler.errors import CompileError
@@ -26,9 +28,9 @@ from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.interleave import interleave
 from systolith.compiler.lowering import view
 from systolith.compiler.multi_output import fuse_outputs
-from systolith.compiler.operation_times import Item, copies, timed
+from systolith.compiler.operation_times import Item, Stage, copies, timed
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.placement import Placement, place_computation, result_leaves
+from systolith.compiler.placement import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.splitting import Splitting
 from systolith.compiler.tile.ir import Array, Block
 from systolith.isa.chip import Chip
@@ -55,6 +57,9 @@ SIZES = 3
 
 AT_ONCE = 4
 """Blocks in the making at most; more keep no unit busier."""
+
+LEAST_COPIED = 2
+"""Blocks of full size beyond which those after the second are copies of it."""
 
 ALIKE = 0.01
 """Sizes whose estimates differ by less than this are alike; then that of the most blocks in the making is chosen, which
@@ -132,12 +137,29 @@ def lower_blocks(walk: Walk, group: Instruction, inputs: Sequence[Array], result
     found, rejected = _blockings(walk, group, inputs, results)
     best = next((c for c in found if c.signature == picked), found[0])
     ctx.explain.append(_decision(group, best, found, rejected, picked))
-    stages = [
-        timed(_stages(walk, group, inputs, results, start, min(best.size, _whole(group) - start)), ctx.chip)
-        for start in range(0, _whole(group), best.size)
-    ]
+    stages = _all_stages(walk, group, inputs, results, best.size)
     ctx.block.items += [op.item for _, op in interleave(stages, best.at_once).ops]
     ctx.plans = found
+
+
+def _all_stages(
+    walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], size: int
+) -> list[Sequence[Stage]]:
+    """The stages of every block: of the first, which loads what is loaded once, of the second and of its copies."""
+    whole, chip = _whole(group), walk.ctx.chip
+    starts = range(0, whole, size)
+    full = whole // size
+    made: list[Sequence[Stage]] = [timed(_stages(walk, group, inputs, results, 0, min(size, whole)), chip)]
+    if full > LEAST_COPIED and not any(stage.products for stage in made[0]):
+        template = Template(walk.ctx, shared={copy.buf for copy in walk.cache.values()})
+        template.stages = timed(_stages(walk, group, inputs, results, size, size, template), chip)
+        if template.copies:
+            made += [template.copy(n) for n in range(full - 1)]
+    made += [
+        timed(_stages(walk, group, inputs, results, start, min(size, whole - start)), chip)
+        for start in starts[len(made) :]
+    ]
+    return made
 
 
 def _whole(group: Instruction) -> int:
@@ -146,16 +168,31 @@ def _whole(group: Instruction) -> int:
 
 
 def _stages(
-    walk: Walk, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], start: int, size: int
+    walk: Walk,
+    group: Instruction,
+    inputs: Sequence[Array],
+    results: Sequence[Array],
+    start: int,
+    size: int,
+    template: Template | None = None,
 ) -> list[list[Item]]:
-    """The operations of the block of so many indices from `start` on, a list for each of its groups."""
+    """The operations of the block of so many indices from `start` on, a list for each of its groups.
+
+    `template`: of which it is to be the block.
+    """
     dims, vmem = _dims(group), walk.ctx.chip.vmem.bytes
     small, decided = block(group, size, walk.ctx.chip)
     walk.ctx.explain += decided
-    _plan(walk.placement, group, small, vmem)
+    _plan(walk.placement, group, size, small, vmem)
     parameters = group.computation("calls").parameters
     parts = [_part(a, dims.get(p), start, size) for p, a in zip(parameters, inputs, strict=True)]
     places = [_part(a, d, start, size) for a, d in zip(results, blocked_along(group), strict=True)]
+    if template is not None:
+        parts = [
+            template.part(a, part, dims.get(p), size) for p, a, part in zip(parameters, inputs, parts, strict=True)
+        ]
+        along = blocked_along(group)
+        places = [template.part(a, part, d, size) for a, part, d in zip(results, places, along, strict=True)]
     walk.homes |= dict(zip(result_leaves(small), places, strict=True))
     several = _read_again(small, vmem - walk.placement.live.get(group, 0))
     outer, walk.ctx.block = walk.ctx.block, Block()
@@ -200,18 +237,26 @@ def _blockings(
         return walk.blockings[key]
     found: list[Blocking] = []
     rejected: list[Alternative] = []
-    for size in _sizes(_whole(group)):
+    undivided = [_whole(group)] if _is_narrow(group, walk.ctx.chip.vpu.lanes) else []
+    for size in (*undivided, *_sizes(_whole(group))):
         trial, why = _tried(walk, group, inputs, results, size, room)
         if trial is not None and (not why or (size == 1 and not found)):
             found.append(trial)
         elif why:
             rejected.append(Alternative(f"blocks of {size}", why, trial.numbers if trial else {}))
-        if len(found) == SIZES:
+        if len(found) == SIZES + len(undivided):
             break
     alike = min(c.cycles for c in found) * (1 + ALIKE)
     found.sort(key=lambda c: (0, -c.at_once, -c.size) if c.cycles <= alike else (c.cycles,))
     walk.blockings[key] = found, rejected
     return found, rejected
+
+
+def _is_narrow(group: Instruction, lanes: int) -> bool:
+    """Whether rows of blocks are shorter than vectors: then all at once, values going to HBM, may be faster."""
+    blocked = [(i, d) for i, d in _dims(group).items() if d is not None and i.shape.is_array]
+    largest, d = max(blocked, key=lambda each: prod(each[0].dims))
+    return next(_sizes(largest.dims[d])) * prod(largest.dims[d + 1 :]) < lanes
 
 
 def _sizes(whole: int) -> Iterator[int]:
@@ -232,8 +277,8 @@ def _tried(
     """What blocks of a size take, from one that is lowered apart (None: it was not), and why they do not fit."""
     vmem, blocks = walk.ctx.chip.vmem.bytes, -(-_whole(group) // size)
     sub, (small, _) = walk.apart(group), block(group, size, walk.ctx.chip)
-    spilled = _plan(sub.placement, group, small, vmem).spilled - set(result_leaves(small))
-    if spilled and size > 1:
+    spilled = _plan(sub.placement, group, size, small, vmem).spilled - set(result_leaves(small))
+    if spilled and 1 < size < _whole(group):
         return None, "values of one block go to HBM"
     try:
         stages = timed(_stages(sub, group, inputs, results, 0, size), walk.ctx.chip)
@@ -267,10 +312,10 @@ def _decision(
     return Decision("blocks", group.name, chosen, why, best.numbers, (*others, *rejected))
 
 
-def _plan(placement: Placement, group: Instruction, small: Computation, vmem: int) -> Placement:
-    """Place the values of a block beside what is alive around the group."""
+def _plan(placement: Placement, group: Instruction, size: int, small: Computation, vmem: int) -> Placement:
+    """Place the values of a block of `size` indices beside what is alive around the group."""
     live = placement.live.get(group, 0)
-    limit = live + int((vmem - live) * BLOCK_SHARE)
+    limit = live + int((vmem - live) * (BLOCK_SHARE if size < _whole(group) else VALUES_SHARE))
     placement.spilled |= set(result_leaves(small))
     place_computation(placement, small, vmem, limit, live + sum(p.shape.bytes for p in _read_again(small, vmem - live)))
     return placement

@@ -1,0 +1,71 @@
+"""Blocks that are copied from a lowered one, and groups whose blocks would be narrower than vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from systolith.compiler import blocks
+from systolith.isa.binary import to_bytes
+from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
+from tests.compiler.driver.test_random_modules import compare
+from tests.compiler.fusion.test_blocking import FOLDS, attention, softmax
+from tests.compiler.machine import compiled
+
+TINY = load_chip("tiny")
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+
+
+def columns(rows: int, width: int) -> str:
+    """A softmax along dimension 0: blocks run along dimension 1, the minor one."""
+    whole, row = f"f32[{rows},{width}]", f"f32[{width}]"
+    return f"""HloModule columns
+{FOLDS}
+ENTRY e {{
+ x = {whole} parameter(0)
+ low = f32[] constant(-inf)
+ m = {row} reduce(x, low), dimensions={{0}}, to_apply=max
+ mb = {whole} broadcast(m), dimensions={{1}}
+ d = {whole} subtract(x, mb)
+ e = {whole} exponential(d)
+ zero = f32[] constant(0)
+ s = {row} reduce(e, zero), dimensions={{0}}, to_apply=add
+ sb = {whole} broadcast(s), dimensions={{1}}
+ ROOT r = {whole} divide(e, sb)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [softmax(256, 33), softmax(250, 100), columns(300, 64), columns(97, 250), attention(6, 40, 8)],
+    ids=["rows", "ragged", "columns", "ragged-columns", "attention"],
+)
+def test_copies_are_what_lowering_every_block_gives(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = compiled(text, SMALL, "highest")
+    monkeypatch.setattr(blocks, "LEAST_COPIED", 1 << 30)
+    assert to_bytes(compiled(text, SMALL, "highest").program) == to_bytes(copied.program)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(300, 64), (97, 250), (1000, 9)])
+def test_columns_in_blocks(rows: int, width: int) -> None:
+    values = np.random.default_rng(rows).normal(size=(rows, width)).astype(np.float32)
+    compare(columns(rows, width), [values], SMALL)
+
+
+def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of 3 channels take the vector unit longer than it takes to read everything again."""
+    chip = load_chip("tpu_v3")
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=2 << 20))
+
+    def cycles() -> int:
+        found = simulate(compiled(columns(25_088, 24), chip, "highest").program, chip, mode="time").cycles
+        assert found is not None
+        return found
+
+    whole = cycles()
+    monkeypatch.setattr(blocks, "_is_narrow", lambda group, lanes: False)
+    assert whole < cycles()
