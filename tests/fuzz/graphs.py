@@ -24,8 +24,9 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.checks import distance
 from tests.compiler.driver.random_limits import KINDS as LIMITS
 from tests.compiler.driver.random_limits import WideBody
-from tests.compiler.driver.random_modules import KINDS, Text, filled, kind
-from tests.compiler.driver.random_modules import TYPES as COMMON
+from tests.compiler.driver.random_modules import KINDS, filled
+from tests.compiler.driver.random_values import TYPES as COMMON
+from tests.compiler.driver.random_values import Text, kind
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, run
 from tests.fuzz.fuzzer import Fuzzer

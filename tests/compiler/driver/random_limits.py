@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from tests.compiler.driver.random_modules import LARGEST, Body, Text, Value, filled
+from tests.compiler.driver.random_modules import Body, filled
+from tests.compiler.driver.random_values import LARGEST, Text, Value
 from tests.compiler.machine import Array
 
 RANK = 8
