@@ -26,6 +26,7 @@ CACHE = HW.parents[2] / "build" / "hw"  # of the checkout
 # No expansion of wide operations and little optimisation: the C++ compiler takes most of the time of a short run.
 VERILATE = [
     *("--assert", "--relative-includes", "--no-public-flat-rw", "-fno-expand", "--output-split", "20000"),
+    "--no-timing",
     *WORKAROUNDS,
 ]
 # Verilator's makefile leaves out how gcc is told of the precompiled header.
@@ -106,7 +107,21 @@ def build(top: Top) -> Path:
     return folder
 
 
+def _copy_runtime(source: Path, to: Path) -> None:
+    """Copy the objects of Verilator's runtime and of cocotb's main, with their times, by which make knows old ones.
+
+    They are the same for every top, and take most of the time of a small build.
+    """
+    to.mkdir(parents=True, exist_ok=True)
+    for path in source.glob("verilat*.[do]"):
+        fresh = to / f"{path.name}.{os.getpid()}"
+        shutil.copy2(path, fresh)
+        fresh.replace(to / path.name)
+
+
 def _verilate(top: Top, folder: Path) -> None:
+    runtime = CACHE / f"runtime-{hashlib.sha256(json.dumps([VERILATE, MAKE]).encode()).hexdigest()[:16]}"
+    _copy_runtime(runtime, folder)
     saved = os.environ.get("MAKEFLAGS")
     os.environ.update(environment(), MAKEFLAGS=MAKE)
     try:
@@ -120,6 +135,7 @@ def _verilate(top: Top, folder: Path) -> None:
             timescale=("1ns", "1ps"),
             log_file=folder / "build.log",
         )
+        _copy_runtime(folder, runtime)
     finally:
         del os.environ["MAKEFLAGS"]
         if saved is not None:
