@@ -32,10 +32,10 @@ demo: $(STAMP) ## compile and simulate ResNet-18, check it against XLA's result,
 	    --report build/demo/report.html --trace build/demo/trace.json
 
 test: lint ## the lint, then every test that takes seconds
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
-test-all: lint ## the lint, then every test
-	$(BIN)/python -m pytest -n 2
+test-all: lint ## the lint, then every test, and every property on more examples
+	SYSTOLITH_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 fuzz: $(STAMP) ## 20,000 random files of every format: a result or one line of refusal (goes on where it was interrupted)
 	$(BIN)/python -m tests.fuzz

@@ -8,6 +8,7 @@ import pytest
 
 from systolith.hw.toolchain import environment
 from tests.corpus.load import Case, load
+from tests.examples import examples
 
 # What is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it as it is.
 os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
@@ -15,10 +16,9 @@ os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())
 
-# Times vary too much on shared machines for a deadline.  `ci` draws the same examples on every run; `explore` is for
-# looking further by hand: HYPOTHESIS_PROFILE=explore.
-hypothesis.settings.register_profile("local", deadline=None, max_examples=60)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, database=None)
+# `ci` draws the same examples on every run; `explore` is for looking further by hand: HYPOTHESIS_PROFILE=explore.
+hypothesis.settings.register_profile("local", examples(30, 60))
+hypothesis.settings.register_profile("ci", examples(30, 60), derandomize=True, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
 

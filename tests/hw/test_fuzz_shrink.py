@@ -1,6 +1,7 @@
 """Failing programs become small ones that fail alike, and are kept as text."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -98,10 +99,15 @@ def test_a_wrong_result_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch)
     assert "max.s32" in ops_of(found.small) | functions
 
 
+@cache
+def programs() -> list[Case]:
+    return [program(s, TINY) for s in range(80)]
+
+
 @pytest.mark.parametrize("op", ["add.f32", "xor", "div.s32", "exp.f32", "round.bf16", "select"])
 def test_what_kernels_compute_reaches_memory(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = RULES[op]
-    cases = [c for c in (program(s, TINY) for s in range(80)) if op in ops_of(c)][:16]
+    cases = [c for c in programs() if op in ops_of(c)][:16]
     before = [after(c) for c in cases]
 
     def wrong(*values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.asm import assemble
@@ -18,6 +18,7 @@ from systolith.isa.opcodes import OPCODES
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 from systolith.isa.verify_kernel import verify_kernel
+from tests.examples import examples
 from tests.isa.strategies import field_values
 
 TINY = load_chip("tiny")
@@ -182,7 +183,7 @@ def test_tokens_do_not_overflow() -> None:
         verify_program(assemble(text, TINY), TINY)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(150, 400)
 @given(st.data())
 def test_any_change_of_a_field_is_good_or_refused_in_words(data: st.DataObject) -> None:
     program = assemble(legal(), TINY)

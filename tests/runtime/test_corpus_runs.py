@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,23 +18,27 @@ TINY = (
     "gpt2_decode_kvcache",
 )  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
+HEAVY = (
+    ("mlp_infer", "tiny", "highest"),
+    ("resnet18_infer_32_small", "small", "default"),
+    ("resnet18_infer_32_small", "small", "highest"),
+    ("resnet18_infer_32_small", "tpu_v3", "highest"),
+)
 # On tiny gpt2_block_bf16 just fits, with 700,000 instructions: nothing that a test should wait for.
 TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, "gpt2_block_bf16"))
 
 
 def cases() -> list[ParameterSet]:
     found = []
-    for name in names("path"):
-        for chip in ("tiny", "small", "tpu_v3"):
-            if chip == "tiny" and name not in TINY:
-                continue
-            heavy = name in LARGE or (chip == "small" and name == "resnet18_infer_32_small")
-            found.append(pytest.param(name, chip, id=f"{name}-{chip}", marks=[pytest.mark.slow] if heavy else []))
+    for name, chip, precision in product(names("path"), ("tiny", "small", "tpu_v3"), ("default", "highest")):
+        if chip == "tiny" and name not in TINY:
+            continue
+        marks = [pytest.mark.slow] if name in LARGE or (name, chip, precision) in HEAVY else []
+        found.append(pytest.param(name, chip, precision, id=f"{name}-{chip}-{precision}", marks=marks))
     return found
 
 
-@pytest.mark.parametrize("precision", ["default", "highest"])
-@pytest.mark.parametrize(("name", "chip"), cases())
+@pytest.mark.parametrize(("name", "chip", "precision"), cases())
 def test_module(name: str, chip: str, precision: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     case = load(name)
     path = tmp_path / f"{name}.hlo"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from systolith.compiler.driver import Compiled
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.isa.chip import Chip, load_chip
@@ -20,13 +21,14 @@ LOOSE = {"f": 2.0**-18, "V": 2.0**-5}
 """Of the largest magnitude, where no bound is known (behind a loop): for f32, and for bf16."""
 
 
-def compare(text: str, args: list[Array], chip: Chip) -> None:
-    """Compile, run, compare every result with the evaluator's.
+def compare(text: str, args: list[Array], chip: Chip) -> Compiled:
+    """Compile, run, compare every result with the evaluator's; what was compiled.
 
     Raises:
         AssertionError: a result beyond its bound, or a race.
     """
-    got = run(compiled(text, chip, "highest").program, chip, args)
+    result = compiled(text, chip, "highest")
+    got = run(result.program, chip, args)
     for number, (a, (want, bound)) in enumerate(zip(got, bounded(parse_hlo(text).entry, args, "highest"), strict=True)):
         assert a.shape == want.shape
         if a.dtype.kind in "biu":
@@ -35,6 +37,7 @@ def compare(text: str, args: list[Array], chip: Chip) -> None:
             loose = LOOSE[a.dtype.kind] * float(np.abs(want.astype(np.float64)).max(initial=0))
         over = distance(a, want) - np.where(np.isfinite(bound), bound, loose)
         assert not (over > 0).any(), f"result {number}: {int((over > 0).sum())} of {over.size} elements are wrong"
+    return result
 
 
 @pytest.mark.parametrize("kib", CHIPS)

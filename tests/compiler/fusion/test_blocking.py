@@ -102,8 +102,8 @@ def blocked(text: str, vmem: int) -> tuple[Module, list[Instruction]]:
 @pytest.mark.parametrize(("rows", "width"), [(96, 100), (97, 128), (7, 1000), (256, 33)])
 def test_softmax_in_blocks(rows: int, width: int) -> None:
     text = softmax(rows, width)
-    assert any(d.kind == "blocks" for d in compiled(text, SMALL, "highest").explain)
-    compare(text, [np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)], SMALL)
+    result = compare(text, [np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)], SMALL)
+    assert any(d.kind == "blocks" for d in result.explain)
 
 
 @pytest.mark.parametrize(("heads", "length", "depth"), [(6, 40, 8), (5, 33, 16)])
@@ -113,8 +113,8 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     text = attention(heads, length, depth)
     (group,) = blocked(text, SMALL.vmem.bytes)[1]
     assert sum(i.opcode == "dot" for i in group.computation("calls").instructions) == 2
-    assert any(d.kind == "blocks" for d in compiled(text, SMALL, "highest").explain)
-    compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
+    result = compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
+    assert any(d.kind == "blocks" for d in result.explain)
 
 
 def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
@@ -149,22 +149,21 @@ def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> Non
         ("dimensions={1,0,2}", "dimensions={0,2,1,3}"),
     ):
         batched = batched.replace(old, new)
-    lines = [d.chosen for d in compiled(batched, SMALL, "highest").explain if d.kind == "blocks"]
-    assert {line.split(" along dimension ")[1][0] for line in lines} >= {"0", "1"}
     rng = np.random.default_rng(4)
     wide = [rng.normal(size=(2, 6, 40, 8)).astype(np.float32) for _ in range(3)]
-    compare(batched, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], SMALL)
+    result = compare(batched, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], SMALL)
+    lines = [d.chosen for d in result.explain if d.kind == "blocks"]
+    assert {line.split(" along dimension ")[1][0] for line in lines} >= {"0", "1"}
 
 
 def test_attention_whose_scores_of_one_head_do_not_fit_runs_in_blocks_of_queries() -> None:
     text = attention(2, 96, 8)
-    result = compiled(text, SMALL, "highest")
+    rng = np.random.default_rng(5)
+    wide = [rng.normal(size=(2, 96, 8)).astype(np.float32) for _ in range(3)]
+    result = compare(text, [*wide, rng.normal(size=(96, 96)).astype(np.float32)], SMALL)
     lines = [d.chosen for d in result.explain if d.kind == "blocks"]
     assert len({line.split(" along ")[1] for line in lines}) == 2
     assert not any(b.bytes >= 96 * 96 * 4 for b in result.program.buffers if b.role is Role.TEMP)
-    rng = np.random.default_rng(5)
-    wide = [rng.normal(size=(2, 96, 8)).astype(np.float32) for _ in range(3)]
-    compare(text, [*wide, rng.normal(size=(96, 96)).astype(np.float32)], SMALL)
 
 
 def test_an_iota_that_counts_along_the_blocks_is_read_and_another_is_made() -> None:
@@ -181,8 +180,8 @@ ENTRY e {{
  ROOT r = f32[64,128] subtract(y, b)
 }}
 """
-        assert any(decision.kind == "blocks" for decision in compiled(text, SMALL, "highest").explain)
-        compare(text, [np.random.default_rng(6).normal(size=(64, 128)).astype(np.float32)], SMALL)
+        result = compare(text, [np.random.default_rng(6).normal(size=(64, 128)).astype(np.float32)], SMALL)
+        assert any(decision.kind == "blocks" for decision in result.explain)
 
 
 def test_what_fits_stays_as_it_is() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler import driver
@@ -36,6 +36,7 @@ from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import Array, error, run
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 
@@ -180,7 +181,7 @@ def dots(draw: st.DrawFn) -> Text:
 
 
 @given(dots(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 def test_dots_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     same_bits(text.module(), text.arguments(seed), load_chip(chip))
 
@@ -228,7 +229,7 @@ def convolutions(draw: st.DrawFn) -> Text:
 
 
 @given(convolutions(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 def test_convolutions_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     """Padding is 0, not what the producer makes of 0."""
     same_bits(text.module(), text.arguments(seed, whole=True), load_chip(chip))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.attributes import WindowDim
@@ -14,6 +14,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import check, compiled, run
+from tests.examples import examples
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ feature_group_count={groups}, batch_group_count={batch_groups}
 
 
 @given(convolutions(), st.integers(0, 2**32 - 1), st.sampled_from(["tiny", "small"]))
-@settings(max_examples=40)
+@examples(20, 40)
 def test_any_window(case: Case, seed: int, chip: str) -> None:
     rng = np.random.default_rng(seed)
     args = [rng.standard_normal(case.lhs).astype(np.float32), rng.standard_normal(case.rhs).astype(np.float32)]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, DType
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import check, compiled
+from tests.examples import examples
 
 Sizes = tuple[int, int, int, int]
 Orders = tuple[Sequence[int], Sequence[int], Sequence[int]]
@@ -62,7 +63,7 @@ size = st.sampled_from([1, 2, 5, 9, 17])
     st.sampled_from(["copy", "negate"]),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=30, deadline=None)
+@examples(15, 30)
 def test_any_order_in_memory(sizes: Sizes, order: Orders, dtype: DType, epilogue: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     b, m, k, n = sizes

@@ -18,6 +18,7 @@ def run_xla(text: str, *arrays: Array) -> list[Array]:
     hlo: Any = importlib.import_module("jaxlib._hlo")
     jaxlib: Any = importlib.import_module("jaxlib._jax")
     options: Any = importlib.import_module("jaxlib.xla_client").CompileOptions()
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0  # of LLVM: most of the time
     jax: Any = importlib.import_module("jax")
     device = jax.devices("cpu")[0]
     module = hlo.hlo_module_from_text(text)

@@ -3,13 +3,14 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo
 from tests.compiler.hlo.compare import Array, assert_matches_xla
+from tests.examples import examples
 
-FEW = settings(max_examples=20, deadline=None)
+FEW = examples(10, 20)
 
 
 def run(entry: str, *arrays: Array, head: str = "") -> list[Array]:

@@ -5,18 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import parse_hlo
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
+from tests.examples import examples
 
 pytest.importorskip("jax")
 
 Draw = Any
-FEW = settings(max_examples=25, deadline=None)
+FEW = examples(12, 25)
 ADD = "add_{t} {{ a = {t}[] parameter(0) b = {t}[] parameter(1) ROOT c = {t}[] {op}(a, b) }}"
 
 
@@ -99,7 +100,7 @@ def window(draw: Draw, dims: Sequence[int], kernel: Sequence[int], full: bool) -
     return "{" + " ".join(f"{key}={'x'.join(value)}" for key, value in fields.items() if value) + "}"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(st.data())
 def test_convolution(case: st.DataObject) -> None:
     draw = case.draw
@@ -298,7 +299,7 @@ def index_case(draw: Draw) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, 50)
 @given(st.data())
 def test_gather(case: st.DataObject) -> None:
     c = index_case(case.draw)
@@ -317,7 +318,7 @@ def test_gather(case: st.DataObject) -> None:
 SECOND = "second {{ a = {t}[] parameter(0) ROOT b = {t}[] parameter(1) }}"
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, 50)
 @given(st.data())
 def test_scatter(case: st.DataObject) -> None:
     c = index_case(case.draw)

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -75,6 +76,7 @@ def test_the_cases_are_of_both_kinds() -> None:
     assert len(CASES) - taken > 150
 
 
+@cache
 def _modules() -> list[Any]:
     """Of the cases all that XLA takes and prints whole, and of the corpus the small ones."""
     found = [module for text in CASES if (module := xla_parse(text)) is not None]

@@ -14,6 +14,7 @@ from systolith.compiler.hlo.proto.reader import read_proto
 from systolith.compiler.hlo.proto.schema import message_class
 from tests.compiler.hlo.proto_oracle import around, serialized
 from tests.corpus.load import load
+from tests.examples import examples
 
 _TEXT = around(
     "f32[4,4] convolution(q, p), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_io01->bf01, sharding={devices=[2]<=[2]}"
@@ -156,16 +157,9 @@ def damaged(data: bytes, damage: list[tuple[int, str, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(400, 20_000)
 @given(st.sampled_from(range(5)), _damage)
 def test_damaged_bytes(source: int, damage: list[tuple[int, str, bytes]]) -> None:
-    check_refused_or_read(damaged(_sources()[source], damage))
-
-
-@pytest.mark.slow
-@settings(max_examples=20_000, deadline=None)
-@given(st.sampled_from(range(5)), _damage)
-def test_damaged_bytes_many(source: int, damage: list[tuple[int, str, bytes]]) -> None:
     check_refused_or_read(damaged(_sources()[source], damage))
 
 

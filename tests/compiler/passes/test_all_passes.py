@@ -63,8 +63,13 @@ def test_xla_takes_the_result_and_agrees(seed: int) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("optimized", [False, True])
-@pytest.mark.parametrize("name", QUICK)
+SLOW = [("rng_threefry", True)]
+MODULES = [(name, optimized) for name in QUICK for optimized in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "optimized"), [pytest.param(*m, marks=pytest.mark.slow if m in SLOW else ()) for m in MODULES]
+)
 def test_corpus(name: str, optimized: bool, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     stored = np.load(case.args_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -14,6 +14,7 @@ from systolith.compiler.passes.dot_canonical import DecomposeDots
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
+from tests.examples import examples
 
 SIZES = (2, 3, 4, 5, 6)
 
@@ -39,7 +40,7 @@ def dots(draw: st.DrawFn) -> str:
     return f" a = {a} parameter(0)\n b = {b} parameter(1)\n ROOT r = {c} {', '.join(['dot(a, b)', *numbers])}"
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, 80)
 @given(dots())
 def test_every_dot_has_the_form(body: str) -> None:
     module = module_of(body)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.vpu.harness import run_groups, sample
 from tests.compiler.vpu.movement import show
 from tests.compiler.vpu.test_reduce_cycles import over_hbm
+from tests.examples import examples
 
 
 def scaled(dims: tuple[int, ...], along: list[list[int]], dtype: str) -> str:
@@ -26,7 +27,7 @@ def scaled(dims: tuple[int, ...], along: list[list[int]], dtype: str) -> str:
     return text + "}\n"
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 6), st.integers(1, 4)),
     st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=1, max_size=3),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.kernel import Kernel
 from tests.compiler.vpu.harness import Values, limits, run_groups, sample
 from tests.compiler.vpu.movement import show
+from tests.examples import examples
 
 INIT = {"add": "0", "multiply": "1", "maximum": "-inf", "minimum": "inf", "and": "-1", "or": "0", "xor": "0"}
 BUDGETS = (600, 1 << 14)
@@ -246,7 +247,7 @@ def test_outer_dimension_is_carried() -> None:
     outcome.assert_close(1e-5)
 
 
-@settings(max_examples=25)
+@examples(12, 25)
 @given(
     st.lists(st.integers(1, 14), min_size=2, max_size=4).map(tuple).filter(lambda dims: 100 < np.prod(dims) < 3000),
     st.sampled_from(("tiny", "small")),

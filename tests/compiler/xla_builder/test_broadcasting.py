@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -10,6 +10,7 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.xla_builder.cases import f32, s32
+from tests.examples import examples
 
 SIZES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
 
@@ -32,7 +33,7 @@ def _agree(lhs: np.ndarray, rhs: np.ndarray, built: sl.XlaComputation, expected:
     np.testing.assert_array_equal(found, theirs, strict=True)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(SIZES, st.data())
 def test_sizes_of_one_stretch(sizes: tuple[int, ...], data: st.DataObject) -> None:
     sides = st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes))
@@ -43,7 +44,7 @@ def test_sizes_of_one_stretch(sizes: tuple[int, ...], data: st.DataObject) -> No
     _agree(left, right, _sub(left, right), left - right)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(SIZES, st.data())
 def test_dimensions_of_the_smaller_are_mapped(sizes: tuple[int, ...], data: st.DataObject) -> None:
     places = tuple(sorted(data.draw(st.sets(st.integers(0, len(sizes) - 1)) if sizes else st.just(set()))))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from systolith import api as sl
 from tests.compiler.hlo.oracle import Array, run_xla
 from tests.compiler.xla_builder.cases import combine
+from tests.examples import examples
 
 lax: Any = importlib.import_module("jax.lax")
-quiet = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quiet = settings(examples(8, 20), suppress_health_check=[HealthCheck.too_slow])
 
 
 def _whole(rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
@@ -119,7 +120,7 @@ def _negated(shape: sl.Shape) -> sl.XlaComputation:
     return b.build()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(10, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_random_programs_of_integers(data: st.DataObject) -> None:
     """Every value of the program is a result, so that a difference shows where it arises."""

@@ -1,0 +1,12 @@
+"""On how many examples hypothesis tries a property: some in `make test`, all in `make test-all`."""
+
+import os
+
+from hypothesis import settings
+
+THOROUGH = bool(os.environ.get("SYSTOLITH_THOROUGH"))
+
+
+def examples(some: int, every: int) -> settings:
+    """Settings for a property whose examples take long; times vary too much on shared machines for a deadline."""
+    return settings(max_examples=every if THOROUGH else some, deadline=None)
