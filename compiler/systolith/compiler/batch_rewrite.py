@@ -13,8 +13,7 @@ import numpy as np
 
 from systolith.compiler.block_dims import blocked_dims, resized
 from systolith.compiler.blocking import Outline, Region
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.passes.rewrite import Names

@@ -12,8 +12,8 @@ from math import prod
 
 from systolith.compiler.affine import reshape_factors
 from systolith.compiler.elementwise import is_elementwise
-from systolith.compiler.hlo.attributes import Attribute, PadDim, SliceDim, WindowDim
-from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.own_attributes import stated
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from systolith.compiler.block_dims import BLOCKED, NotBlockableError, operand_dim, result_dim
 from systolith.compiler.elementwise import is_elementwise
 from systolith.compiler.fusion import is_cheap
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.own_attributes import state

@@ -33,8 +33,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.expression import Micro, topological
 from systolith.compiler.folding import folding_cut
 from systolith.compiler.group import DATA_MOVEMENT, NotFoldableError, analyze, splat_or_none, streams_of
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names

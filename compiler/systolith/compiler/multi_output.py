@@ -22,8 +22,7 @@ from itertools import accumulate
 from systolith.compiler.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.explain import Decision
 from systolith.compiler.group import group_roots
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.joint_groups import Joint, Kernels, NotJointError, check_results, heavies, join
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names

@@ -22,8 +22,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.fusion import HEAVY, Limits, kind_of, on_mxu
 from systolith.compiler.group import NotFoldableError, analyze, group_roots
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.reduction import reduction_of

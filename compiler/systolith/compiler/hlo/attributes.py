@@ -1,16 +1,15 @@
-"""Values of instruction attributes, as data.  How each is written in text: `codecs.py`."""
+"""Values of instruction attributes, as data.  How each is written in text: `codecs.py`.
+
+`ir.Attribute` is all of them, with shapes and computations.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from systolith.compiler.hlo.device_groups import DeviceGroups
 from systolith.compiler.hlo.sharding import Sharding, TupleSharding
-
-if TYPE_CHECKING:
-    from systolith.compiler.hlo.ir import Computation, ProgramShape
-    from systolith.compiler.hlo.shape import Shape
 
 
 class Raw(str):
@@ -112,8 +111,10 @@ class Alias:
 Fields: TypeAlias = dict[str, str | int | Raw]
 """Named fields: of `metadata`, `frontend_attributes`, `statistics`; strings are without quotes and escapes."""
 
-_Values: TypeAlias = bool | int | str | Raw | tuple[int, ...] | tuple[str, ...] | tuple[tuple[int, ...], ...]
-_Structures: TypeAlias = (
+Values: TypeAlias = bool | int | str | Raw | tuple[int, ...] | tuple[str, ...] | tuple[tuple[int, ...], ...]
+"""Numbers, words and texts, and lists of them."""
+
+Structures: TypeAlias = (
     tuple[SliceDim, ...]
     | tuple[PadDim, ...]
     | Window
@@ -124,14 +125,10 @@ _Structures: TypeAlias = (
     | tuple[Alias, ...]
     | tuple[tuple[int, tuple[int, ...]], ...]
 )
-_References: TypeAlias = "Shape | tuple[Shape, ...] | ProgramShape | Computation | tuple[Computation, ...]"
-
-Attribute: TypeAlias = "_Values | Fields | _Structures | _References"
-"""The value of an attribute; `codecs.py` says which attribute has which."""
+"""What has a class here, or a module of its own."""
 
 __all__ = [
     "Alias",
-    "Attribute",
     "ConvDims",
     "DeviceGroups",
     "Fields",
@@ -139,7 +136,9 @@ __all__ = [
     "Raw",
     "Sharding",
     "SliceDim",
+    "Structures",
     "TupleSharding",
+    "Values",
     "Window",
     "WindowDim",
 ]

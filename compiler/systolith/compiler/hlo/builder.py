@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Literal
 from systolith.compiler.hlo.rules.shape_rules import agree
 from systolith.compiler.hlo.rules.shapes import READS_SHAPE, infer
 from systolith.compiler.hlo.shape import TOKEN, Shape, array

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 
 
 def clone(module: Module) -> Module:

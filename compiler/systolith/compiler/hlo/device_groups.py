@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.text.escapes import escape
+from systolith.compiler.hlo.escapes import escape
 
 MAX_DEVICES = 1 << 20
 """Most devices whose numbers are written out; a longer list is refused."""

@@ -11,13 +11,17 @@ from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import Attribute, ConvDims, Raw, SliceDim, Window
+from systolith.compiler.hlo.attributes import ConvDims, Fields, Raw, SliceDim, Structures, Values, Window
 from systolith.compiler.hlo.errors import HloError, Line, Place
 from systolith.compiler.hlo.shape import Shape
 from systolith.isa.checked import checked
 
 Literal: TypeAlias = "np.ndarray | tuple[Literal, ...]"
 """A value: an array, or a tuple of values; a token is the empty tuple."""
+
+_References: TypeAlias = "Shape | tuple[Shape, ...] | ProgramShape | Computation | tuple[Computation, ...]"
+Attribute: TypeAlias = "Values | Fields | Structures | _References"
+"""The value of an attribute; `text/codecs.py` says which attribute has which."""
 
 T = TypeVar("T")
 

@@ -1,13 +1,20 @@
-"""Shapes: element type, sizes and layout of an array; tuples, tokens and opaque values."""
+"""Shapes: element type, sizes and layout of an array; tuples, tokens and opaque values; how they are written.
+
+Source of a shape's grammar: `ParseShape` and `ParseLayout` of `xla/hlo/parser/hlo_parser.cc`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from math import prod
 
+from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.lexer import MAX_NESTING, Cursor
 from systolith.isa.checked import checked
 from systolith.isa.dtypes import DType
 
@@ -19,6 +26,24 @@ MAX_ELEMENTS = 65_536
 
 UNBOUNDED = -1
 """Size of a dimension that has no bound (`?`)."""
+
+ARRAY = r"[a-z][a-z0-9]*\[[\d,]*\](?:\{\d[\d,]*(?::[\w(),*]+)?\})?"
+_ARRAY = re.compile(ARRAY, re.ASCII)
+_ARRAY_PARTS = re.compile(r"([a-z][a-z0-9]*)\[([\d,]*)\](?:\{([\d,]*)(.*)\})?", re.ASCII)
+_TYPE = re.compile(r"[a-z][a-z0-9]*(?=(?:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*\[)", re.ASCII | re.DOTALL)
+_BUFFER = re.compile(r"b(?=[ \t\r\n]*\()")
+_OPENS_LAYOUT = re.compile(r"\{(?=[ \t\r\n]*[\d:\-])", re.ASCII)
+_DIM_LEVEL = r"[DCSH]\+?~?"
+_TILE = r"(?:\d+|\*)"
+_LAYOUT_PARTS = re.compile(
+    rf"""(?:D\({_DIM_LEVEL}(?:,{_DIM_LEVEL})*\))?
+    (?:T(?:\((?:{_TILE}(?:,{_TILE})*)?\))+)?
+    (?:L\(-?\d+\))?(?:\#\((?P<index>\w+)\))?(?:\*\((?P<pointer>\w+)\))?(?:E\(-?\d+\))?(?:S\(-?\d+\))?
+    (?:SC(?:\(\d+:(?:\d+(?:,\d+)*)?\))+)?(?:M\(-?\d+\))?\Z""",
+    re.ASCII | re.VERBOSE,
+)
+_LONGEST_PLAIN = 200
+"""Most characters of a plain array: a longer text is read token by token, and not remembered."""
 
 
 class ShapeKind(StrEnum):
@@ -140,10 +165,8 @@ class Shape:
         Raises:
             HloError: it is none.
         """
-        from systolith.compiler.hlo.text.lexer import Cursor
-
         cursor = Cursor(text, "<shape>")
-        shape = cursor.shape()
+        shape = parse_shape(cursor)
         if cursor.pos < len(text):
             cursor.fail("nothing after the shape")
         return shape
@@ -213,3 +236,153 @@ def buffer_of(array: Shape) -> Shape:
 
 TOKEN = Shape(ShapeKind.TOKEN)
 OPAQUE = Shape(ShapeKind.OPAQUE)
+
+
+def at_shape(cursor: Cursor) -> bool:
+    """Whether a shape is next."""
+    if cursor.at("("):
+        return True
+    found = _TYPE.match(cursor.text, cursor.pos) or _BUFFER.match(cursor.text, cursor.pos)
+    return found is not None
+
+
+def parse_shape(cursor: Cursor, what: str = "a shape", depth: int = 0) -> Shape:
+    """A shape: `f32[2,3]{1,0}`, `(s32[], token[])`, `b(f32[2])`, ..."""
+    found = _ARRAY.match(cursor.text, cursor.pos)
+    if found:
+        text = found.group()
+        known = _plain_array(text) if len(text) <= _LONGEST_PLAIN else None
+        start = cursor.pos
+        cursor.pos = found.end()
+        cursor.skip()
+        if known is not None and (text.endswith("}") or not _OPENS_LAYOUT.match(cursor.text, cursor.pos)):
+            return known
+        cursor.pos = start
+        return _array(cursor, what)
+    if cursor.at("("):
+        return _tuple(cursor, what, depth)
+    if cursor.match(_BUFFER):
+        return _buffer(cursor, what, depth)
+    return _array(cursor, what)
+
+
+@lru_cache(maxsize=4096)
+def _plain_array(text: str) -> Shape | None:
+    """An array of static sizes, its layout without white space; None where `_array` has to look at it."""
+    found = _ARRAY_PARTS.fullmatch(text)
+    if not found or found[1] not in ELEMENT_TYPES:
+        return None
+    try:
+        dims = tuple(map(int, found[2].split(","))) if found[2] else ()
+        order = tuple(map(int, found[3].split(","))) if found[3] else ()
+    except ValueError:
+        return None
+    if (
+        len(dims) > MAX_RANK
+        or any(n >= 1 << 63 for n in dims)
+        or (found[3] is not None and sorted(order) != list(range(len(dims))))
+    ):
+        return None
+    if found[4] and not _LAYOUT_PARTS.match(found[4], 1):
+        return None
+    layout = Layout(order, found[4]) if found[3] is not None and (order or found[4]) else None
+    return Shape(ShapeKind.ARRAY, ELEMENT_TYPES[found[1]], dims, layout)
+
+
+def _tuple(cursor: Cursor, what: str, depth: int) -> Shape:
+    if depth >= MAX_NESTING:
+        raise cursor.error(f"shapes nest deeper than {MAX_NESTING}")
+    cursor.expect("(", f"to start {what}")
+    elements: list[Shape] = []
+    while not cursor.accept(")"):
+        if elements:
+            cursor.expect(",", f"or ')' in {what}")
+        if len(elements) == MAX_ELEMENTS:
+            raise cursor.error(f"a tuple has at most {MAX_ELEMENTS} elements")
+        elements.append(parse_shape(cursor, what, depth + 1))
+    return tuple_of(elements)
+
+
+def _buffer(cursor: Cursor, what: str, depth: int) -> Shape:
+    if depth >= MAX_NESTING:
+        raise cursor.error(f"shapes nest deeper than {MAX_NESTING}")
+    cursor.expect("(", "to start the array of a buffer")
+    start = cursor.pos
+    inner = parse_shape(cursor, what, depth + 1)
+    if not inner.is_array:
+        raise cursor.error(f"a buffer holds an array, not {inner}", start)
+    cursor.expect(")", "to end the array of a buffer")
+    return buffer_of(inner)
+
+
+def _array(cursor: Cursor, what: str) -> Shape:
+    """An array by the whole grammar."""
+    start = cursor.pos
+    found = cursor.match(_TYPE)
+    if not found:
+        cursor.fail(f"{what} such as f32[2,3]")
+    name = found.group()
+    if name not in ELEMENT_TYPES and name not in ("token", "opaque"):
+        raise cursor.error(f"unknown element type {name!r}; known: {', '.join(ELEMENT_TYPES)}", start)
+    cursor.expect("[", "to start the sizes of a shape")
+    dims: list[int] = []
+    dynamic: list[bool] = []
+    while not cursor.accept("]"):
+        if dims:
+            cursor.expect(",", "or ']' in the sizes of a shape")
+        size, flag = _size(cursor)
+        dims.append(size)
+        dynamic.append(flag)
+    if len(dims) > MAX_RANK:
+        raise cursor.error(f"an array has at most {MAX_RANK} dimensions, this one {len(dims)}", start)
+    layout = _layout(cursor, len(dims)) if _OPENS_LAYOUT.match(cursor.text, cursor.pos) else None
+    if name not in ELEMENT_TYPES:
+        if dims or layout:
+            raise cursor.error(f"{name}[] has neither sizes nor a layout", start)
+        return TOKEN if name == "token" else OPAQUE
+    flags = tuple(dynamic) if any(dynamic) else ()
+    return Shape(ShapeKind.ARRAY, ELEMENT_TYPES[name], tuple(dims), layout, flags)
+
+
+def _size(cursor: Cursor) -> tuple[int, bool]:
+    if cursor.accept("?"):
+        return UNBOUNDED, True
+    bounded = cursor.accept("<=")
+    start = cursor.pos
+    size = cursor.integer("a size such as 8, <=8 or ? in a shape")
+    if size < 0:
+        raise cursor.error("a size in a shape is from 0 to 2**63 - 1", start)
+    return size, bounded
+
+
+def _layout(cursor: Cursor, rank: int) -> Layout | None:
+    start = cursor.pos
+    cursor.expect("{", "to start a layout")
+    order: list[int] = []
+    while not cursor.at("}") and not cursor.at(":"):
+        if order:
+            cursor.expect(",", "or '}' in a layout")
+        order.append(cursor.integer("a dimension number in a layout"))
+    if sorted(order) != list(range(rank)):
+        shown = ",".join(map(str, order[:20]))
+        raise cursor.error(f"expected a layout that is a permutation of 0 to {rank - 1}, got {{{shown}}}", start)
+    at = cursor.pos
+    text = _layout_text(cursor) if cursor.accept(":") else ""
+    parts = _LAYOUT_PARTS.match(text)
+    if not parts:
+        raise cursor.error(
+            f"expected a layout's D(...)T(...)L(...)#(...)*(...)E(...)S(...)SC(...)M(...), got {text[:40]!r}", at
+        )
+    for key in ("index", "pointer"):
+        if parts[key] is not None and parts[key] not in ("u1", "u2", "u4", "u8", "u16", "u32", "u64"):
+            raise cursor.error(f"expected an unsigned integer type for the {key}es of a layout, got {parts[key]!r}", at)
+    cursor.expect("}", "to end a layout")
+    return Layout(tuple(order), f":{text}" if text else "") if order or text else None
+
+
+def _layout_text(cursor: Cursor) -> str:
+    """What stands up to the layout's end, without white space and comments."""
+    parts: list[str] = []
+    while not cursor.at("}"):
+        parts.append(cursor.token("'}' to end a layout"))
+    return "".join(parts)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 

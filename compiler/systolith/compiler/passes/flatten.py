@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.clone import clone_computation
-from systolith.compiler.hlo.ir import Computation, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Module
 from systolith.compiler.passes.callees import Callees
 
 SEQUENTIAL = frozenset({"call", "while", "conditional", "async-start"})

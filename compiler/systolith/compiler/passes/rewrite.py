@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.visiting import control_predecessors

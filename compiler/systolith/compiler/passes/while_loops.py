@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, tuple_of
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.dead_code import drop_dead

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.attributes import Alias, Attribute
+from systolith.compiler.hlo.attributes import Alias
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, ProgramShape
+from systolith.compiler.hlo.ir import Attribute, Computation, ProgramShape
 from systolith.compiler.xla_builder.arguments import Ints, integer, ints
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.core import Core, PoisonedError

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module, ProgramShape
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Literal, Module, ProgramShape
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate

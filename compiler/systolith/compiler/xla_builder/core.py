@@ -10,14 +10,14 @@ from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
-from systolith.compiler.hlo.attributes import Alias, Attribute, Fields, Raw, Sharding, TupleSharding
+from systolith.compiler.hlo.attributes import Alias, Fields, Raw, Sharding, TupleSharding
 from systolith.compiler.hlo.errors import HloError, Place
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Literal, Module
+from systolith.compiler.hlo.lexer import Cursor
 from systolith.compiler.hlo.rules.shape_rules import agree
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.text.codecs_devices import sharding as parse_sharding
-from systolith.compiler.hlo.text.lexer import Cursor
 from systolith.compiler.xla_builder.arguments import ShapeLike, as_shape, ints
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.names import Names, cpp_names

@@ -13,9 +13,9 @@ import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Literal as Value
+from systolith.compiler.hlo.lexer import Cursor
 from systolith.compiler.hlo.linear_layout import check_layout, from_memory, to_memory
-from systolith.compiler.hlo.shape import TOKEN, UNBOUNDED, Layout, Shape, tuple_of
-from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.shape import TOKEN, UNBOUNDED, Layout, Shape, parse_shape, tuple_of
 from systolith.compiler.hlo.text.literals import parse_literal, show_literal
 from systolith.compiler.xla_builder.arguments import PrimitiveType, element_type, literal
 from systolith.isa.checked import as_array, checked
@@ -174,7 +174,7 @@ class Literal:
             HloError: the text is no literal of the shape at its start.
         """
         cursor = Cursor(text, "<literal>")
-        shape = cursor.shape()
+        shape = parse_shape(cursor)
         value = parse_literal(cursor, shape)
         if not cursor.ended:
             cursor.fail("nothing after the literal")

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.lexer import MAX_NESTING
 from systolith.compiler.hlo.proto.groups import groups_text, numbers, sharding_text
 from systolith.compiler.hlo.proto.literals import literal_of
 from systolith.compiler.hlo.proto.metadata import quoted
 from systolith.compiler.hlo.proto.shapes import shape_of
 from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.hlo.text.lexer import MAX_NESTING
 from systolith.compiler.hlo.text.literals import show_shaped
 
 _MAX_LABELS = 64  # more dimensions than any array has

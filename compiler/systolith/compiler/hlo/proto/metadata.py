@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from systolith.compiler.hlo.text.escapes import escape
+from systolith.compiler.hlo.escapes import escape
 
 _BEFORE = "op_type op_name source_file".split()
 _LINES = "source_line source_end_line source_column source_end_column".split()

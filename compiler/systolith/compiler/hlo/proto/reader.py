@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from textwrap import indent
 from typing import Any, TypeVar, cast
 
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.opcodes import operand_limits
 from systolith.compiler.hlo.proto.attributes import (
     backend_config_text,
@@ -31,8 +30,7 @@ from systolith.compiler.hlo.proto.metadata import metadata_text, payload, quoted
 from systolith.compiler.hlo.proto.schema import ELEMENT_NAMES, message_class
 from systolith.compiler.hlo.proto.shapes import shape_of
 from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.hlo.text.codecs import codec
-from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.text.codecs import AttributeCursor, codec
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.isa.dtypes import Kind
 
@@ -264,7 +262,7 @@ def _read(attributes: Iterable[tuple[str, str]]) -> dict[str, Attribute]:
     """Attributes that were spelled, as the parser reads them."""
     found: dict[str, Attribute] = {}
     for key, text in attributes:
-        cursor = Cursor(text, key)
+        cursor = AttributeCursor(text, key)
         try:
             value = codec(key).parse(cursor)
             if not cursor.ended:

@@ -10,9 +10,9 @@ from typing import Any
 
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.lexer import MAX_NESTING
 from systolith.compiler.hlo.proto.schema import ELEMENT_NAMES, message_class
 from systolith.compiler.hlo.shape import OPAQUE, TOKEN, UNBOUNDED, Layout, Shape, ShapeKind, buffer_of, tuple_of
-from systolith.compiler.hlo.text.lexer import MAX_NESTING
 
 _UNBOUNDED_WIRE = -(1 << 63)
 _COMBINED = -(1 << 63)  # a tile's dimension that is merged with the next, printed `*`

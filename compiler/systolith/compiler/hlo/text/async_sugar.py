@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.opcodes import async_parts
 from systolith.compiler.hlo.text.opcode_attributes import COMMON, REQUIRED, allowed
 

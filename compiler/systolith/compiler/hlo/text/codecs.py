@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from systolith.compiler.hlo.attributes import Attribute, Raw
-from systolith.compiler.hlo.ir import Computation, ProgramShape, Style
-from systolith.compiler.hlo.shape import Shape, with_index_comments
+from systolith.compiler.hlo.attributes import Raw
+from systolith.compiler.hlo.escapes import escape, unescape
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, ProgramShape, Style
+from systolith.compiler.hlo.lexer import MAX_NESTING, NAME, Cursor
+from systolith.compiler.hlo.shape import Shape, parse_shape, with_index_comments
 from systolith.compiler.hlo.text import codecs_devices as devices
 from systolith.compiler.hlo.text import codecs_fields as fields
 from systolith.compiler.hlo.text import codecs_windows as windows
-from systolith.compiler.hlo.text.escapes import escape, unescape
-from systolith.compiler.hlo.text.lexer import MAX_NESTING, NAME, Cursor
 from systolith.compiler.hlo.text.literals import parse_literal
 
 __all__ = ["CODECS", "Codec", "codec", "escape", "unescape"]
@@ -29,11 +29,26 @@ _NAMES = re.compile(rf"\{{\s*(?:%?{NAME}\s*[,}}]|\}})", re.ASCII)
 _LISTS = re.compile(r"\{\s*\{")
 
 
+class AttributeCursor(Cursor):
+    """A cursor over attributes, some of which name computations and instructions."""
+
+    def computation(self) -> Computation:
+        """The computation that is named or written here; a parser of modules knows them."""
+        self.fail("no name of a computation, since there is no module here,")
+
+    def instruction(self, what: str) -> Instruction:
+        """The instruction that is named here; a parser of modules knows them."""
+        self.fail("no name of an instruction, since there is no module here,")
+
+
+C = TypeVar("C", bound=Cursor)
+
+
 @dataclass(frozen=True)
 class Codec:
     """How an attribute is read from a cursor, and written."""
 
-    parse: Callable[[Cursor], object]
+    parse: Callable[[AttributeCursor], object]
     show: Callable[[Attribute, Style], str]
 
 
@@ -41,7 +56,7 @@ def _plain(show: Callable[[T], str]) -> Callable[[Attribute, Style], str]:
     return lambda value, style: show(cast(T, value))
 
 
-def _braced(cursor: Cursor, item: Callable[[Cursor], T], what: str) -> tuple[T, ...]:
+def _braced(cursor: C, item: Callable[[C], T], what: str) -> tuple[T, ...]:
     """`{item, item, ...}`."""
     cursor.expect("{", f"to start a list of {what}")
     items: list[T] = []
@@ -125,7 +140,7 @@ def _domain(cursor: Cursor) -> None:
 def _literal(cursor: Cursor, depth: int = 0) -> None:
     """`s32[2]{0} {1, 2}`, or several in brackets."""
     if not cursor.at("(") or depth > MAX_NESTING:
-        parse_literal(cursor, cursor.shape("the shape of a literal"))
+        parse_literal(cursor, parse_shape(cursor, "the shape of a literal"))
         return
     cursor.expect("(", "to start a literal")
     count = 0
@@ -156,15 +171,15 @@ def _pairs(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
     return pairs
 
 
-def _computation(cursor: Cursor) -> Computation:
+def _computation(cursor: AttributeCursor) -> Computation:
     return cursor.computation()
 
 
-def _computations(cursor: Cursor) -> tuple[Computation, ...]:
+def _computations(cursor: AttributeCursor) -> tuple[Computation, ...]:
     return _braced(cursor, _computation, "computations")
 
 
-def _one_or_more_computations(cursor: Cursor) -> Computation | tuple[Computation, ...]:
+def _one_or_more_computations(cursor: AttributeCursor) -> Computation | tuple[Computation, ...]:
     """`%name`, `{%a, %b}` as custom calls of older texts have, or a computation written in place."""
     return _computations(cursor) if _NAMES.match(cursor.text, cursor.pos) else _computation(cursor)
 
@@ -176,7 +191,7 @@ def _show_computation(value: Attribute, style: Style) -> str:
     return "{" + ", ".join(mark + c.name for c in cast("tuple[Computation, ...]", value)) + "}"
 
 
-def _instruction_names(cursor: Cursor) -> tuple[str, ...]:
+def _instruction_names(cursor: AttributeCursor) -> tuple[str, ...]:
     return _braced(cursor, lambda at: cursor.instruction("the name of an instruction").name, "instructions")
 
 
@@ -190,9 +205,9 @@ def _program_shape(cursor: Cursor) -> ProgramShape:
     cursor.expect("{", "to start a program shape")
     if not cursor.at("("):
         cursor.fail("'(' and the shapes of parameters")
-    parameters = cursor.shape("the shapes of parameters")
+    parameters = parse_shape(cursor, "the shapes of parameters")
     cursor.expect("->", "after the shapes of parameters")
-    result = cursor.shape("the shape of the result")
+    result = parse_shape(cursor, "the shape of the result")
     cursor.expect("}", "to end a program shape")
     return ProgramShape(parameters.elements, result)
 
@@ -201,12 +216,8 @@ def _show_program_shape(shape: ProgramShape) -> str:
     return "{(" + with_index_comments([p.text() for p in shape.parameters]) + f")->{shape.result.text()}}}"
 
 
-def _shape(cursor: Cursor) -> Shape:
-    return cursor.shape()
-
-
 def _shapes(cursor: Cursor) -> tuple[Shape, ...]:
-    return _braced(cursor, _shape, "shapes")
+    return _braced(cursor, parse_shape, "shapes")
 
 
 def _show_shapes(shapes: tuple[Shape, ...]) -> str:
@@ -317,7 +328,7 @@ CODECS: dict[str, Codec] = {
     "input_output_alias": Codec(fields.aliases, _plain(fields.show_aliases)),
     "output_to_operand_aliasing": OPERAND_ALIASES,
     "buffer_donor": Codec(fields.donors, _plain(fields.show_donors)),
-    "outfeed_shape": Codec(_shape, _plain(Shape.text)),
+    "outfeed_shape": Codec(parse_shape, _plain(Shape.text)),
     "operand_layout_constraints": Codec(_shapes, _plain(_show_shapes)),
     "entry_computation_layout": Codec(_program_shape, _plain(_show_program_shape)),
     **dict.fromkeys("origin_recovery_table sparsity sparsity_config opaque async_group_id".split(), RAW),

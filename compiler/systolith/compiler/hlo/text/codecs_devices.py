@@ -10,9 +10,9 @@ from dataclasses import replace
 from math import prod
 
 from systolith.compiler.hlo.device_groups import Axis, DeviceGroups, Iota, Mesh, MeshGroups
+from systolith.compiler.hlo.lexer import Cursor
 from systolith.compiler.hlo.sharding import AnySharding, DimSharding, NamedSharding, Sharding, TupleSharding
 from systolith.compiler.hlo.text.codecs_fields import metadata, show_metadata
-from systolith.compiler.hlo.text.lexer import Cursor
 
 _KINDS = ("replicated", "maximal", "manual", "unknown", "unreduced")
 _LAST = ("replicated", "maximal", "manual", "unreduced")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from systolith.compiler.hlo.attributes import Alias, Fields, Raw
-from systolith.compiler.hlo.text.escapes import escape
-from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.escapes import escape
+from systolith.compiler.hlo.lexer import Cursor
 
 _PLAIN = re.compile(r'(\w+)=(?:"([^"\\]*)"|(-?\d{1,9})(?=[\s}]))[ ]?', re.ASCII)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from systolith.compiler.hlo.attributes import ConvDims, PadDim, SliceDim, Window, WindowDim
-from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.lexer import Cursor
 
 _SLICE = re.compile(r"\[(-?\d{1,18}):(-?\d{1,18})(?::(-?\d{1,18}))?\]", re.ASCII)
 

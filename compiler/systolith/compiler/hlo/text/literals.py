@@ -13,8 +13,8 @@ from math import inf, isnan, nan, prod
 import numpy as np
 
 from systolith.compiler.hlo.ir import Literal
-from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.hlo.text.lexer import MAX_NESTING, Cursor
+from systolith.compiler.hlo.lexer import MAX_NESTING, Cursor
+from systolith.compiler.hlo.shape import Shape, at_shape, parse_shape
 from systolith.isa.dtypes import DTYPES, DType, Kind
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\r\n]*", re.DOTALL)
@@ -111,8 +111,8 @@ def _parse_tuple(cursor: Cursor, shape: Shape, depth: int) -> Literal:
     for index, element in enumerate(shape.elements):
         if index:
             cursor.expect(",", f"between the elements of a literal of shape {shape}")
-        if not cursor.at("(") and cursor.at_shape():
-            cursor.shape()  # older texts repeat each element's shape
+        if not cursor.at("(") and at_shape(cursor):
+            parse_shape(cursor)  # older texts repeat each element's shape
         values.append(parse_literal(cursor, element, depth + 1))
     cursor.expect(")", f"to end a literal of shape {shape}")
     return tuple(values)

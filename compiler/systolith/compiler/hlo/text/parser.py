@@ -11,16 +11,15 @@ import re
 from collections.abc import Container
 from difflib import get_close_matches
 
-from systolith.compiler.hlo.attributes import Attribute
 from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Computation, Instruction, Module, Style
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module, Style
+from systolith.compiler.hlo.lexer import MAX_NESTING, NAME
 from systolith.compiler.hlo.opcodes import NEEDS_SHAPE, is_known, operand_limits, suggestion
 from systolith.compiler.hlo.rules.shapes import infer
-from systolith.compiler.hlo.shape import TOKEN, Shape
+from systolith.compiler.hlo.shape import ARRAY, TOKEN, Shape, at_shape, parse_shape
 from systolith.compiler.hlo.text import opcode_attributes as known
 from systolith.compiler.hlo.text.async_sugar import AsyncForms
-from systolith.compiler.hlo.text.codecs import CODECS
-from systolith.compiler.hlo.text.lexer import ARRAY, MAX_NESTING, NAME, Cursor
+from systolith.compiler.hlo.text.codecs import CODECS, AttributeCursor
 from systolith.compiler.hlo.text.literals import parse_constant
 from systolith.compiler.hlo.text.stack_frames import parse_stack_frames
 from systolith.isa.checked import checked
@@ -52,7 +51,7 @@ def parse_hlo(text: str, name: str = "<string>", left_out: bool = False) -> Modu
     return _Parser(text, name, left_out).module()
 
 
-class _Parser(Cursor):
+class _Parser(AttributeCursor):
     """One pass over the text; operands stand above their users, computations anywhere."""
 
     def __init__(self, text: str, file: str, left_out: bool) -> None:
@@ -64,6 +63,7 @@ class _Parser(Cursor):
         self.promised: dict[str, tuple[Computation, int]] = {}
         self.here = Computation("")
         self.names: dict[str, Instruction] = {}
+        self.shapes: dict[str, Shape] = {}
         self.taken: set[str] = set()
         self.numbers: dict[str, int] = {}
         self.depth = 0
@@ -83,7 +83,7 @@ class _Parser(Cursor):
         elif _BODY.match(self.text, self.pos) or self.at("ENTRY"):
             module.entry = self._computations()
             module.name = f"module_{module.entry.name}"
-        elif _ALONE.match(self.text, self.pos) or self.at_shape():
+        elif _ALONE.match(self.text, self.pos) or at_shape(self):
             module.name = "_"
             module.attributes["is_scheduled"] = True
             module.entry = self._instruction_alone()
@@ -118,7 +118,7 @@ class _Parser(Cursor):
     def _instruction_alone(self) -> Computation:
         """`f32[2] add(f32[2] x, f32[2])`, with a name or not: its operands become parameters."""
         self.alone = self.here = self.computations["_"] = entry = Computation("_", line=1)
-        named = not self.at_shape()
+        named = not at_shape(self)
         root = self._instruction() if named else self._right_side("_", self.pos)
         if not self.ended:
             self.fail("the end of the text after one instruction; a module starts with HloModule")
@@ -156,10 +156,10 @@ class _Parser(Cursor):
                 self.expect(",", "or ')' in a signature")
             self.name("the name of a parameter")
             self.accept(":")
-            self.shape("the shape of a parameter")
+            parse_shape(self, "the shape of a parameter")
             count += 1
         self.expect("->", "after the parameters of a signature")
-        return self.shape("the shape of the result")
+        return parse_shape(self, "the shape of the result")
 
     def _body(self, computation: Computation, start: int) -> None:
         """`{ instructions }`."""
@@ -209,12 +209,12 @@ class _Parser(Cursor):
         shape = self.shapes.get(text)
         if shape is None:
             self.pos = found.start(4)
-            shape = self.shapes[text] = self.shape("the shape of an instruction")
+            shape = self.shapes[text] = parse_shape(self, "the shape of an instruction")
         return shape
 
     def _shape_and_opcode(self) -> tuple[Shape | None, int, str]:
         """`f32[2] add(`; the shape may be left out."""
-        shape = self.shape("the shape of an instruction") if self.at_shape() else None
+        shape = parse_shape(self, "the shape of an instruction") if at_shape(self) else None
         at_opcode = self.pos
         opcode = self.word("an opcode")
         if not self.at("("):
@@ -312,7 +312,7 @@ class _Parser(Cursor):
     def _operand(self) -> Instruction:
         """A name, with its shape or not; or an instruction written in place."""
         start = self.pos
-        stated = self.shape("the shape of an operand") if self.at_shape() else None
+        stated = parse_shape(self, "the shape of an operand") if at_shape(self) else None
         at = self.pos
         if stated is not None and self.here is self.alone and (self.at(",") or self.at(")")):
             return self._parameter("", stated)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.attributes import Attribute
-from systolith.compiler.hlo.ir import Computation, Instruction, Module, Style
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module, Style
 from systolith.compiler.hlo.shape import with_index_comments
 from systolith.compiler.hlo.text.async_sugar import short_form
 from systolith.compiler.hlo.text.codecs import codec

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from systolith.compiler.hlo.text.lexer import Cursor
+from systolith.compiler.hlo.lexer import Cursor
 
 _INT = re.compile(r"\d+")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
