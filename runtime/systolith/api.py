@@ -40,10 +40,10 @@ from systolith.compiler.xla_builder.padding import Padding, make_padding
 from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.buffer import Buffer
-from systolith.runtime.client import Client, Device
+from systolith.runtime.client import Client, ClientLibrary
+from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, Run
-from systolith.runtime.global_data import ClientLibrary, GlobalData
+from systolith.runtime.global_data import GlobalData
 from systolith.runtime.jit import jit
 
 ComputationBuilder = XlaBuilder

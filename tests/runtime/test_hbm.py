@@ -53,7 +53,7 @@ def test_what_the_machine_has_no_room_for_is_refused_and_given_back(monkeypatch:
         raise MemoryError("Unable to allocate")
 
     device = sl.Client("tiny").devices[0]
-    monkeypatch.setattr("systolith.runtime.client.np.zeros", full)
+    monkeypatch.setattr("systolith.runtime.device.np.zeros", full)
     with pytest.raises(OutOfMemoryError, match=r"the machine has no room for f32\[4\]: Unable to allocate"):
         device.empty(sl.F32, (4,))
     assert device.hbm.in_use == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,12 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import BufferDecl, Program, Role
 from systolith.runtime.arrays import Array, conform
-from systolith.runtime.buffer import Buffer
+from systolith.runtime.device import Buffer, Device, Devices
 from systolith.runtime.hbm import Range
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.task import Task
 from systolith.sim.limit import check_limit
 from systolith.sim.simulate import MODES, RunResult, simulate
-
-if TYPE_CHECKING:
-    from systolith.runtime.client import Client, Device
 
 ASSEMBLY = "program.s"
 
@@ -129,12 +126,13 @@ class Executable:
     once; a run's errors surface where its results are read.
 
     Attributes:
+        client: the devices that it can run on.
         program: the binary's contents.
         memory: what it needs of a device; prints as a table.
         last_run: the latest finished run; None before the first.
     """
 
-    def __init__(self, client: Client, program: Program, compiled: Compiled | None = None) -> None:
+    def __init__(self, client: Devices, program: Program, compiled: Compiled | None = None) -> None:
         self.client = client
         self.program = program
         self.compiled = compiled

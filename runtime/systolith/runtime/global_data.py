@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, overload
+from pathlib import Path
+from typing import overload
 from weakref import WeakKeyDictionary
 
 from systolith.compiler.hlo.ir import Literal as Value
@@ -20,13 +20,11 @@ from systolith.compiler.lowering import Options
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.checked import checked
+from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array
-from systolith.runtime.buffer import Buffer
+from systolith.runtime.device import Buffer, Devices
 from systolith.runtime.executable import Executable
-
-if TYPE_CHECKING:
-    from systolith.runtime.client import Client
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +51,13 @@ class GlobalData:
         return [GlobalData(e, tuple(next(taken) for leaf in e.leaves() if leaf.is_array)) for e in self.shape.elements]
 
 
-class Transfers(ABC):
-    """What `Client` has for literals and computations.  C++'s names are aliases."""
+class Transfers(Devices, ABC):
+    """Devices that take literals and computations.  C++'s names are aliases."""
 
-    def __init__(self) -> None:
+    @checked
+    def __init__(self, chip: str | Path | Chip = "tpu_v3", devices: int = 1) -> None:
+        super().__init__(chip, devices)
         self._executables: WeakKeyDictionary[XlaComputation, Executable] = WeakKeyDictionary()
-
-    @abstractmethod
-    def put(self, array: Array, device: int = 0) -> Buffer:
-        """Copy an array into a device's HBM."""
 
     @abstractmethod
     def compile(self, module: Module | str, options: Options | None = None) -> Executable:
@@ -133,20 +129,6 @@ class Transfers(ABC):
     TransferInProcess = transfer_in_process
     Execute = execute
     ExecuteAndTransfer = execute_and_transfer
-
-
-class ClientLibrary:
-    """The client of this process."""
-
-    @staticmethod
-    @cache
-    def client_library_or_die() -> Client:
-        """One client of one device with the default chip, the same at each call."""
-        from systolith.runtime.client import Client
-
-        return Client()
-
-    ClientLibraryOrDie = LocalClientOrDie = client_library_or_die
 
 
 def _arrays(value: Value) -> Iterator[Array]:

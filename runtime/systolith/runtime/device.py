@@ -1,21 +1,24 @@
-"""Arrays in a device's HBM."""
+"""Devices of one chip, and the arrays in their HBM."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from systolith.isa.dtypes import DType, dtype
+from systolith.isa.checked import as_array, checked
+from systolith.isa.chip import Chip, load_chip
+from systolith.isa.dtypes import DTYPES, DType, dtype
 from systolith.isa.errors import SystolithError
-from systolith.runtime.arrays import Array
-from systolith.runtime.hbm import Range
-from systolith.runtime.task import Task
+from systolith.runtime.arrays import Array, bytes_of
+from systolith.runtime.hbm import HbmAllocator, OutOfMemoryError, Range
+from systolith.runtime.task import Task, TaskQueue
+from systolith.sim.memory import HostQueue, Machine
 
-if TYPE_CHECKING:
-    from systolith.runtime.client import Device
+MOST_DEVICES = 4096
 
 
 class DeletedBufferError(SystolithError):
@@ -139,9 +142,94 @@ def element_type(array: Array) -> DType:
     Raises:
         SystolithError: there is none.
     """
-    from systolith.isa.dtypes import DTYPES
-
     for candidate in DTYPES.values():
         if candidate.stored == array.dtype:
             return dtype(candidate.name)
     raise SystolithError(f"numpy type {array.dtype} has no XLA element type; convert the array first")
+
+
+class Device:
+    """One chip core with its HBM.
+
+    Attributes:
+        number: 0 to devices - 1.
+        hbm: its allocator.
+        queue: runs are executed one after the other, in the order of their calls.
+        infeed, outfeed: queues of bytes between host and device, which live across runs.
+    """
+
+    def __init__(self, chip: Chip, number: int) -> None:
+        self.chip = chip
+        self.number = number
+        self.hbm = HbmAllocator(chip.hbm.bytes)
+        self.queue = TaskQueue(f"device{number}")
+        self.infeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
+
+    def __repr__(self) -> str:
+        return f"{self.chip.name}:{self.number}"
+
+    def attach_queues(self, machine: Machine) -> None:
+        """Give a run's machine this device's host queues."""
+        machine.infeed, machine.outfeed = self.infeed, self.outfeed
+
+    @checked
+    def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
+        """A buffer of zeros."""
+        size = bytes_of(element, shape)
+        place = self.hbm.allocate(size)
+        try:
+            memory = np.zeros(size, np.uint8)
+        except (MemoryError, ValueError) as error:  # numpy says either
+            self.hbm.release(place)
+            raise OutOfMemoryError(f"the machine has no room for {element}{list(shape)}: {error}") from None
+        return Buffer(self, element, shape, place, memory)
+
+    @checked
+    def put(self, array: Array) -> Buffer:
+        """Copy an array into HBM.
+
+        Raises:
+            SystolithError: there is no such element type, or not enough HBM.
+        """
+        array = as_array(array)
+        # ascontiguousarray makes a scalar one-dimensional: the shape is the given one's.
+        buffer = self.empty(element_type(array), array.shape)
+        buffer.raw()[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return buffer
+
+
+class Devices:
+    """Devices of one kind of chip.
+
+    Args:
+        chip: name of a preset, path of a TOML file, or a configuration.
+        devices: how many.
+    """
+
+    @checked
+    def __init__(self, chip: str | Path | Chip = "tpu_v3", devices: int = 1) -> None:
+        if not 1 <= devices <= MOST_DEVICES:
+            raise SystolithError(f"devices: {devices}: a client has from 1 to {MOST_DEVICES}")
+        self.chip = chip if isinstance(chip, Chip) else load_chip(chip)
+        self.devices = [Device(self.chip, n) for n in range(devices)]
+
+    @checked
+    def device(self, number: int) -> Device:
+        """A device.
+
+        Raises:
+            SystolithError: there is no such device.
+        """
+        if not 0 <= number < len(self.devices):
+            raise SystolithError(f"device {number}: the client has {len(self.devices)}, numbered from 0")
+        return self.devices[number]
+
+    @checked
+    def put(self, array: Array, device: int = 0) -> Buffer:
+        """Copy an array into a device's HBM.
+
+        Raises:
+            SystolithError: there is no such device or element type, or not enough HBM.
+        """
+        return self.device(device).put(array)
