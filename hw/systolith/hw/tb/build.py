@@ -7,10 +7,13 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from cocotb_tools.check_results import get_results
@@ -107,24 +110,33 @@ def build(top: Top) -> Path:
     return folder
 
 
-def _copy_runtime(source: Path, to: Path) -> None:
-    """Copy the objects of Verilator's runtime and of cocotb's main, with their times, by which make knows old ones.
+def _runtime() -> Path:
+    """The folder with the objects of Verilator's runtime (not of cocotb's main, which includes the top's header).
 
     They are the same for every top, and take most of the time of a small build.
     """
+    told = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True).stdout
+    key = json.dumps([VERILATE, MAKE, told, version("cocotb"), sys.version])
+    return CACHE / f"runtime-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _copy_objects(source: Path, to: Path) -> None:
+    """Copy them, to be newer than the makefile that Verilator will write, or make would compile them again."""
     to.mkdir(parents=True, exist_ok=True)
-    for path in source.glob("verilat*.[do]"):
+    later = time.time() + 3600
+    for path in source.glob("verilated*.o"):
         fresh = to / f"{path.name}.{os.getpid()}"
-        shutil.copy2(path, fresh)
+        shutil.copy(path, fresh)
+        os.utime(fresh, (later, later))
         fresh.replace(to / path.name)
 
 
 def _verilate(top: Top, folder: Path) -> None:
-    runtime = CACHE / f"runtime-{hashlib.sha256(json.dumps([VERILATE, MAKE]).encode()).hexdigest()[:16]}"
-    _copy_runtime(runtime, folder)
     saved = os.environ.get("MAKEFLAGS")
     os.environ.update(environment(), MAKEFLAGS=MAKE)
     try:
+        runtime = _runtime()
+        _copy_objects(runtime, folder)
         get_runner("verilator").build(
             sources=top.files(),
             hdl_toplevel=top.module,
@@ -135,7 +147,7 @@ def _verilate(top: Top, folder: Path) -> None:
             timescale=("1ns", "1ps"),
             log_file=folder / "build.log",
         )
-        _copy_runtime(folder, runtime)
+        _copy_objects(folder, runtime)
     finally:
         del os.environ["MAKEFLAGS"]
         if saved is not None:
