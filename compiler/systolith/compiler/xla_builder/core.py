@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from systolith.compiler.hlo.attributes import Alias, Fields, Raw, Sharding, TupleSharding
 from systolith.compiler.hlo.errors import HloError, Place
@@ -21,11 +21,8 @@ from systolith.compiler.hlo.text.codecs_devices import sharding as parse_shardin
 from systolith.compiler.xla_builder.arguments import ShapeLike, as_shape, ints
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.names import Names, cpp_names
-from systolith.compiler.xla_builder.op import XlaOp
+from systolith.compiler.xla_builder.op import Operators, XlaOp
 from systolith.isa.dtypes import PRED
-
-if TYPE_CHECKING:
-    from systolith.compiler.xla_builder.builder import XlaBuilder
 
 _PACKAGE = __name__.rpartition(".")[0]
 _UNKNOWN = array(PRED)
@@ -56,7 +53,7 @@ def _recorded(method: Callable[Concatenate[Self, P], XlaOp]) -> Callable[Concate
         try:
             return method(self, *args, **kwargs)
         except PoisonedError:
-            return XlaOp(cast("XlaBuilder", self), None)
+            return XlaOp(self, None)
         except HloError as problem:
             operands = ", ".join(islice(_listed([*args, *kwargs.values()]), 6))
             told = f" [operands {operands}]" if operands else ""
@@ -90,7 +87,7 @@ def _caller() -> Place:
     return Place(file, line, 0, linecache.getline(file, line).rstrip())
 
 
-class Core:
+class Core(Operators):
     """A list of instructions that grows, and the state that new ones take over.
 
     Every public method of a subclass that gives an `XlaOp` keeps its errors: the first is recorded with the line that
@@ -165,7 +162,7 @@ class Core:
             self._first_error = placed
         if self.die_immediately_on_error:
             raise placed
-        return XlaOp(cast("XlaBuilder", self), None)
+        return XlaOp(self, None)
 
     # Shapes
 
@@ -175,8 +172,8 @@ class Core:
         Raises:
             HloError: the first error, if the value is invalid; or the value is another builder's.
         """
-        if isinstance(operand, XlaOp) and operand.instruction is None and operand.builder._first_error:  # type: ignore[redundant-expr]
-            raise operand.builder._first_error
+        if isinstance(operand, XlaOp) and operand.instruction is None and operand.builder.first_error:  # type: ignore[redundant-expr]
+            raise operand.builder.first_error
         return self._instruction(operand).shape
 
     def check_shape(self, operand: XlaOp, expected_shape: ShapeLike) -> XlaOp:
@@ -309,7 +306,7 @@ class Core:
         self._decorate(made)
         made.name = self._names.unique(stem or opcode)
         self._instructions.append(made)
-        return XlaOp(cast("XlaBuilder", self), made)
+        return XlaOp(self, made)
 
     def _instruction(self, operand: XlaOp) -> Instruction:
         if not isinstance(operand, XlaOp):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,11 +13,70 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.isa.dtypes import Kind
 
-if TYPE_CHECKING:
-    from systolith.compiler.xla_builder.builder import XlaBuilder
-
 Operand: TypeAlias = "XlaOp | bool | int | float | complex | np.ndarray | np.generic"
 """An operand of an elementwise operation; a number becomes a constant of the other operand's element type."""
+
+
+class Operators(ABC):
+    """What a value needs of its builder: its shape, and the operations that Python's operators mean.
+
+    Attributes:
+        name: name of the computation that is being built.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def first_error(self) -> HloError | None:
+        """The first error; None while there is none."""
+
+    @abstractmethod
+    def get_shape(self, operand: XlaOp) -> Shape: ...
+    @abstractmethod
+    def neg(self, operand: XlaOp, /) -> XlaOp: ...
+    @abstractmethod
+    def not_(self, operand: XlaOp, /) -> XlaOp: ...
+    @abstractmethod
+    def abs(self, operand: XlaOp, /) -> XlaOp: ...
+    @abstractmethod
+    def add(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def sub(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def mul(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def div(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def rem(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def pow(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def and_(self, lhs: Operand, rhs: Operand, *rest: Operand | Sequence[int]) -> XlaOp: ...
+    @abstractmethod
+    def or_(self, lhs: Operand, rhs: Operand, *rest: Operand | Sequence[int]) -> XlaOp: ...
+    @abstractmethod
+    def xor(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def shift_left(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def shift_right_arithmetic(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def shift_right_logical(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def eq(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def ne(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def ge(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def gt(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def le(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def lt(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
+    @abstractmethod
+    def dot(self, lhs: XlaOp, rhs: XlaOp) -> XlaOp: ...
 
 
 class XlaOp:
@@ -33,7 +93,7 @@ class XlaOp:
     __slots__ = ("builder", "instruction")
     __array_ufunc__ = None  # numpy leaves `array + op` to this class
 
-    def __init__(self, builder: XlaBuilder, instruction: Instruction | None) -> None:
+    def __init__(self, builder: Operators, instruction: Instruction | None) -> None:
         self.builder = builder
         self.instruction = instruction
 

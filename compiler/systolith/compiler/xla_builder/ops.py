@@ -11,7 +11,7 @@ from typing import Any
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.xla_builder.builder import XlaBuilder
-from systolith.compiler.xla_builder.op import XlaOp
+from systolith.compiler.xla_builder.op import Operators, XlaOp
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     return operation
 
 
-def _builder(arguments: Iterable[object]) -> XlaBuilder | None:
+def _builder(arguments: Iterable[object]) -> Operators | None:
     for argument in arguments:
         if isinstance(argument, XlaOp):
             return argument.builder
