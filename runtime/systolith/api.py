@@ -6,7 +6,7 @@ from systolith.compiler.hlo.shape import Layout, Shape
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.compiler.xla_builder import XlaBuilder, XlaComputation, XlaOp, ops
 from systolith.compiler.xla_builder.arguments import ChannelHandle, ChannelType
 from systolith.compiler.xla_builder.contraction import (

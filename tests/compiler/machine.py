@@ -10,7 +10,7 @@ import numpy.typing as npt
 from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Program, Role
 from systolith.sim.simulate import simulate

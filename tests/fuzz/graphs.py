@@ -18,7 +18,7 @@ from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.error_bounds import bounded
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.checks import distance

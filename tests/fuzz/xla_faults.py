@@ -26,6 +26,16 @@ def _keeps_size(i: Instruction) -> bool:
     return i.opcode == "reduce" and i.operands[0].shape.size == next(i.shape.leaves()).size
 
 
+def _of_parts(i: Instruction) -> bool:
+    """A reduction of a concatenation, perhaps reshaped: XLA reduces the parts one by one."""
+    if i.opcode != "reduce":
+        return False
+    source = i.operands[0]
+    while source.opcode in ("reshape", "bitcast", "copy"):
+        source = source.operands[0]
+    return source.opcode == "concatenate"
+
+
 def _strides(i: Instruction) -> bool:
     """A loop whose first state counts by more than one."""
     if i.opcode != "while":
@@ -37,6 +47,7 @@ def _strides(i: Instruction) -> bool:
 FAULTS: dict[str, Callable[[Instruction], bool]] = {
     "it rounds each step of a sum in a narrow type": lambda i: i.opcode in SUMS and _narrow(i),
     "it takes a reduction of dimensions of size 1 for a reshape, without the initial value": _keeps_size,
+    "it reduces the parts of a concatenation one by one, those of size 1 without the initial value": _of_parts,
     "it takes the limit of a loop for the last value of a counter that steps past it": _strides,
     "layouts of a module's text are assigned anew before it runs": lambda i: i.opcode == "bitcast",
 }

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.driver import compile_module
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.hw import model
 from systolith.hw.compare import Difference
 from systolith.hw.image import BUFFERS, CONSTANTS, HBM, HOST, IMEM

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.runtime.client import Client
 from tests.runtime.command import systolith
 

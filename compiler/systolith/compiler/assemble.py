@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from systolith.compiler.codegen import Generator, Line
+from systolith.compiler.hlo.ir import Instruction as HloInstruction
 from systolith.compiler.linear import linearize
 from systolith.compiler.memory_plan import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.tokens import FINE, Ordered, Orderer
-from systolith.compiler.walk import GroupRecord
 from systolith.isa.access import Access, Tile, accesses, size_of
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
@@ -83,6 +83,22 @@ def _order(instructions: list[Instruction], boundaries: frozenset[int], program:
         sizes[(int(Space.HBM), number)] = decl.bytes
     fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1}
     return Orderer(queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
+
+
+@dataclass
+class GroupRecord:
+    """A group as it was lowered, for probes.
+
+    Attributes:
+        group: the `fusion` instruction.
+        ops: its operations.
+        inputs, outputs: where its operands and results lie.
+    """
+
+    group: HloInstruction
+    ops: list[TileOp]
+    inputs: list[tuple[str, Array]]
+    outputs: list[tuple[str, Array]]
 
 
 def probes(

@@ -7,27 +7,16 @@ group computes, where its values lie, the room that it has, the chip and the com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from systolith.compiler.alike import group_key
-from systolith.compiler.assemble import assemble
-from systolith.compiler.block_dims import blocked_along
-from systolith.compiler.blocks import lower_blocks
-from systolith.compiler.driver import schedule
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import Lowering, Plan
-from systolith.compiler.matmul import lower_output
-from systolith.compiler.tile.ir import Array, Buf
-from systolith.compiler.walk import Walk
+from systolith.compiler.options import Alone, Plan
 from systolith.isa.binary import read_json
 from systolith.isa.cache import cache_home
-from systolith.isa.dtypes import dtype
 from systolith.isa.errors import BinaryError, SystolithError
 from systolith.isa.files import OutputError, json_text, make_folder, text_fill, write_atomic
-from systolith.isa.instruction import Space
-from systolith.isa.program import Program, Role
+from systolith.isa.program import Program
 
 
 @dataclass(frozen=True)
@@ -86,38 +75,33 @@ class Tuner:
             except (CacheError, OutputError) as error:
                 self.problem = str(error)
 
-    def pick(self, walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> str:
-        """The signature of the plan that a kOutput or blocked group is to have; empty: the cheapest.
+    def pick(self, group: str, key: str, alone: Alone) -> tuple[str, Decision | None]:
+        """The signature of the plan that a group is to have (empty: the cheapest), and what was decided.
 
         Args:
-            walk: that the group is to be lowered in; only told what was decided.
-            group: the `fusion`.
-            operands, results: its arrays.
+            group: its name.
+            key: what the cycles of its plans depend on.
+            alone: compiles it.
         """
-        ctx = walk.ctx
-        if any(a.dynamic is not None for a in (*operands, *results)):
-            return ""
-        key = group_key(ctx, group, operands, results, walk.free)
         tuned = self.known.get(key)
         if tuned is None or tuned.tried < self.count:
-            tuned = self._try(walk, group, operands, results)
+            tuned = self._try(group, alone)
             self._remember(key, tuned)
-        if tuned.plan:
-            name = ctx.origin("").group
-            rejected = Alternative("what the estimate prefers", "", {"cycles": tuned.first})
-            other = (rejected,) if tuned.cycles < tuned.first else ()
-            numbers = {"cycles": tuned.cycles, "tried": tuned.tried}
-            ctx.explain.append(Decision("autotune", name, tuned.plan, "the fastest alone", numbers, other))
-        return tuned.plan
+        if not tuned.plan:
+            return "", None
+        rejected = Alternative("what the estimate prefers", "", {"cycles": tuned.first})
+        other = (rejected,) if tuned.cycles < tuned.first else ()
+        numbers = {"cycles": tuned.cycles, "tried": tuned.tried}
+        return tuned.plan, Decision("autotune", group, tuned.plan, "the fastest alone", numbers, other)
 
-    def _try(self, walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> Tuned:
+    def _try(self, group: str, alone: Alone) -> Tuned:
         found: list[tuple[int, int, str]] = []
         plans: Sequence[Plan] = ()
         number = 0
         while number < max(1, min(self.count, len(plans))):
-            self.stage(f"autotuning {group.name}: {number + 1} of {self.count}")
+            self.stage(f"autotuning {group}: {number + 1} of {self.count}")
             picked = plans[number].signature if plans else ""
-            program, plans = _alone(walk, group, operands, results, picked)
+            program, plans = alone(picked)
             cycles = None if program is None else self.measure(program)
             if cycles is not None:
                 found.append((cycles, number, plans[number].signature))
@@ -126,40 +110,6 @@ class Tuner:
             return Tuned("", self.count, 0, 0)
         best, _, plan = min(found)
         return Tuned(plan, self.count, best, found[0][0])
-
-
-def _alone(
-    walk: Walk, group: Instruction, operands: Sequence[Array], results: Sequence[Array], picked: str
-) -> tuple[Program | None, Sequence[Plan]]:
-    """A program of one group, its arrays where they lie in the module (None: no place for its tiles), and its plans."""
-    apart = walk.apart(group, picked)
-    sub = apart.ctx
-    moved: dict[Buf, Buf] = {}
-
-    def same(array: Array) -> Array:
-        if array.buf not in moved:
-            moved[array.buf] = _like(sub, array.buf)
-        return replace(array, buf=moved[array.buf])
-
-    inputs, outputs = [same(a) for a in operands], [same(a) for a in results]
-    if blocked_along(group):
-        lower_blocks(apart, group, inputs, outputs)
-    else:
-        lower_output(sub, group, inputs, outputs)
-    fitted = schedule(sub, walk.free)
-    if fitted.plan.failed is not None:
-        return None, sub.plans
-    program, _ = assemble(group.name, fitted.block, sub.buffers, fitted.plan, sub.chip)
-    return program, sub.plans
-
-
-def _like(sub: Lowering, buf: Buf) -> Buf:
-    """A buffer of the same size in the same memory."""
-    if buf.space == Space.HBM:
-        return sub.hbm(buf.name, Role.TEMP, dtype("u8"), (buf.bytes,))
-    made = sub.vmem(buf.name, buf.bytes)
-    sub.whole.add(made)
-    return made
 
 
 # The memory.

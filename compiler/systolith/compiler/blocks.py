@@ -7,17 +7,17 @@ estimate: one block of each size is lowered and put in order with copies of itse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
 
 from systolith.compiler.affine import Box
 from systolith.compiler.alike import group_key
 from systolith.compiler.block_copies import Template
 from systolith.compiler.block_dims import blocked_along, blocked_dims, resized
+from systolith.compiler.block_sizes import SIZES, Blocking, sizes
 from systolith.compiler.blocking import outline
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision
@@ -26,18 +26,16 @@ from systolith.compiler.group import group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.interleave import interleave
-from systolith.compiler.lowering import view
 from systolith.compiler.multi_output import fuse_outputs
 from systolith.compiler.operation_times import Item, Stage, copies, timed
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.splitting import Splitting
+from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array, Block
+from systolith.compiler.walk import Walk
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-
-if TYPE_CHECKING:
-    from systolith.compiler.walk import Walk
 
 BLOCK_SHARE = 0.5
 """Part of the free VMEM that the values of one block may take: the rest is for what runs ahead, and for tiles."""
@@ -49,12 +47,6 @@ PIPELINE_PART = 2.0
 """The blocks in the making may take so many times the part of the free VMEM that tiles may take: where memory is tight,
 smaller tiles go with smaller blocks."""
 
-FEWEST = 8
-"""Blocks to have at least, so that transfers of one overlap the computation of another."""
-
-SIZES = 3
-"""Sizes of blocks to estimate, the largest that fit."""
-
 AT_ONCE = 4
 """Blocks in the making at most; more keep no unit busier."""
 
@@ -64,35 +56,6 @@ LEAST_COPIED = 2
 ALIKE = 0.01
 """Sizes whose estimates differ by less than this are alike; then that of the most blocks in the making is chosen, which
 leaves room for what the estimate does not see, and of those the largest, of the fewest operations."""
-
-
-@dataclass(frozen=True)
-class Blocking:
-    """A size of blocks.
-
-    Attributes:
-        size: indices of a block.
-        blocks: their number.
-        bytes: of VMEM that those in the making take.
-        at_once: blocks in the making at a time.
-        cycles: estimated.
-    """
-
-    size: int
-    blocks: int
-    bytes: int
-    at_once: int
-    cycles: int
-
-    @property
-    def signature(self) -> str:
-        """What tells it from the other sizes."""
-        return f"blocks of {self.size}"
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """For `explain`."""
-        return {"cycles": self.cycles, "blocks": self.blocks, "at a time": self.at_once, "bytes": self.bytes}
 
 
 @lru_cache(maxsize=256)
@@ -238,7 +201,7 @@ def _blockings(
     found: list[Blocking] = []
     rejected: list[Alternative] = []
     undivided = [_whole(group)] if _is_narrow(group, walk.ctx.chip.vpu.lanes) else []
-    for size in (*undivided, *_sizes(_whole(group))):
+    for size in (*undivided, *sizes(_whole(group))):
         trial, why = _tried(walk, group, inputs, results, size, room)
         if trial is not None and (not why or (size == 1 and not found)):
             found.append(trial)
@@ -256,19 +219,7 @@ def _is_narrow(group: Instruction, lanes: int) -> bool:
     """Whether rows of blocks are shorter than vectors: then all at once, values going to HBM, may be faster."""
     blocked = [(i, d) for i, d in _dims(group).items() if d is not None and i.shape.is_array]
     largest, d = max(blocked, key=lambda each: prod(each[0].dims))
-    return next(_sizes(largest.dims[d])) * prod(largest.dims[d + 1 :]) < lanes
-
-
-def _sizes(whole: int) -> Iterator[int]:
-    pieces = min(FEWEST, whole)
-    last = 0
-    while True:
-        size = -(-whole // pieces)
-        if size != last:
-            yield size
-        if size == 1:
-            return
-        last, pieces = size, pieces * 2
+    return next(sizes(largest.dims[d])) * prod(largest.dims[d + 1 :]) < lanes
 
 
 def _tried(

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from systolith.compiler.affine import Box
 from systolith.compiler.emit import vector_cycles
 from systolith.compiler.gemm_plan import INPUTS_SHARE, Source
 from systolith.compiler.group import GroupPlan, analyze
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.loops import lower_plan
-from systolith.compiler.lowering import Box, Lowering, dense, dense_like
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.turns import turns
 from systolith.compiler.views import as_view, view_base

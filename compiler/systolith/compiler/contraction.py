@@ -16,9 +16,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from systolith.compiler.affine import Box
 from systolith.compiler.hlo.attributes import ConvDims, WindowDim
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import Box
 
 Ranges = Mapping[str, tuple[int, int]]
 """Axis name to (first value, size)."""

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from systolith.compiler.aliasing import Uses
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.lowering import Lowering
 from systolith.compiler.passes.while_trip_count import trip_count
-from systolith.compiler.placement import Aliases, Leaf, kept_by, leaf_shapes
-from systolith.compiler.tile.ir import Array, Block, If, Ref, TileOp, VReg, While
+from systolith.compiler.placement import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.scalars import alu, load_scalar
+from systolith.compiler.tile.ir import Array, Block, If, TileOp, VReg, While
+from systolith.compiler.values import Value, carry, flatten, shaped
+from systolith.compiler.walk import Walk
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import Pattern
 from systolith.isa.program import Role
-
-if TYPE_CHECKING:
-    from systolith.compiler.walk import Value, Walk
-
-
-def load_scalar(ctx: Lowering, array: Array, what: str) -> VReg:
-    """A register with the value of an array of one element (integer or pred), extended to 32 bits."""
-    word = ctx.smem(f"{array.buf.name}.word")
-    pattern = Pattern(array.dtype, (1,), (0,))
-    src = Ref(array.buf, pattern, array.offset, array.dynamic)
-    ctx.append(TileOp("dma.load", {"src": src, "dst": Ref(word, pattern)}, ctx.origin(f"load {what}")))
-    register = ctx.vreg()
-    ctx.append(TileOp("lds", {"rd": register, "ra": 0, "imm": Ref(word, pattern)}, ctx.origin(f"read {what}")))
-    missing = 32 - 8 * array.dtype.size
-    if missing <= 0:
-        return register
-    raised = alu(ctx, "shl", register, missing, what)
-    return alu(ctx, "sra" if array.dtype.kind == "signed" else "shr", raised, missing, what)
-
-
-def alu(ctx: Lowering, op: str, a: VReg, b: VReg | int, what: str) -> VReg:
-    """A register with `a op b`."""
-    result = ctx.vreg()
-    ctx.append(TileOp(op, {"rd": result, "ra": a, "b": b}, ctx.origin(what)))
-    return result
-
 
 COUNTED = 8
 """Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
@@ -51,8 +24,6 @@ MOST_TURNS = 2**31 - 1
 
 def lower_while(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower a `while`: values that change in fixed places, those that do not where they are."""
-    from systolith.compiler.walk import flatten, shaped
-
     ctx = walk.ctx
     body = i.computation("body")
     before, budget = flatten(operands[0]), ctx.budget
@@ -102,8 +73,6 @@ def _counter(ctx: Lowering, i: Instruction, count: int) -> tuple[Block, VReg]:
 
 def _test(walk: Walk, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:
     """The condition's operations, and the register with its result."""
-    from systolith.compiler.walk import shaped
-
     ctx, condition = walk.ctx, i.computation("condition")
     test, predicate = yield walk.region(walk.computation(condition, [shaped(iter(state), i.shape)]))
     assert isinstance(predicate, Array)
@@ -119,8 +88,6 @@ def _bring_invariants(walk: Walk, body: Computation, state: list[Array], budget:
 
     Where there is not, what is streamed anyway is better off without the rest in its way.
     """
-    from systolith.compiler.walk import CACHED_SHARE
-
     aliases = Aliases(body)
     (parameter,) = body.parameters
     used = {
@@ -168,28 +135,8 @@ def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
     return found
 
 
-def carry(ctx: Lowering, values: Sequence[Array], places: Sequence[Array]) -> None:
-    """Copy values to places all at once: a value may lie in another one's place."""
-    moves = [(v, s) for v, s in zip(values, places, strict=True) if v.buf.memory is not s.buf.memory]
-    targets = {s.buf.memory for _, s in moves}
-    staged: list[tuple[Array, Array]] = []
-    for value, place in moves:
-        if value.buf.memory in targets:
-            # One of these copies overwrites it.
-            space = value.buf.space
-            make = ctx.array if space == Space.VMEM else lambda n, t, d: ctx.table(n, Role.TEMP, t, d)
-            copy = make(f"{value.buf.name}.old", value.dtype, value.dims)
-            ctx.move(value, copy, "carry")
-            value = copy
-        staged.append((value, place))
-    for value, place in staged:
-        ctx.move(value, place, "carry")
-
-
 def lower_conditional(walk: Walk, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower a `conditional`: results in fixed places, one region a branch."""
-    from systolith.compiler.walk import flatten, shaped
-
     ctx, budget = walk.ctx, walk.ctx.budget
     index = operands[0]
     assert isinstance(index, Array)

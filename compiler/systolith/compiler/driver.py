@@ -6,50 +6,47 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from systolith.compiler.aliasing import most_in_place, plan_donation
-from systolith.compiler.assemble import line_bytes, probes
+from systolith.compiler.aliasing import most_in_place
+from systolith.compiler.assemble import probes
 from systolith.compiler.batch_loops import BatchLoops
 from systolith.compiler.blocking import BlockNormalisations
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
+from systolith.compiler.fitting import AHEAD_SHARES, Fitted, schedule
 from systolith.compiler.fusion import Fuse
 from systolith.compiler.group_info import group_infos
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
-from systolith.compiler.lowering import Lowering, Options
-from systolith.compiler.memory_plan import MemoryPlan, plan_memory, value_at
+from systolith.compiler.lowered import lower_module
+from systolith.compiler.memory_plan import MemoryPlan, value_at
 from systolith.compiler.memory_report import Layout, MemoryUse
 from systolith.compiler.multi_output import FuseOutputs
+from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass, pass_name, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
-from systolith.compiler.placement import Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.placement import Leaf, leaf_shapes
 from systolith.compiler.predict import predict
 from systolith.compiler.prologue import FusePrologues
 from systolith.compiler.relief import Lowered, Relief, relieved
-from systolith.compiler.schedule import Lookahead, prefetch
 from systolith.compiler.splitting import Splitting
-from systolith.compiler.tile.ir import Block, Buf, TileOp
+from systolith.compiler.tile.ir import Buf
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
 from systolith.compiler.units import ChooseUnits
-from systolith.compiler.views import recast
-from systolith.compiler.walk import CACHED_SHARE, Walk
+from systolith.compiler.walk import Walk
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
 from systolith.isa.files import Fill, text_fill
-from systolith.isa.program import Program, Role
+from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 
 SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
 """Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
-
-AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
-"""Part of the free VMEM that loads ahead of their use may take: tried in turn."""
 
 MOST_ATTEMPTS = 40
 
@@ -221,16 +218,6 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     return Compiled(program, module, stages, memory, explain)
 
 
-@dataclass
-class Fitted:
-    """A lowering that fits: its scheduled operations, the loads that moved, the addresses, room for loads ahead."""
-
-    block: Block
-    moved: set[TileOp]
-    plan: MemoryPlan
-    ahead: float
-
-
 def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
 
@@ -265,20 +252,6 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     )
 
 
-def schedule(ctx: Lowering, free: int) -> Fitted:
-    """Move loads ahead as far as memory allows; `free`: bytes of VMEM that no whole value takes."""
-    chip = ctx.chip
-    loads = max(1, chip.fifo.depth - 2)
-    for part in AHEAD_SHARES:
-        moved: set[TileOp] = set()
-        block = prefetch(ctx.block, Lookahead(int(free * part), loads if part else 0), moved)
-        plan = plan_memory(block, ctx.whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))
-        fitted = Fitted(block, moved, plan, part)
-        if plan.failed is None:
-            break
-    return fitted
-
-
 def _decided(walk: Walk, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
     """What was decided about memory and the order of loads."""
     for leaf in sorted(walk.spilled, key=lambda leaf: leaf[0].name):
@@ -303,28 +276,10 @@ def _lowered(
 ) -> tuple[Walk, dict[Buf, Leaf]]:
     """Lower, and split groups that no instruction can hold, in place, until all fit."""
     while True:
-        walk, owners = _lower(module, chip, options, spilled, share)
+        walk, owners = lower_module(module, chip, options, spilled, share)
         if not walk.oversized:
             return walk, owners
         splitting.split(walk.oversized, module)
-
-
-def _lower(
-    module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float
-) -> tuple[Walk, dict[Buf, Leaf]]:
-    entry = module.entry
-    donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
-    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
-    ctx = Lowering(chip, options)
-    walk = Walk(ctx, placement)
-    results = []
-    shapes = leaf_shapes(entry.result.shape)
-    for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
-        array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number)
-        results.append((leaf, recast(array, leaf_shapes(leaf[0].shape)[leaf[1]].dims)))
-    ctx.explain += donation.decisions
-    walk.entry(entry, results, donation)
-    return walk, walk.owners
 
 
 def _check_interface(module: Module, chip: Chip) -> None:

@@ -13,14 +13,16 @@ from itertools import islice, product
 from math import prod
 from typing import Any, Protocol, TypeVar
 
+from systolith.compiler.affine import Box
 from systolith.compiler.computed import Computed
 from systolith.compiler.contraction import Contraction, Index, Ranges
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.gemm_plan import GemmPlan, Problem
 from systolith.compiler.gemm_search import ranked
 from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
-from systolith.compiler.lowering import Box, Lowering, dense, dense_like
+from systolith.compiler.lowering import Lowering
 from systolith.compiler.streams import operand_ref, row_cost
+from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.ir import Array, Ref, TileOp
 from systolith.isa.dtypes import BF16, F32, S32, DType
 from systolith.isa.instruction import Space

@@ -7,85 +7,27 @@ memory plan gives them addresses afterwards, so that a lowering never frees one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import prod
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from systolith.compiler.affine import Box as Box
+from systolith.compiler.affine import Box
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.hlo.values.contraction import PRECISIONS
+from systolith.compiler.options import Options, Plan
+from systolith.compiler.tile.arrays import chunks, dense, dense_like, fitting_loops, merged, nesting, view
 from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
-from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
-
-if TYPE_CHECKING:
-    from systolith.compiler.autotune import Tuner
 
 LARGEST = 1 << 31
 """Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user can choose.
-
-    Attributes:
-        precision: default, high or highest for every dot and convolution; None: what the module asks for.
-        probes: record where each group's inputs and outputs lie, for checks.
-        elided: what constants are whose values the text leaves out (`{...}`): `zeros`, of which nothing is known when
-            code is chosen, so that cycles are those of any values; None: refused.
-        autotune: tile plans of each product, and sizes of blocks, to try in the simulator; 0: the estimate decides.
-        autotune_cache: where results of that are remembered; None: in the user's cache folder.
-        tuner: what tries them; whoever has a simulator gives it.
-    """
-
-    precision: str | None = None
-    probes: bool = True
-    elided: str | None = None
-    autotune: int = 0
-    autotune_cache: Path | None = None
-    tuner: Tuner | None = None
-
-    def __post_init__(self) -> None:
-        if self.precision is not None and self.precision not in PRECISIONS:
-            raise SystolithError(f"precision {self.precision!r}: must be one of {', '.join(PRECISIONS)}")
-        if self.elided not in (None, "zeros"):
-            raise SystolithError(f"elided {self.elided!r}: must be zeros or None")
-        if type(self.autotune) is not int or self.autotune < 0:
-            raise SystolithError(f"autotune {self.autotune!r}: must be a number of plans, at least 0")
-        if not isinstance(self.autotune_cache, Path | None):
-            raise SystolithError(f"autotune_cache: expected a Path, got {type(self.autotune_cache).__name__}")
-
-
-def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
-    """Row-major strides in bytes of an array of elements of `size` bytes."""
-    strides = [size] * len(dims)
-    for d in range(len(dims) - 2, -1, -1):
-        strides[d] = strides[d + 1] * dims[d + 1]
-    return tuple(strides)
-
-
-def dense_like(dims: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, ...]:
-    """Strides in bytes of a dense array of elements of `size` bytes, its dimensions nested as `strides` nest them."""
-    order = nesting(strides)
-    steps = dense([dims[d] for d in order], size)
-    return tuple(steps[order.index(d)] for d in range(len(dims)))
-
-
-def nesting(strides: Sequence[int]) -> list[int]:
-    """Dimensions by their stride, the largest first."""
-    return sorted(range(len(strides)), key=lambda d: (-abs(strides[d]), d))
 
 
 def constant_bytes(constant: Instruction) -> bytes:
@@ -94,72 +36,6 @@ def constant_bytes(constant: Instruction) -> bytes:
         return bytes(constant.shape.bytes)
     literal = np.ascontiguousarray(np.asarray(constant.literal))
     return literal.astype(constant.shape.dtype.stored, copy=False).tobytes()
-
-
-def view(array: Array, box: Box) -> Array:
-    """The part of an array that a box covers, in place.
-
-    Raises:
-        ValueError: the box is not inside.
-    """
-    offset = array.offset
-    for o, n, base, size, stride in zip(box.origin, box.dims, array.origin, array.dims, array.strides, strict=True):
-        if o < base or o + n > base + size:
-            raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
-        offset += (o - base) * stride
-    return Array(array.buf, array.dtype, box.dims, array.strides, box.origin, offset, array.dynamic)
-
-
-def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Loops with those of count 1 dropped and neighbours merged where every side allows it: (counts, strides, ...)."""
-    loops: list[tuple[int, ...]] = []
-    for count, *steps in zip(counts, *strides, strict=True):
-        if count == 1:
-            continue
-        if loops and all(outer == count * step for outer, step in zip(loops[-1][1:], steps, strict=True)):
-            loops[-1] = (loops[-1][0] * count, *steps)
-        else:
-            loops.append((count, *steps))
-    if not loops:
-        loops = [(1, *(0 for _ in strides))]
-    return tuple(zip(*loops, strict=True))
-
-
-Loops = tuple[tuple[int, ...], list[tuple[int, ...]], list[int]]
-"""Counts, and for each side strides and offset in bytes."""
-
-
-def _fitting(counts: tuple[int, ...], *strides: tuple[int, ...]) -> Iterator[Loops]:
-    """Loops as an address generator can have them: the shortest ones that are too many are unrolled."""
-    by_count = sorted(range(len(counts) - 1), key=lambda k: counts[k])
-    unrolled = sorted(by_count[: max(0, len(counts) - MAX_LOOPS)])
-    kept = [k for k in range(len(counts)) if k not in unrolled]
-    for index in product(*(range(counts[k]) for k in unrolled)):
-        offsets = [sum(s[k] * n for k, n in zip(unrolled, index, strict=True)) for s in strides]
-        yield tuple(counts[k] for k in kept), [tuple(s[k] for k in kept) for s in strides], offsets
-
-
-def chunks(array: Array, limit: int) -> Iterator[Box]:
-    """Boxes of at most `limit` bytes (or one element) that cover an array, cut along the outermost dimensions."""
-    room = max(1, limit // array.dtype.size)
-    steps = list(array.dims)
-    for d in range(len(steps)):
-        inner = prod(steps[d + 1 :])
-        if inner * steps[d] <= room:
-            break
-        steps[d] = max(1, room // inner)
-    starts = (range(0, n, max(1, step)) for n, step in zip(array.dims, steps, strict=True))
-    for first in product(*starts):
-        dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
-        yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
-
-
-class Plan(Protocol):
-    """One of several ways to lower a group."""
-
-    @property
-    def signature(self) -> str:
-        """What tells it from the others."""
 
 
 @dataclass
@@ -330,7 +206,7 @@ class Lowering:
         outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
         loops = merged(*([values[d] for d in outer] for values in (src.dims, src.strides, dst.strides)))
         op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
-        for counts, (from_, to), (first, start) in _fitting(*loops):
+        for counts, (from_, to), (first, start) in fitting_loops(*loops):
             refs = {
                 "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset + first, src.dynamic),
                 "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset + start, dst.dynamic),

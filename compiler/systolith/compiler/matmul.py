@@ -19,7 +19,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.kernel_builder import interval
 from systolith.compiler.loops import lower_plan
-from systolith.compiler.lowering import Lowering, nesting
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.turns import shuffle, shuffle_cycles
 from systolith.compiler.views import as_view, untransposed, view_base

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from systolith.compiler.control import alu, load_scalar
+from systolith.compiler.affine import Box
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import Box, Lowering, view
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.scalars import alu, load_scalar
+from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array, VReg
 
 

@@ -27,6 +27,8 @@ VALUES_SHARE = 0.75
 VALUE_SHARE = 0.6
 """Part of VMEM that one value may take: a larger one would leave too little for the tiles of groups beside it."""
 
+CACHED_SHARE = 64
+"""Parameters and constants of up to this part of VMEM are loaded whole, once."""
 
 ALLOCATE = "AllocateBuffer"
 """XLA's target of a custom-call that gives memory without contents."""

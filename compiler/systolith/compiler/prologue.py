@@ -26,10 +26,12 @@ from systolith.compiler.fusion import made_of
 from systolith.compiler.gemm_plan import GemmPlan
 from systolith.compiler.group import analyze, group_roots
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.lowering import Lowering, Options, dense
+from systolith.compiler.lowering import Lowering
 from systolith.compiler.matmul import planned, product_of
+from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.placement import (
+    CACHED_SHARE,
     VALUES_SHARE,
     Aliases,
     Leaf,
@@ -39,9 +41,9 @@ from systolith.compiler.placement import (
     nested,
     place,
 )
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.views import VIEWS
-from systolith.compiler.walk import CACHED_SHARE
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 

@@ -22,9 +22,9 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.kernel_builder import interval, latency
 from systolith.compiler.loops import boxes
-from systolith.compiler.lowering import dense
 from systolith.compiler.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
 from systolith.compiler.reduction import Reduction, reached, register_type, scratch_leaf
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from systolith.compiler.assemble import assemble
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
+from systolith.compiler.fitting import Fitted
 from systolith.compiler.group_info import group_infos
 from systolith.compiler.hbm_plan import buffer_table, share_temporaries
 from systolith.compiler.hlo.ir import Module
@@ -24,9 +24,6 @@ from systolith.compiler.tile.ir import Buf, TileOp
 from systolith.compiler.walk import Walk
 from systolith.isa.chip import Chip
 from systolith.isa.program import Program, Role
-
-if TYPE_CHECKING:
-    from systolith.compiler.driver import Fitted
 
 MOST_ROUNDS = 8
 """How often values that are to be computed again are chosen, and the module lowered with them."""

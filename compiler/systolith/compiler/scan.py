@@ -22,11 +22,11 @@ from systolith.compiler.group import GroupPlan, expressions, streams_of
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.kernel_builder import build
 from systolith.compiler.loops import TILES_WANTED, StagingContext, boxes, choose_tile
-from systolith.compiler.lowering import dense, dense_like, nesting, view
 from systolith.compiler.passes.scans import scanned
 from systolith.compiler.reduce_kernel import Accumulation, Job
 from systolith.compiler.reduce_ways import joined
 from systolith.compiler.reduction import Reduction, register_type, scratch_leaf
+from systolith.compiler.tile.arrays import dense, dense_like, nesting, view
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.turns import TILES, innermost, shuffle
 from systolith.isa.dtypes import DType

@@ -15,7 +15,7 @@ from systolith.compiler.emit import Context, addressed, vector_cycles
 from systolith.compiler.expression import Load
 from systolith.compiler.group import GroupPlan
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import dense_like, merged, nesting, view
+from systolith.compiler.tile.arrays import dense_like, merged, nesting, view
 from systolith.compiler.tile.ir import Array, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space

@@ -13,7 +13,7 @@ from math import prod
 
 from systolith.compiler.affine import reshape_factors
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.lowering import dense
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.isa.instruction import Space
 

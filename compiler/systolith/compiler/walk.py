@@ -2,73 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from systolith.compiler.affine import Box
 from systolith.compiler.aliasing import Donation, Uses
+from systolith.compiler.alike import group_key
+from systolith.compiler.assemble import GroupRecord
 from systolith.compiler.block_dims import blocked_along
-from systolith.compiler.blocks import Blocking, lower_blocks, near_operands
-from systolith.compiler.control import carry, lower_conditional, lower_while
+from systolith.compiler.block_sizes import Blocking
 from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.trampoline import Steps, trampoline
-from systolith.compiler.loops import lower_loop
-from systolith.compiler.lowering import Box, Lowering
-from systolith.compiler.matmul import lower_output
-from systolith.compiler.moves import lower_custom
-from systolith.compiler.placement import Leaf, Placement, is_allocation, leaf_shapes
-from systolith.compiler.reduce import lower_reduce
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.options import Plan, Tuner
+from systolith.compiler.placement import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
 from systolith.compiler.splitting import Oversized
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
+from systolith.compiler.values import Value, carry, flatten, shaped
 from systolith.compiler.views import recast
 from systolith.isa.instruction import Space
-from systolith.isa.program import Role
-
-Value = Array | tuple["Value", ...]
-
-CACHED_SHARE = 64
-"""Parameters and constants of up to this part of VMEM are loaded whole, once."""
+from systolith.isa.program import Program, Role
 
 COPY_SHARE = 8
 """Part of VMEM through which results are copied that were not made in their buffers."""
 
-LOWERINGS: dict[str, Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]] = {
-    "kLoop": lower_loop,
-    "kInput": lower_reduce,
-    "kOutput": lower_output,
-    "kCustom": lower_custom,
-}
 
-
-@dataclass
-class GroupRecord:
-    """A group as it was lowered, for probes.
+@dataclass(frozen=True)
+class Lowerings:
+    """What lowers what.
 
     Attributes:
-        group: the `fusion` instruction.
-        ops: its operations.
-        inputs, outputs: where its operands and results lie.
+        groups: a group, by its kind, from and to arrays.
+        control: an instruction that runs computations, by its opcode.
+        operands: brings what all blocks of a blocked group read to VMEM.
+        blocks: a blocked group.
+        alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
     """
 
-    group: Instruction
-    ops: list[TileOp]
-    inputs: list[tuple[str, Array]]
-    outputs: list[tuple[str, Array]]
-
-
-def flatten(value: Value) -> list[Array]:
-    """Arrays of a value, depth first."""
-    return [value] if isinstance(value, Array) else [a for v in value for a in flatten(v)]
-
-
-def shaped(arrays: Iterator[Array], shape: Shape) -> Value:
-    """Arrays as a value of a shape."""
-    if shape.is_tuple:
-        return tuple(shaped(arrays, s) for s in shape.elements)
-    return next(arrays) if shape.is_array else ()
+    groups: Mapping[str, Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]]
+    control: Mapping[str, Callable[[Walk, Instruction, list[Value]], Steps[Value]]]
+    operands: Callable[[Walk, Instruction, Sequence[Array]], list[Array]]
+    blocks: Callable[[Walk, Instruction, Sequence[Array], Sequence[Array]], None]
+    alone: Callable[[Walk, Instruction, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
 
 
 @dataclass
@@ -76,6 +55,7 @@ class Walk:
     """Lowers computations.
 
     Attributes:
+        lowerings: what lowers what.
         ctx: where to.
         placement: which values lie where.
         records: one for each group.
@@ -88,6 +68,7 @@ class Walk:
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
+    lowerings: Lowerings
     ctx: Lowering
     placement: Placement
     records: list[GroupRecord] = field(default_factory=list)
@@ -110,7 +91,9 @@ class Walk:
     def apart(self, group: Instruction, picked: str = "") -> Walk:
         """A walk for one group, to try something, that leaves nothing here; `picked`: the plan that it is to have."""
         placement = Placement(live=dict(self.placement.live), share=self.placement.share)
-        return Walk(self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings)
+        return Walk(
+            self.lowerings, self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings
+        )
 
     # The entry.
 
@@ -175,7 +158,7 @@ class Walk:
                 values[i] = source[i.integer("index")]
                 continue
             operands = [values[o] for o in i.operands]
-            if i.opcode in _CONTROL:
+            if i.opcode in self.lowerings.control:
                 values[i] = yield self._control(i, operands)
             else:
                 values[i] = self._instruction(computation, i, operands, numbered)
@@ -205,7 +188,7 @@ class Walk:
     def _control(self, i: Instruction, operands: list[Value]) -> Steps[Value]:
         self.ctx.group, self.ctx.budget = i, self.placement.budget.get(i, 0)
         self.depth += 1
-        value: Value = yield _CONTROL[i.opcode](self, i, operands)
+        value: Value = yield self.lowerings.control[i.opcode](self, i, operands)
         self.depth -= 1
         return value
 
@@ -233,18 +216,18 @@ class Walk:
         inputs = [a for o in operands for a in flatten(o)]
         outputs = self._updated(i, inputs) or self.results(i)
         kind = i.word("kind")
-        if kind not in LOWERINGS:
+        if kind not in self.lowerings.groups:
             raise compile_error(i, f"a group of unknown kind {kind!r}")
         start = len(self.ctx.block.items)
         blocked = bool(blocked_along(i))
-        near = near_operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
+        near = self.lowerings.operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
         tuner = self.ctx.options.tuner if blocked or kind == "kOutput" else None
         try:
-            self.ctx.picked = tuner.pick(self, i, near, outputs) if tuner else ""
+            self.ctx.picked = self._picked(tuner, i, near, outputs) if tuner else ""
             if blocked:
                 self._blocks(i, near, outputs)
             else:
-                LOWERINGS[kind](self.ctx, i, near, outputs)
+                self.lowerings.groups[kind](self.ctx, i, near, outputs)
         except LimitError as problem:
             if blocked:  # its own groups have been split as far as they can be
                 raise CompileError(str(problem)) from problem
@@ -256,6 +239,15 @@ class Walk:
             GroupRecord(i, ops, list(zip(names, inputs, strict=True)), [(i.name, array) for array in outputs])
         )
         return shaped(iter(outputs), i.shape)
+
+    def _picked(self, tuner: Tuner, i: Instruction, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
+        """The plan that measuring picks for a group; empty: the cheapest, as where it lies is known only in the run."""
+        if any(a.dynamic is not None for a in (*inputs, *outputs)):
+            return ""
+        key = group_key(self.ctx, i, inputs, outputs, self.free)
+        plan, decision = tuner.pick(i.name, key, lambda picked: self.lowerings.alone(self, i, inputs, outputs, picked))
+        self.ctx.explain += [decision] if decision else []
+        return plan
 
     def _updated(self, i: Instruction, inputs: Sequence[Array]) -> list[Array]:
         """Where a group updates an operand in place, whose old value nothing needs; empty: it does not."""
@@ -271,7 +263,7 @@ class Walk:
         """Lower a blocked group; to what watches groups, those in it are one."""
         records, self.records = self.records, []
         outer, self.ctx.region = self.ctx.region, self.ctx.region or i
-        lower_blocks(self, i, inputs, outputs)
+        self.lowerings.blocks(self, i, inputs, outputs)
         self.records, self.ctx.region = records, outer
 
     def near(self, array: Array) -> Array:
@@ -301,9 +293,3 @@ class Walk:
             return self.ctx.block, value
         finally:
             self.ctx.block, self.cache = outer, cache
-
-
-_CONTROL: dict[str, Callable[[Walk, Instruction, list[Value]], Steps[Value]]] = {
-    "while": lower_while,
-    "conditional": lower_conditional,
-}

@@ -128,7 +128,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, **options: Any) -> None:
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.driver import compile_module
-    from systolith.compiler.lowering import Options
+    from systolith.compiler.options import Options
     from systolith.isa.binary import to_bytes
     from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.errors import SystolithError

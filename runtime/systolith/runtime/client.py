@@ -7,7 +7,7 @@ from pathlib import Path
 
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.binary import load
 from systolith.isa.checked import as_array, checked
 from systolith.isa.dtypes import DType

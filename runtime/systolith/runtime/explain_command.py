@@ -48,7 +48,7 @@ def autotuning(command: Any) -> Any:
 def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, as_json: bool, **options: Any) -> None:
     """Say what the compiler made of FILE: groups, tiles, blocks, memory, and the cycles it expects of each."""
     from systolith.compiler.driver import compile_module
-    from systolith.compiler.lowering import Options
+    from systolith.compiler.options import Options
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import json_text

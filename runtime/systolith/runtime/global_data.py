@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from systolith.compiler.hlo.ir import Literal as Value
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.checked import checked

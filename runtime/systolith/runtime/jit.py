@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.checked import checked
 from systolith.isa.errors import SystolithError
 from systolith.runtime.client import Client

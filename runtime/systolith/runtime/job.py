@@ -13,8 +13,8 @@ import numpy as np
 from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
-from systolith.compiler.lowering import Options
 from systolith.compiler.memory_report import MemoryUse
+from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from systolith.compiler.autotune import Tuner, default_cache
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.chip import Chip
 from systolith.isa.program import Program
 from systolith.sim.sequencer import TraceNeededError

@@ -14,7 +14,7 @@ from systolith.compiler.autotune import Tuned, Tuner, default_cache, read_cache,
 from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate

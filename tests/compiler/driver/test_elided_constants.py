@@ -10,7 +10,7 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Options
+from systolith.compiler.options import Options
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import check, compiled, run

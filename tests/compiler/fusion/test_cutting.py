@@ -14,8 +14,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Options
 from systolith.compiler.multi_output import FuseOutputs
+from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.splitting import Oversized, Splitting

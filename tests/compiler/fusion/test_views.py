@@ -7,7 +7,7 @@ from hypothesis import given
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import dense
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.views import as_view, is_view_chain, recast, untransposed
 from systolith.isa.dtypes import F32

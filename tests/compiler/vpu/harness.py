@@ -14,10 +14,11 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate, evaluate_computation, flatten
 from systolith.compiler.loops import lower_loop
-from systolith.compiler.lowering import Lowering, dense
+from systolith.compiler.lowering import Lowering
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.reduce import lower_reduce
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, TileOp
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DType, Kind

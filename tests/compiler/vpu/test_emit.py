@@ -12,7 +12,8 @@ from systolith.compiler.emit import emit
 from systolith.compiler.group import analyze
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Lowering, dense
+from systolith.compiler.lowering import Lowering
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf, TileOp
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, F32

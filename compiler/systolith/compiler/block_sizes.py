@@ -1,0 +1,54 @@
+"""Sizes that the blocks of a group can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FEWEST = 8
+"""Blocks to have at least, so that transfers of one overlap the computation of another."""
+
+SIZES = 3
+"""Sizes of blocks to estimate, the largest that fit."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """A size of blocks.
+
+    Attributes:
+        size: indices of a block.
+        blocks: their number.
+        bytes: of VMEM that those in the making take.
+        at_once: blocks in the making at a time.
+        cycles: estimated.
+    """
+
+    size: int
+    blocks: int
+    bytes: int
+    at_once: int
+    cycles: int
+
+    @property
+    def signature(self) -> str:
+        """What tells it from the other sizes."""
+        return f"blocks of {self.size}"
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """For `explain`."""
+        return {"cycles": self.cycles, "blocks": self.blocks, "at a time": self.at_once, "bytes": self.bytes}
+
+
+def sizes(whole: int) -> Iterator[int]:
+    """Sizes of the blocks of so many indices, the largest first, each half of the one before."""
+    pieces = min(FEWEST, whole)
+    last = 0
+    while True:
+        size = -(-whole // pieces)
+        if size != last:
+            yield size
+        if size == 1:
+            return
+        last, pieces = size, pieces * 2

@@ -1,0 +1,89 @@
+"""Arrays of elements in memory: dense strides, views, loops over them, boxes of limited size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from systolith.compiler.affine import Box
+from systolith.compiler.tile.ir import Array
+from systolith.isa.pattern import MAX_LOOPS
+
+
+def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
+    """Row-major strides in bytes of an array of elements of `size` bytes."""
+    strides = [size] * len(dims)
+    for d in range(len(dims) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dims[d + 1]
+    return tuple(strides)
+
+
+def dense_like(dims: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, ...]:
+    """Strides in bytes of a dense array of elements of `size` bytes, its dimensions nested as `strides` nest them."""
+    order = nesting(strides)
+    steps = dense([dims[d] for d in order], size)
+    return tuple(steps[order.index(d)] for d in range(len(dims)))
+
+
+def nesting(strides: Sequence[int]) -> list[int]:
+    """Dimensions by their stride, the largest first."""
+    return sorted(range(len(strides)), key=lambda d: (-abs(strides[d]), d))
+
+
+def view(array: Array, box: Box) -> Array:
+    """The part of an array that a box covers, in place.
+
+    Raises:
+        ValueError: the box is not inside.
+    """
+    offset = array.offset
+    for o, n, base, size, stride in zip(box.origin, box.dims, array.origin, array.dims, array.strides, strict=True):
+        if o < base or o + n > base + size:
+            raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
+        offset += (o - base) * stride
+    return Array(array.buf, array.dtype, box.dims, array.strides, box.origin, offset, array.dynamic)
+
+
+def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Loops with those of count 1 dropped and neighbours merged where every side allows it: (counts, strides, ...)."""
+    loops: list[tuple[int, ...]] = []
+    for count, *steps in zip(counts, *strides, strict=True):
+        if count == 1:
+            continue
+        if loops and all(outer == count * step for outer, step in zip(loops[-1][1:], steps, strict=True)):
+            loops[-1] = (loops[-1][0] * count, *steps)
+        else:
+            loops.append((count, *steps))
+    if not loops:
+        loops = [(1, *(0 for _ in strides))]
+    return tuple(zip(*loops, strict=True))
+
+
+Loops = tuple[tuple[int, ...], list[tuple[int, ...]], list[int]]
+"""Counts, and for each side strides and offset in bytes."""
+
+
+def fitting_loops(counts: tuple[int, ...], *strides: tuple[int, ...]) -> Iterator[Loops]:
+    """Loops as an address generator can have them: the shortest ones that are too many are unrolled."""
+    by_count = sorted(range(len(counts) - 1), key=lambda k: counts[k])
+    unrolled = sorted(by_count[: max(0, len(counts) - MAX_LOOPS)])
+    kept = [k for k in range(len(counts)) if k not in unrolled]
+    for index in product(*(range(counts[k]) for k in unrolled)):
+        offsets = [sum(s[k] * n for k, n in zip(unrolled, index, strict=True)) for s in strides]
+        yield tuple(counts[k] for k in kept), [tuple(s[k] for k in kept) for s in strides], offsets
+
+
+def chunks(array: Array, limit: int) -> Iterator[Box]:
+    """Boxes of at most `limit` bytes (or one element) that cover an array, cut along the outermost dimensions."""
+    room = max(1, limit // array.dtype.size)
+    steps = list(array.dims)
+    for d in range(len(steps)):
+        inner = prod(steps[d + 1 :])
+        if inner * steps[d] <= room:
+            break
+        steps[d] = max(1, room // inner)
+    starts = (range(0, n, max(1, step)) for n, step in zip(array.dims, steps, strict=True))
+    for first in product(*starts):
+        dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
+        yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
