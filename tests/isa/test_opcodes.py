@@ -1,9 +1,34 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 from systolith.isa.chip import load_chip
+from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.microops import MICROOPS
-from systolith.isa.opcodes import BY_CODE, OPCODES, QUEUE_CODES, queue_of, queues, registers_of, size_words
+from systolith.isa.opcodes import (
+    BY_CODE,
+    OPCODES,
+    QUEUE_CODES,
+    REDUCE_FUNCTIONS,
+    queue_of,
+    queues,
+    registers_of,
+    size_words,
+)
+
+RECORDED: dict[str, dict[str, int]] = json.loads((Path(__file__).parent / "codes.json").read_text())
+CODES = {
+    "opcodes": {o.name: o.code for o in OPCODES.values()},
+    "micro-operations": {m.name: m.code for m in MICROOPS.values()},
+    "element types": {t.name: t.code for t in DTYPES.values()},
+    "queues": QUEUE_CODES,
+    "functions of xlu.reduce": REDUCE_FUNCTIONS,
+    "spaces": {s.name: s.value for s in Space},
+}
 
 STREAM = Stream(Space.VMEM, 0, Reg(5), 0, (1, Reg(6)), 9)
 
@@ -43,6 +68,21 @@ def test_codes_are_unique() -> None:
     assert len(BY_CODE) == len(OPCODES)
     assert len({m.code for m in MICROOPS.values()}) == len(MICROOPS)
     assert max(m.code for m in MICROOPS.values()) < 256
+
+
+@pytest.mark.parametrize("table", CODES)
+def test_codes_are_those_of_binaries_that_exist(table: str) -> None:
+    now, recorded = CODES[table], RECORDED[table]
+    assert {name: now.get(name) for name in recorded} == recorded, "a code that binaries have never changes"
+    assert now == recorded, "add the new code to codes.json"
+    assert len(set(now.values())) == len(now)
+
+
+def test_every_narrow_element_type_has_its_conversions() -> None:
+    narrow = [t for t in DTYPES.values() if t.bits < 32]
+    floats = {f"round.{t}" for t in narrow if t.is_float}
+    integers = {f"{op}.{t}" for op in ("wrap", "sat") for t in narrow if t.is_integer}
+    assert {name for name in MICROOPS if name.split(".")[0] in ("round", "wrap", "sat")} == floats | integers
 
 
 def test_registers_of_an_instruction() -> None:

@@ -156,14 +156,20 @@ QUEUE_CODES: dict[str, int] = {
 }
 
 REDUCE_FUNCTIONS: dict[str, int] = {
-    name: code
-    for code, name in enumerate(
-        (
-            "add.f32", "min.f32", "max.f32", "mul.f32", "add.s32", "min.s32", "max.s32", "mul.s32",
-            "min.u32", "max.u32", "and", "or", "xor",
-        )
-    )
-}  # fmt: skip
+    "add.f32": 0,
+    "min.f32": 1,
+    "max.f32": 2,
+    "mul.f32": 3,
+    "add.s32": 4,
+    "min.s32": 5,
+    "max.s32": 6,
+    "mul.s32": 7,
+    "min.u32": 8,
+    "max.u32": 9,
+    "and": 10,
+    "or": 11,
+    "xor": 12,
+}
 
 
 def _whole(name: str, word: int) -> Bits:
@@ -201,31 +207,31 @@ ROW_LOOPS = _uint("row_loops", 3, 3, 0, "how many loops of the pattern, from the
 PART = _uint("part", 3, 6, 5, "which part of the operands' bf16 split, 0 to 2")
 INTEGER = _uint("integer", 3, 7, 7, "1: s32 sums of s8 or u8 products; 0: floating point")
 
-_ALU_DOCS = {
-    "add": "rd = ra + b",
-    "sub": "rd = ra - b",
-    "mul": "rd = low word of ra * b",
-    "mulhu": "rd = high word of ra * b, unsigned",
-    "and": "rd = ra & b",
-    "or": "rd = ra | b",
-    "xor": "rd = ra ^ b",
-    "shl": "rd = ra << (b mod 32)",
-    "shr": "rd = ra >> (b mod 32), logical",
-    "sra": "rd = ra >> (b mod 32), arithmetic",
-    "slt": "rd = ra < b, signed",
-    "sltu": "rd = ra < b, unsigned",
-    "min": "rd = the lesser, signed",
-    "max": "rd = the greater, signed",
-    "divu": "rd = ra / b, unsigned; all ones where b is 0",
-    "remu": "rd = ra mod b, unsigned; ra where b is 0",
+_ALU_ROWS = {
+    0x10: ("add", "rd = ra + b"),
+    0x11: ("sub", "rd = ra - b"),
+    0x12: ("mul", "rd = low word of ra * b"),
+    0x13: ("mulhu", "rd = high word of ra * b, unsigned"),
+    0x14: ("and", "rd = ra & b"),
+    0x15: ("or", "rd = ra | b"),
+    0x16: ("xor", "rd = ra ^ b"),
+    0x17: ("shl", "rd = ra << (b mod 32)"),
+    0x18: ("shr", "rd = ra >> (b mod 32), logical"),
+    0x19: ("sra", "rd = ra >> (b mod 32), arithmetic"),
+    0x1A: ("slt", "rd = ra < b, signed"),
+    0x1B: ("sltu", "rd = ra < b, unsigned"),
+    0x1C: ("min", "rd = the lesser, signed"),
+    0x1D: ("max", "rd = the greater, signed"),
+    0x1E: ("divu", "rd = ra / b, unsigned; all ones where b is 0"),
+    0x1F: ("remu", "rd = ra mod b, unsigned; ra where b is 0"),
 }
-_BRANCH_DOCS = {
-    "beq": "branch if ra = rb",
-    "bne": "branch if ra is not rb",
-    "blt": "branch if ra < rb, signed",
-    "bge": "branch if ra >= rb, signed",
-    "bltu": "branch if ra < rb, unsigned",
-    "bgeu": "branch if ra >= rb, unsigned",
+_BRANCH_ROWS = {
+    0x20: ("beq", "branch if ra = rb"),
+    0x21: ("bne", "branch if ra is not rb"),
+    0x22: ("blt", "branch if ra < rb, signed"),
+    0x23: ("bge", "branch if ra >= rb, signed"),
+    0x24: ("bltu", "branch if ra < rb, unsigned"),
+    0x25: ("bgeu", "branch if ra >= rb, unsigned"),
 }
 _VPU_RUN = (
     _uint("kernel", 3, 15, 0, "number in the kernel table"),
@@ -251,10 +257,8 @@ def _rows() -> Iterator[tuple[int, str, str, tuple[Field, ...], str]]:
     end = Field("end", FieldKind.TARGET, _whole("end", 5), doc="what follows the body")
     count = _operand("count", 4, (3, 0), "trip count; none where it is 0 or negative")
     yield 0x08, "loop", "seq", (count, end), "repeat the instructions that follow, up to end - 1, count times"
-    for i, (name, doc) in enumerate(_ALU_DOCS.items()):
-        yield 0x10 + i, name, "seq", ALU, doc
-    for i, (name, doc) in enumerate(_BRANCH_DOCS.items()):
-        yield 0x20 + i, name, "seq", BRANCH, doc
+    yield from ((code, name, "seq", ALU, doc) for code, (name, doc) in _ALU_ROWS.items())
+    yield from ((code, name, "seq", BRANCH, doc) for code, (name, doc) in _BRANCH_ROWS.items())
     yield 0x40, "dma.load", "ld", COPY, "copy from HBM, HOST, SMEM or VMEM to VMEM or SMEM"
     yield 0x41, "dma.store", "st", COPY, "copy from VMEM or SMEM to HBM, HOST, LINK, VMEM or SMEM"
     transpose = _uint("transpose", 3, 4, 4, "1: rows of the pattern are columns of the tile")
@@ -298,8 +302,8 @@ def _build() -> dict[str, Opcode]:
 
 OPCODES: dict[str, Opcode] = _build()
 BY_CODE: dict[int, Opcode] = {o.code: o for o in OPCODES.values()}
-ALU_OPS: tuple[str, ...] = tuple(_ALU_DOCS)
-BRANCH_OPS: tuple[str, ...] = tuple(_BRANCH_DOCS)
+ALU_OPS: tuple[str, ...] = tuple(name for name, _ in _ALU_ROWS.values())
+BRANCH_OPS: tuple[str, ...] = tuple(name for name, _ in _BRANCH_ROWS.values())
 
 
 _targets = {o.name: [f.name for f in o.fields if f.kind is FieldKind.TARGET] for o in OPCODES.values()}
