@@ -1,4 +1,10 @@
-"""The HLO front end: text to IR and back, verifier, reference evaluator."""
+"""The HLO front end: text to IR and back, verifier, reference evaluator, cost analysis.
+
+- In: HLO text, HloModuleProto, arrays.  Out: a `Module`, its text, values and costs, or an `HloError` with its place.
+- From below: `errors`, `escapes`, `lexer` (tokens), `shape`, `attributes`, `ir`; then `rules/`, `text/`, `proto/`,
+  `values/`, `cost/`.
+- Not here: passes, the builder of XLA's client, anything that knows the machine.
+"""
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
