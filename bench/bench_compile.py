@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 from bench import models
 from bench.modules import lowered, module
-from systolith.compiler import assemble, codegen, driver
+from systolith.compiler import driver
+from systolith.compiler.emit import assemble, codegen
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip

@@ -15,9 +15,9 @@ from math import ceil
 from bench.live import spilled_bytes
 from bench.products import PRODUCTS, Tiles, product_of, read_share, together
 from bench.vector_work import NOTHING, Slots, vector_slots
-from systolith.compiler.aliasing import read_aliases
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.passes.while_trip_count import trip_count
+from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.memory.aliasing import read_aliases
 from systolith.isa.chip import Chip
 
 PARTS = ("slice", "dynamic-slice", "gather")

@@ -19,9 +19,9 @@ from scipy.sparse import csr_array  # type: ignore[import-untyped]  # scipy ship
 from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 
 from bench.products import PRODUCTS
-from systolith.compiler.affine import reshape_factors
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
+from systolith.compiler.index.affine import reshape_factors
 
 Extents = tuple[int, ...]
 """How many indices of each dimension, at least."""

@@ -14,10 +14,10 @@ from math import ceil, prod
 
 import numpy as np
 
-from systolith.compiler.gemm import INTEGER_OPERANDS, passes_of
 from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.values.contraction import requested_precision
+from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, passes_of
 from systolith.isa.chip import Chip
 
 PRODUCTS = ("dot", "convolution")

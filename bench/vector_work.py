@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log2, prod
 
-from systolith.compiler.elementwise import FLOAT_OPS, SIGNED_OPS, UNSIGNED_OPS
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
+from systolith.compiler.ops.elementwise import FLOAT_OPS, SIGNED_OPS, UNSIGNED_OPS
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 from systolith.isa.microops import MICROOPS, Slot

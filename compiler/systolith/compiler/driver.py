@@ -6,38 +6,38 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from systolith.compiler.aliasing import most_in_place
-from systolith.compiler.assemble import probes
-from systolith.compiler.batch_loops import BatchLoops
-from systolith.compiler.blocking import BlockNormalisations
+from systolith.compiler.emit.assemble import probes
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
-from systolith.compiler.fitting import AHEAD_SHARES, Fitted, schedule
-from systolith.compiler.fusion import Fuse
-from systolith.compiler.group_info import group_infos
+from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.multi_output import FuseOutputs
+from systolith.compiler.groups.producer_fusion import FusePrologues
+from systolith.compiler.groups.splitting import Splitting
+from systolith.compiler.groups.stats import group_infos
+from systolith.compiler.groups.unit_assignment import ChooseUnits
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
-from systolith.compiler.lowered import lower_module
-from systolith.compiler.memory_plan import MemoryPlan, value_at
-from systolith.compiler.memory_report import Layout, MemoryUse
-from systolith.compiler.multi_output import FuseOutputs
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.lower.module import lower_module
+from systolith.compiler.memory.aliasing import most_in_place
+from systolith.compiler.memory.report import Layout, MemoryUse
+from systolith.compiler.memory.residency import Leaf, leaf_shapes
+from systolith.compiler.memory.vmem import MemoryPlan, value_at
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass, pass_name, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
-from systolith.compiler.placement import Leaf, leaf_shapes
-from systolith.compiler.predict import predict
-from systolith.compiler.prologue import FusePrologues
-from systolith.compiler.relief import Lowered, Relief, relieved
-from systolith.compiler.splitting import Splitting
+from systolith.compiler.pressure import Lowered, Relief, relieved
+from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
+from systolith.compiler.schedule.predict import predict
 from systolith.compiler.tile.ir import Buf
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
-from systolith.compiler.units import ChooseUnits
-from systolith.compiler.walk import Walk
+from systolith.compiler.tiling.batch_loops import BatchLoops
+from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
@@ -196,13 +196,13 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     lowered, relief = lower(module), Relief()
     if lowered.hbm > chip.hbm.bytes:
         lowered, relief = relieved(lowered, chip, lower)
-    module, walk, fitted = lowered.module, lowered.walk, lowered.fitted
-    ctx, plan = walk.ctx, fitted.plan
+    module, lowering, fitted = lowered.module, lowered.lowering, lowered.fitted
+    ctx, plan = lowering.ctx, fitted.plan
     program, ops, buffers = lowered.assembled(chip)
     explain = each_once([*decided, *relief.decisions, *ctx.explain])
     program.groups = group_infos(module, planned_cycles(ctx.explain), predict(program, chip))
     if options.probes:
-        program.probes = probes(walk.records, ops, fitted.moved, plan, buffers)
+        program.probes = probes(lowering.records, ops, fitted.moved, plan, buffers)
     verify_program(program, chip)
     memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole), relief.remade)
     stages = Stages(
@@ -218,7 +218,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     return Compiled(program, module, stages, memory, explain)
 
 
-def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
+def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
     """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
 
     Raises:
@@ -229,13 +229,13 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     before = ""
     splitting = Splitting(Names(c.name for c in module.computations))
     for _ in range(MOST_ATTEMPTS):
-        walk, owners = _lowered(module, chip, options, spilled, SHARES[share], splitting)
-        verify_tile_ir(walk.ctx.block)
-        fitted = schedule(walk.ctx, walk.free)
+        lowering, owners = _lowered(module, chip, options, spilled, SHARES[share], splitting)
+        verify_tile_ir(lowering.ctx.block)
+        fitted = schedule(lowering.ctx, lowering.free)
         plan = fitted.plan
         if plan.failed is None:
-            walk.ctx.explain += [*splitting.decisions, *_decided(walk, fitted, SHARES[share], spilled)]
-            return walk, fitted
+            lowering.ctx.explain += [*splitting.decisions, *_decided(lowering, fitted, SHARES[share], spilled)]
+            return lowering, fitted
         # Where smaller tiles do not help, still smaller ones will not.
         helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
         if share + 1 < len(SHARES) and not helpless:
@@ -252,9 +252,9 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Walk, Fitted]:
     )
 
 
-def _decided(walk: Walk, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
+def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
     """What was decided about memory and the order of loads."""
-    for leaf in sorted(walk.spilled, key=lambda leaf: leaf[0].name):
+    for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
         maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
         yield Decision("memory", maker, f"result {leaf[1]} of {maker} is spilled to HBM", why, {"bytes": size})
@@ -273,13 +273,13 @@ def _decided(walk: Walk, fitted: Fitted, share: float, spilled: Collection[Leaf]
 
 def _lowered(
     module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float, splitting: Splitting
-) -> tuple[Walk, dict[Buf, Leaf]]:
+) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower, and split groups that no instruction can hold, in place, until all fit."""
     while True:
-        walk, owners = lower_module(module, chip, options, spilled, share)
-        if not walk.oversized:
-            return walk, owners
-        splitting.split(walk.oversized, module)
+        lowering, owners = lower_module(module, chip, options, spilled, share)
+        if not lowering.oversized:
+            return lowering, owners
+        splitting.split(lowering.oversized, module)
 
 
 def _check_interface(module: Module, chip: Chip) -> None:

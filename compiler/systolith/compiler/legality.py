@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from systolith.compiler.elementwise import is_elementwise, lower_elementwise
 from systolith.compiler.errors import CompileError, compile_error
-from systolith.compiler.expression import Const, Graph
-from systolith.compiler.fusion import DOTS, REDUCTIONS
-from systolith.compiler.group import DATA_MOVEMENT, inline_scalar
+from systolith.compiler.groups.fusion import DOTS, REDUCTIONS
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.matmul import sums_integers
-from systolith.compiler.moves import MOVES
+from systolith.compiler.lower.dma_ops import MOVES
+from systolith.compiler.memory.residency import nested
+from systolith.compiler.mxu.matmul import sums_integers
+from systolith.compiler.ops.elementwise import is_elementwise, lower_elementwise
+from systolith.compiler.ops.expression import Const, Graph
+from systolith.compiler.ops.expression_builder import DATA_MOVEMENT, inline_scalar
 from systolith.compiler.passes.wide_integers import obstacle
-from systolith.compiler.placement import nested
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from systolith.compiler.driver import Compiled
-from systolith.compiler.memory_report import MemoryUse
+from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.access import memory_of
 from systolith.isa.checked import checked
 from systolith.isa.chip import Chip

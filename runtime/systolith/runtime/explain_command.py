@@ -88,7 +88,7 @@ def explanation(compiled: Compiled, chip: Chip, simulate: bool) -> dict[str, Any
     Cycles of a group: `planned` (when tiles were chosen), `predicted` (from the code), `simulated` (None: it was not;
     else the cycles in which the run waited for it).  All executions together.
     """
-    from systolith.compiler.predict import predict
+    from systolith.compiler.schedule.predict import predict
     from systolith.sim.sequencer import TraceNeededError
     from systolith.sim.simulate import simulate as run
 

@@ -13,7 +13,7 @@ import numpy as np
 from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
-from systolith.compiler.memory_report import MemoryUse
+from systolith.compiler.memory.report import MemoryUse
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import dtype

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from systolith.compiler.memory_report import MemoryUse
+from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
 from systolith.sim.simulate import RunResult
 

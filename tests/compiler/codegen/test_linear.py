@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.codegen import Generator
+from systolith.compiler.emit.codegen import Generator
+from systolith.compiler.emit.linearize import Jump, Label, Linear, linearize, vregs_of
 from systolith.compiler.errors import CompileError
-from systolith.compiler.linear import Jump, Label, Linear, linearize, vregs_of
 from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import F32
 from systolith.isa.instruction import Reg, Space, Stream

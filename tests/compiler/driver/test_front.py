@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from systolith.compiler import gemm_search
 from systolith.compiler.driver import Front, compile_module
-from systolith.compiler.gemm import Gemm
-from systolith.compiler.group import GroupPlan
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.mxu import gemm_search
+from systolith.compiler.mxu.gemm import Gemm
+from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import load_chip
 

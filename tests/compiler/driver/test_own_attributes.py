@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.own_attributes import DropOwnAttributes, stated
+from systolith.compiler.passes.own_attributes import DropOwnAttributes, stated
 from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import compiled
 

@@ -8,7 +8,7 @@ import pytest
 
 from systolith.compiler.driver import compile_module
 from systolith.compiler.errors import CompileError
-from systolith.compiler.fusion import Fuse
+from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise

@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systolith.compiler import batch_loops
-from systolith.compiler.batch_cost import Estimate, Split, Step, Trial
-from systolith.compiler.batch_dims import DimClass, classes
-from systolith.compiler.batch_loops import BatchLoops, _grouped, _Path
-from systolith.compiler.batch_rewrite import to_loop
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.passes.while_trip_count import trip_count
+from systolith.compiler.tiling import batch_loops
+from systolith.compiler.tiling.batch_cost import Estimate, Split, Step, Trial
+from systolith.compiler.tiling.batch_loops import BatchLoops, _grouped, _Path
+from systolith.compiler.tiling.batch_rewrite import to_loop
+from systolith.compiler.tiling.dim_classes import DimClass, classes
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.encode import encode_code
 from systolith.isa.program import Role

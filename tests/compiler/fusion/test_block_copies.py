@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler import blocks
+from systolith.compiler.lower import blocks
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate

@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.block_dims import (
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate_computation
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.tiling.blocking import BlockNormalisations
+from systolith.compiler.tiling.dim_propagation import (
     NotBlockableError,
     blocked_along,
     blocked_dims,
@@ -15,13 +22,6 @@ from systolith.compiler.block_dims import (
     resized,
     result_dim,
 )
-from systolith.compiler.blocking import BlockNormalisations
-from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.rules.verifier import verify
-from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.hlo.values.evaluator import evaluate_computation
-from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate

@@ -9,16 +9,16 @@ import pytest
 
 from systolith.compiler.driver import compile_grouped
 from systolith.compiler.errors import CompileError, LimitError
-from systolith.compiler.fusion import HEAVY, is_cheap
+from systolith.compiler.groups.fusion import HEAVY, is_cheap
+from systolith.compiler.groups.multi_output import FuseOutputs
+from systolith.compiler.groups.splitting import Oversized, Splitting
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.multi_output import FuseOutputs
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.splitting import Oversized, Splitting
 from tests.compiler.driver.random_limits import random_wide_module
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler import folding, fusion
-from systolith.compiler.folding import folding_cut
-from systolith.compiler.fusion import Fuse
-from systolith.compiler.group import NotFoldableError, analyze
+from systolith.compiler.groups import folding, fusion
+from systolith.compiler.groups.folding import folding_cut
+from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.ops.expression_builder import NotFoldableError, analyze
 from systolith.compiler.passes.base import run_passes
 
 SHAPES = [(4, 6), (6, 4), (24,), (2, 12), (2, 3, 4)]

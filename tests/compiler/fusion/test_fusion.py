@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from systolith.compiler.fusion import DOTS, REDUCTIONS, STRUCTURE, Fuse, Limits, is_cheap
-from systolith.compiler.group import analyze, group_roots, streams_of
+from systolith.compiler.groups.fusion import DOTS, REDUCTIONS, STRUCTURE, Fuse, Limits, is_cheap
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.ops.expression_builder import analyze, group_roots, streams_of
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.views import VIEWS, is_view_chain, view_base
+from systolith.compiler.tile.views import VIEWS, is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from tests.corpus.load import Case
 

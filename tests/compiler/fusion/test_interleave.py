@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.interleave import interleave
-from systolith.compiler.operation_times import Stage, Timed, copies, timed
+from systolith.compiler.schedule.operation_times import Stage, Timed, copies, timed
+from systolith.compiler.schedule.pipeline import interleave
 from systolith.compiler.tile.ir import Buf, Ref, TileOp
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import dtype

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler import multi_output
 from systolith.compiler.driver import Compiled
-from systolith.compiler.fusion import Fuse
-from systolith.compiler.group import group_roots
+from systolith.compiler.groups import multi_output
+from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.multi_output import FuseOutputs
+from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip

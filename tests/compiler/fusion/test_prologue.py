@@ -20,8 +20,9 @@ from systolith.compiler import driver
 from systolith.compiler.driver import Compiled
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
-from systolith.compiler.fusion import Fuse
-from systolith.compiler.group_info import group_infos
+from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.producer_fusion import FusePrologues
+from systolith.compiler.groups.stats import group_infos
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -29,7 +30,6 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.prologue import FusePrologues
 from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role

@@ -9,7 +9,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
-from systolith.compiler.views import as_view, is_view_chain, recast, untransposed
+from systolith.compiler.tile.views import as_view, is_view_chain, recast, untransposed
 from systolith.isa.dtypes import F32
 from systolith.isa.instruction import Space
 from tests.compiler.vpu.machine import Machine

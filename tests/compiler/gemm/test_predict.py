@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.gemm_flow import Flow
-from systolith.compiler.predict import predict
+from systolith.compiler.mxu.gemm_pipeline import Flow
+from systolith.compiler.schedule.predict import predict
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.instruction import Instruction, Space, Stream

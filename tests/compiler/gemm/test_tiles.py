@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
 
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=3)
 

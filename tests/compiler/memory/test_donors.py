@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.aliasing import read_donors
 from systolith.compiler.driver import Compiled
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.memory.aliasing import read_donors
 from systolith.isa.program import Role
 from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import Array, check, compiled

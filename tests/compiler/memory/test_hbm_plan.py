@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.hbm_plan import buffer_table, share_temporaries
-from systolith.compiler.memory_plan import lives
+from systolith.compiler.memory.hbm import buffer_table, share_temporaries
+from systolith.compiler.memory.vmem import lives
 from systolith.compiler.tile.ir import Block, Buf, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space

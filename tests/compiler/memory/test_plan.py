@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory_plan import lives, plan_memory
-from systolith.compiler.schedule import Lookahead, prefetch
+from systolith.compiler.memory.vmem import lives, plan_memory
+from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space

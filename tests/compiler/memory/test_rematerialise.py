@@ -18,9 +18,9 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.placement import Leaf, leaf_shapes
-from systolith.compiler.rematerialise import Rematerialiser
-from systolith.compiler.step_line import ORDERS, Line, line_of, rewritten
+from systolith.compiler.memory.linear_schedule import ORDERS, Line, line_of, rewritten
+from systolith.compiler.memory.rematerialise import Rematerialiser
+from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.isa.chip import Chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY, compare

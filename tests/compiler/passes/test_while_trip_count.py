@@ -4,7 +4,8 @@ import pytest
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.while_trip_count import AnnotateTripCounts, trip_count
+from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 
 
 def loop(

@@ -7,8 +7,8 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler import conflicts as module
-from systolith.compiler.conflicts import Key, LineMap, conflicts
+from systolith.compiler.emit import dependence as module
+from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.isa.access import Access
 from systolith.isa.instruction import Space
 

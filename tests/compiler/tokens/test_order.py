@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.conflicts import Key
-from systolith.compiler.tokens import Ordered, Orderer
+from systolith.compiler.emit.dependence import Key
+from systolith.compiler.emit.tokens import Ordered, Orderer
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_WAITS, queue_of

@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from systolith.compiler.fusion import Fuse
+from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.hlo.ir import Instruction, Literal, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate, evaluate_computation, flatten
-from systolith.compiler.loops import lower_loop
-from systolith.compiler.lowering import Lowering
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.reduce import lower_reduce
 from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, TileOp
+from systolith.compiler.vpu.elementwise import lower_loop
+from systolith.compiler.vpu.reduce import lower_reduce
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DType, Kind
 from systolith.isa.program import Role
 from tests.compiler.vpu.machine import Machine
 
 Values = np.ndarray[Any, np.dtype[Any]]
-LOWERINGS: dict[str, Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]] = {
+LOWERINGS: dict[str, Callable[[TileBuilder, Instruction, Sequence[Array], Sequence[Array]], None]] = {
     "kLoop": lower_loop,
     "kInput": lower_reduce,
 }
@@ -74,7 +74,7 @@ def grouped(text: str) -> Module:
     return run_passes(module, [Fuse()])
 
 
-def place(ctx: Lowering, name: str, shape: Shape, in_hbm: bool) -> Array:
+def place(ctx: TileBuilder, name: str, shape: Shape, in_hbm: bool) -> Array:
     if not in_hbm:
         return ctx.array(name, shape.dtype, shape.dims)
     buf = ctx.hbm(name, Role.TEMP, shape.dtype, shape.dims)
@@ -83,7 +83,7 @@ def place(ctx: Lowering, name: str, shape: Shape, in_hbm: bool) -> Array:
 
 def run_group(group: Instruction, values: Sequence[Literal], chip: str, budget: int, in_hbm: bool) -> Outcome:
     """Lower one group, run it."""
-    ctx = Lowering(load_chip(chip), budget=budget)
+    ctx = TileBuilder(load_chip(chip), budget=budget)
     ctx.group = group
     machine = Machine()
     operands = []

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.affine import Box, Expr, IndexMap, reshape_factors, split_index
-from systolith.compiler.expression import Load
-from systolith.compiler.group import NotFoldableError, analyze
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.index.affine import Box, Expr, IndexMap, reshape_factors, split_index
+from systolith.compiler.ops.expression import Load
+from systolith.compiler.ops.expression_builder import NotFoldableError, analyze
 from tests.compiler.vpu.movement import MOVES, Chain, chains, show
 
 FOLDING = tuple(m for m in MOVES if m != "concatenate")

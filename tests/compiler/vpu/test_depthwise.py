@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systolith.compiler.groups.unit_assignment import ChooseUnits, on_vpu
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.units import ChooseUnits, on_vpu
 from systolith.isa.chip import load_chip
 from tests.compiler.driver.test_random_modules import compare
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from systolith.compiler.elementwise import FLOAT_EXACT_OPS, FLOAT_OPS, INTEGER_OPS, PRED_OPS, SIGNED_OPS, UNSIGNED_OPS
 from systolith.compiler.errors import CompileError
+from systolith.compiler.ops.elementwise import (
+    FLOAT_EXACT_OPS,
+    FLOAT_OPS,
+    INTEGER_OPS,
+    PRED_OPS,
+    SIGNED_OPS,
+    UNSIGNED_OPS,
+)
 from systolith.isa.dtypes import DTYPES, Kind
 from tests.compiler.vpu.harness import Outcome, run_groups, sample
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.affine import Box
-from systolith.compiler.emit import emit
-from systolith.compiler.group import analyze
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.lowering import Lowering
+from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression_builder import analyze
 from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf, TileOp
+from systolith.compiler.vpu.emit import emit
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, F32
 from systolith.isa.instruction import Space
@@ -101,7 +101,7 @@ ENTRY e {
 """
     module = parse_hlo(text)
     acc, bias = module.entry.parameters
-    ctx = Lowering(load_chip("tiny"))
+    ctx = TileBuilder(load_chip("tiny"))
     box = Box((4, 8), (8, 8))
     rows = Buf("acc0", Space.ACC, 16 * 32)
     leaves = {
@@ -121,7 +121,7 @@ ENTRY e {
 def test_array_that_is_too_small_is_an_error() -> None:
     module = parse_hlo("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT r = f32[8] negate(x)\n}\n")
     (x,) = module.entry.parameters
-    ctx = Lowering(load_chip("tiny"))
+    ctx = TileBuilder(load_chip("tiny"))
     part = Array(ctx.vmem("x", 16), F32, (4,), (4,), (0,))
     out = Array(ctx.vmem("out", 32), F32, (8,), dense((8,), 4), (0,))
     with pytest.raises(ValueError, match=r"x covers \(0,\) \(4,\)"):
@@ -152,7 +152,7 @@ ENTRY e {
 """
     module = parse_hlo(text)
     (x,) = module.entry.parameters
-    ctx = Lowering(load_chip("tiny"))
+    ctx = TileBuilder(load_chip("tiny"))
     whole = ctx.array("x", F32, (16, 16))
     out = ctx.array("out", F32, (18, 18))
     emit(ctx, analyze([module.entry.result]), Box((1, 1), (16, 16)), {x: whole}, [out], Origin())

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.vector import Access, Work, choose, merge
+from systolith.compiler.vpu.vectorise import Access, Work, choose, merge
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import F32
 from systolith.isa.kernel import MAX_NEST

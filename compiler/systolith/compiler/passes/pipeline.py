@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.own_attributes import DropOwnAttributes
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
@@ -14,6 +13,7 @@ from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.own_attributes import DropOwnAttributes
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants

@@ -8,11 +8,12 @@ from functools import partial
 
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, tuple_of
+from systolith.compiler.hlo.trip_count import stated, trip_count
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names, Rewriter, rewrite, stands_for
-from systolith.compiler.passes.while_trip_count import proved_trip_count, stated, trip_count
+from systolith.compiler.passes.while_trip_count import proved_trip_count
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.trip_count import stated, trip_count
 from systolith.compiler.passes.algebraic_arithmetic import value_range
 
-_PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d{1,18})"\}')  # what a 64-bit integer holds, as in XLA
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _LONGEST = 1 << 31
 
@@ -30,19 +28,6 @@ class AnnotateTripCounts:
                     instruction.attributes["backend_config"] = stated(count, told)
                     changed = True
         return changed
-
-
-def stated(count: int, told: str = "") -> Raw:
-    """The `backend_config` that states a trip count besides what it told already."""
-    rest = told.strip().removeprefix("{").strip()
-    entry = f'{{"known_trip_count":{{"n":"{count}"}}'
-    return Raw(f"{entry},{rest}" if rest not in ("", "}") and told.startswith("{") else f"{entry}}}")
-
-
-def trip_count(loop: Instruction) -> int | None:
-    """The trip count that a `while` states; None if it states none."""
-    found = _PATTERN.search(str(loop.attributes.get("backend_config", "")))
-    return int(found.group(1)) if found else None
 
 
 def proved_trip_count(loop: Instruction) -> int | None:

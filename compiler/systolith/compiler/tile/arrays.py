@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from systolith.compiler.affine import Box
+from systolith.compiler.index.affine import Box
 from systolith.compiler.tile.ir import Array
 from systolith.isa.pattern import MAX_LOOPS
 

@@ -29,8 +29,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.hlo.visiting import post_order
-from systolith.compiler.passes.while_trip_count import trip_count
 
 TRANSCENDENTAL = frozenset(
     """atan2 cbrt cosine erf exponential exponential-minus-one log log-plus-one logistic power rsqrt sine sqrt tan tanh

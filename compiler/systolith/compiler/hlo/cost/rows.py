@@ -10,7 +10,7 @@ from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
 from systolith.compiler.hlo.cost.keys import BYTES, FLOPS, TRANSCENDENTALS
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.passes.while_trip_count import trip_count
+from systolith.compiler.hlo.trip_count import trip_count
 
 PRODUCTS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 """Opcodes whose operations are multiplications and additions of matrices."""

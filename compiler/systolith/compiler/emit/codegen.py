@@ -1,0 +1,144 @@
+"""Instructions from tile operations: addresses, tables of patterns and kernels, registers, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear
+from systolith.compiler.errors import CompileError
+from systolith.compiler.tile.ir import Arg, Buf, Ref, TileOp, VReg
+from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
+from systolith.isa.kernel import Kernel
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import Origin
+
+NO_ORIGIN = Origin()
+
+REGISTER_FIELDS = frozenset({"ra", "rb", "rd"})
+"""Arguments that can only be registers."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An instruction of the line, before tokens.
+
+    Attributes:
+        instruction: its `target`, for jumps, is still to come.
+        origin: where it comes from.
+        op: the tile operation it was made of, if any (address arithmetic before it has none).
+        target: label, for jumps.
+        label: a label that stands here; there is no instruction then.
+    """
+
+    instruction: Instruction | None
+    origin: Origin = NO_ORIGIN
+    op: TileOp | None = None
+    target: str = ""
+    label: str = ""
+
+
+@dataclass
+class Tables:
+    """Pattern, kernel and buffer tables: each entry once."""
+
+    patterns: dict[Pattern, int] = field(default_factory=dict)
+    kernels: dict[Kernel, int] = field(default_factory=dict)
+    buffers: dict[Buf, int] = field(default_factory=dict)
+
+    def pattern(self, pattern: Pattern) -> int:
+        return self.patterns.setdefault(pattern, len(self.patterns))
+
+    def kernel(self, kernel: Kernel) -> int:
+        return self.kernels.setdefault(kernel, len(self.kernels))
+
+
+class Generator:
+    """Makes lines of instructions.
+
+    Args:
+        linear: operations, labels and registers.
+        address: of every VMEM and SMEM buffer.
+        buffers: the buffer table, in order.
+    """
+
+    def __init__(self, linear: Linear, address: Mapping[Buf, int], buffers: list[Buf]) -> None:
+        self.linear = linear
+        self.address = address
+        self.tables = Tables(buffers={b: n for n, b in enumerate(buffers)})
+        self.lines: list[Line] = []
+        self._scratch = 0
+
+    def run(self) -> list[Line]:
+        """All lines, in order."""
+        for item in self.linear.items:
+            self._item(item)
+        return self.lines
+
+    def _item(self, item: Item) -> None:
+        if isinstance(item, Label):
+            self.lines.append(Line(None, label=item.name))
+            return
+        if isinstance(item, Jump):
+            args: dict[str, Value] = {"target": 0}
+            if item.op != "jmp":
+                args |= {"ra": self._register(item.ra), "rb": self._register(item.rb)}
+            self.lines.append(Line(Instruction(item.op, args), item.origin, None, item.target))
+            return
+        self._scratch = 0
+        args = {name: self._value(name, value, item) for name, value in item.args.items()}
+        self.lines.append(Line(Instruction(item.op, args, item.unit), item.origin, item))
+
+    def _value(self, name: str, value: Arg | str, item: TileOp) -> Value:
+        if type(value) is int and name not in REGISTER_FIELDS:
+            return value
+        if isinstance(value, Ref):
+            return self._address(value) if name == "imm" else self._stream(value, item)
+        if isinstance(value, Kernel):
+            return self.tables.kernel(value)
+        if isinstance(value, tuple):
+            return tuple([self._value(name, v, item) for v in value])  # type: ignore[return-value]
+        if name in REGISTER_FIELDS:
+            return self._register(value)  # type: ignore[arg-type]
+        return self._operand(value) if isinstance(value, VReg) else value
+
+    def _register(self, value: VReg | int) -> Reg:
+        if isinstance(value, VReg):
+            return Reg(self.linear.registers[value])
+        if value != 0:
+            raise ValueError(f"{value} where only a register can stand")
+        return Reg(0)
+
+    def _operand(self, value: VReg | int) -> Operand:
+        return self._register(value) if isinstance(value, VReg) else value
+
+    def _address(self, ref: Ref) -> int:
+        """Byte address, without the dynamic part."""
+        if ref.buf is None:
+            return 0
+        return ref.offset + (self.address[ref.buf] if ref.buf.space in (Space.VMEM, Space.SMEM) else 0)
+
+    def _stream(self, ref: Ref, item: TileOp) -> Stream:
+        base: Operand = self._address(ref)
+        if ref.dynamic is not None:
+            base = self._sum(ref.dynamic, self._address(ref), item.origin)
+        space = ref.buf.space if ref.buf is not None else Space.NONE
+        number = 0
+        if ref.buf is not None:
+            number = self.tables.buffers[ref.buf] if space == Space.HBM else ref.buf.unit
+        index = self.address[ref.index] if ref.index is not None else 0
+        bias = (self._operand(ref.bias[0]), self._operand(ref.bias[1]))
+        return Stream(space, self.tables.pattern(ref.pattern), base, number, bias, index)
+
+    def _sum(self, register: VReg, constant: int, origin: Origin) -> Reg:
+        """`register + constant`, in a scratch register where the constant is not 0."""
+        source = self._register(register)
+        if constant == 0:
+            return source
+        if self._scratch == len(SCRATCH):
+            raise CompileError(f"{origin.group}: an operation with over {len(SCRATCH)} dynamic addresses")
+        scratch = Reg(SCRATCH[self._scratch])
+        self._scratch += 1
+        add = Instruction("add", {"rd": scratch, "ra": source, "b": constant})
+        self.lines.append(Line(add, origin))
+        return scratch

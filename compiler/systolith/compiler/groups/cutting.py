@@ -1,0 +1,155 @@
+"""Cutting a group at some of its values: those are stored, each by a group of its own, which the rest reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.groups.fusion import HEAVY
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.index.affine import IndexMap
+from systolith.compiler.ops.expression_builder import analyze, group_roots
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a group, as a group.
+
+    Attributes:
+        roots: the values that it computes.
+        leaves: what its parameters stand for: parameters of the whole group, stored values, and reshapes of those.
+        computation: of copies.
+    """
+
+    roots: tuple[Instruction, ...]
+    leaves: tuple[Instruction, ...]
+    computation: Computation
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A group in parts.
+
+    Attributes:
+        body: the group's computation.
+        roots: its results.
+        stored: the values that are stored, operands first, and the part that makes each.
+        rest: what makes the results that are not stored, nor reshapes of what is; None: there are none.
+    """
+
+    body: Computation
+    roots: tuple[Instruction, ...]
+    stored: tuple[tuple[Instruction, Part], ...]
+    rest: Part | None
+
+    @classmethod
+    def of(cls, body: Computation, cuts: Iterable[Instruction]) -> Parts:
+        """A group cut at some values; of a reshape, at what it is of.
+
+        A product or reduction that two parts would compute is stored too, and one whose value another part would not
+        read at its own index.
+        """
+        roots = tuple(group_roots(body))
+        stored = {base for i in cuts if (base := reshaped_from(i)).opcode not in ("parameter", "constant")}
+        while more := _shared(body, roots, stored):
+            stored |= more
+        made = tuple((i, _part(body, (i,), stored - {i})) for i in body.instructions if i in stored)
+        left = tuple(root for root in dict.fromkeys(roots) if not _is_leaf(root, stored))
+        return cls(body, roots, made, _part(body, left, stored) if left else None)
+
+    @property
+    def cuts(self) -> list[Instruction]:
+        """The stored values."""
+        return [i for i, _ in self.stored]
+
+    def computations(self) -> list[Computation]:
+        """Those of all parts."""
+        return [p.computation for _, p in self.stored] + ([self.rest.computation] if self.rest else [])
+
+    @property
+    def progress(self) -> bool:
+        """Whether every part has fewer operations than the group."""
+        whole = _operations(self.body)
+        return all(_operations(c) < whole for c in self.computations())
+
+
+def cone(roots: Iterable[Instruction], leaves: Collection[Instruction]) -> set[Instruction]:
+    """What roots are computed from, with themselves, down to parameters and leaves."""
+    todo = list(roots)
+    found = set(todo)
+    while todo:
+        for o in todo.pop().operands:
+            if o not in found:
+                found.add(o)
+                if o not in leaves:
+                    todo.append(o)
+    return found
+
+
+def reshaped_from(i: Instruction) -> Instruction:
+    """What a reshape, of a reshape and so on, is of; itself if it is none."""
+    while i.opcode == "reshape":
+        (i,) = i.operands
+    return i
+
+
+def _operations(c: Computation) -> int:
+    return sum(i.opcode not in ("parameter", "constant") for i in c.instructions)
+
+
+def _is_leaf(i: Instruction, stored: Collection[Instruction]) -> bool:
+    """Whether a value is in memory, or a view of one that is."""
+    base = reshaped_from(i)
+    return base.opcode == "parameter" or base in stored
+
+
+def _reached(body: Computation, roots: Iterable[Instruction], stored: Collection[Instruction]) -> set[Instruction]:
+    """What a part computes, and its leaves."""
+    return cone(roots, {i for i in body.instructions if _is_leaf(i, stored)})
+
+
+def _shared(body: Computation, roots: Sequence[Instruction], stored: Collection[Instruction]) -> set[Instruction]:
+    """Products and reductions that have to be stored besides."""
+    left = [root for root in roots if not _is_leaf(root, stored)]
+    within = [(i, _reached(body, [i], set(stored) - {i})) for i in stored]
+    rest = _reached(body, left, stored)
+    found = set()
+    for heavy in (i for i in body.instructions if i.opcode in HEAVY and i.shape.is_array and i not in stored):
+        users = [i for i, reach in within if heavy in reach]
+        if len(users) + (heavy in rest) > 1 or not all(_in_place(i, heavy, stored) for i in users):
+            found.add(heavy)
+    return found
+
+
+def _in_place(root: Instruction, heavy: Instruction, stored: Collection[Instruction]) -> bool:
+    """Whether a value reads a product or reduction at its own index alone."""
+    if root.dims != heavy.dims:
+        return False
+    try:
+        plan = analyze([root], frontier={heavy, *stored} - {root})
+    except CompileError:
+        return False
+    same = IndexMap.identity(len(root.dims)).dims
+    return all(load.map.dims == same for load in plan.loads if load.leaf is heavy)
+
+
+def _part(body: Computation, roots: Sequence[Instruction], stored: Collection[Instruction]) -> Part:
+    leaves: dict[Instruction, Instruction] = {}
+    copies: dict[Instruction, Instruction] = {}
+    inside = _reached(body, roots, stored)
+    for i in body.instructions:
+        if i not in inside:
+            continue
+        if _is_leaf(i, stored):
+            leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
+        else:
+            operands = [leaves.get(o) or copies[o] for o in i.operands]
+            copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
+    results = [copies[root] for root in roots]
+    root, instructions = results[0], [*leaves.values(), *copies.values()]
+    if len(results) > 1:
+        root = Instruction("outputs", "tuple", tuple_of([r.shape for r in results]), results)
+        instructions.append(root)
+    return Part(tuple(roots), tuple(leaves), Computation(body.name, instructions, root))

@@ -1,0 +1,36 @@
+"""Which groups are alike: what lowering one depends on, as a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.metadata import version
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array
+
+
+def group_key(
+    ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int
+) -> str:
+    """What the cycles of a group's plans depend on; names do not count.
+
+    Args:
+        ctx: where it is to be lowered.
+        group: the `fusion`.
+        operands, results: its arrays.
+        free: bytes of VMEM that it may count on.
+    """
+    body = group.computation("calls")
+    number = {i: n for n, i in enumerate(body.instructions)}
+    operations = [(i.opcode, str(i.shape), [number[o] for o in i.operands], _attributes(i)) for i in body.instructions]
+    arrays = [(int(a.buf.space), a.dtype.name, a.dims, a.strides, a.origin) for a in (*operands, *results)]
+    machine = (ctx.chip.digest(), version("systolith"), ctx.options.precision, ctx.budget, free)
+    what = (_attributes(group), operations, number[body.result], arrays, machine)
+    return sha256(repr(what).encode()).hexdigest()
+
+
+def _attributes(i: Instruction) -> list[tuple[str, str]]:
+    ignored = ("metadata", "calls", "to_apply")
+    return sorted((name, repr(value)) for name, value in i.attributes.items() if name not in ignored)

@@ -1,0 +1,195 @@
+"""Two fusion groups as one with the results of both: its computation, whether kernels can have it, and its cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.groups.fusion import Limits
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression import Micro, Pieces
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, streams_of
+from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.vpu.emit import kernel_cycles
+from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
+from systolith.isa.chip import Chip
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A group that computes what two did.
+
+    Attributes:
+        computation: its root is a tuple where it has several results.
+        leaves: the values that its parameters stand for.
+        kept: which of the results it has, by number: the first group's, then the second's.
+    """
+
+    computation: Computation
+    leaves: tuple[Instruction, ...]
+    kept: tuple[int, ...]
+
+
+class NotJointError(Exception):
+    """Two groups that cannot be one, or should not; says why.
+
+    Attributes:
+        costs: whether it is for what it would cost.
+    """
+
+    def __init__(self, why: str, costs: bool = False) -> None:
+        super().__init__(why)
+        self.costs = costs
+
+
+def join(first: Instruction, second: Instruction, made: dict[Instruction, int], kept: Sequence[int]) -> Joint:
+    """Two groups as one.
+
+    Args:
+        first, second: `fusion` instructions, in the order of the program.
+        made: which result of `first` an operand of `second` is.
+        kept: see `Joint`.
+    """
+    leaves: dict[Instruction, Instruction] = {}
+    body: list[Instruction] = []
+    roots: list[Instruction] = []
+    for group in (first, second):
+        computation = group.computation("calls")
+        copies: dict[Instruction, Instruction] = {}
+        for p, operand in zip(computation.parameters, group.operands, strict=True):
+            if group is second and operand in made:
+                copies[p] = roots[made[operand]]
+                continue
+            if operand not in leaves:
+                number = len(leaves)
+                leaves[operand] = Instruction(f"p{number}.{operand.name}", "parameter", operand.shape, number=number)
+            copies[p] = leaves[operand]
+        for i in computation.instructions:
+            if i.opcode not in ("parameter", "tuple"):
+                copies[i] = replace(i, operands=[copies[o] for o in i.operands], attributes=dict(i.attributes))
+                body.append(copies[i])
+        roots += [copies[root] for root in group_roots(computation)]
+    results = [roots[k] for k in kept]
+    root = results[0]
+    if len(results) > 1:
+        root = Instruction("outputs", "tuple", tuple_of([r.shape for r in results]), results)
+        body.append(root)
+    names = Names(p.name for p in leaves.values())
+    for i in body:
+        i.name = names.fresh(i.name)
+    whole = Computation(f"group.{second.name}", [*leaves.values(), *body], root)
+    return Joint(whole, tuple(leaves), tuple(kept))
+
+
+@dataclass
+class Kernels:
+    """What the vector unit takes for groups, all of whose values are in VMEM, as if each were one instruction.
+
+    Attributes:
+        chip: for costs.
+        limits: of kernels.
+    """
+
+    chip: Chip
+    limits: Limits = field(default_factory=Limits)
+    _single: dict[Instruction, int] = field(default_factory=dict)
+
+    def saved(self, first: Instruction, second: Instruction, joint: Joint) -> int:
+        """Cycles that the vector unit takes less for a joint group than for the two.
+
+        Raises:
+            NotJointError: no kernel can have it, or it would compute more than the two.
+        """
+        if heavies(joint.computation):
+            return self._saved_of_reduction(joint)
+        plan = _plan(joint.computation)
+        micro = _micros(plan)
+        if micro > self.limits.micro_ops or streams_of(plan) > self.limits.streams:
+            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams_of(plan)} streams", True)
+        if micro > sum(_micros(_plan(g.computation("calls"))) for g in (first, second)):
+            raise NotJointError("the second reads the first elsewhere than it is made", True)
+        return self._alone(first) + self._alone(second) - self._cycles(plan, "too large for a kernel")
+
+    def _alone(self, group: Instruction) -> int:
+        if group not in self._single:
+            plan = _plan(group.computation("calls"))
+            self._single[group] = self._cycles(plan, "one of them is several kernels")
+        return self._single[group]
+
+    def _cycles(self, plan: GroupPlan, otherwise: str) -> int:
+        leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
+        outs = [anywhere(root.shape) for root in plan.roots]
+        try:
+            cycles = kernel_cycles(self.chip, plan, Box.whole(plan.dims), leaves, outs)
+        except CompileError as e:
+            raise NotJointError(str(e)) from None
+        if cycles is None:
+            raise NotJointError(otherwise)
+        return cycles
+
+    def _saved_of_reduction(self, joint: Joint) -> int:
+        r = reduction_of(joint.computation)
+        leaves = {p: anywhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
+        targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]
+        kept = Box.whole([r.dims[d] for d in r.kept])
+        try:
+            way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
+        except CompileError as e:
+            raise NotJointError(str(e)) from None
+        if way.name == "apart":
+            raise NotJointError("one pass would not be faster, or combine elements in another order", True)
+        return way.saved
+
+
+def heavies(computation: Computation) -> list[Instruction]:
+    """The reductions of a group."""
+    return [i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution")]
+
+
+def check_results(joint: Joint) -> None:
+    """Whether results are such as one pass can make.
+
+    Raises:
+        NotJointError: they are not.
+    """
+    found = heavies(joint.computation)
+    roots = group_roots(joint.computation)
+    if not found:
+        if any(root.dims != roots[0].dims for root in roots):
+            raise NotJointError("results of different shapes")
+        return
+    first = found[0]
+    for heavy in found:
+        operand = heavy.operands[0]
+        alike = operand.dims == first.operands[0].dims and heavy.attributes.get("dimensions") == first.ints(
+            "dimensions"
+        )
+        if heavy.opcode != "reduce" or not heavy.shape.is_array or not alike:
+            raise NotJointError("reductions that are not alike")
+        if (plain_operation(heavy.computation()) or "", operand.shape.dtype.kind) not in PLAIN:
+            raise NotJointError("a reduction by a general computation")
+        if any(reached(o, found) for o in heavy.operands):
+            raise NotJointError("one reduces what the other made")
+    for root in roots:
+        sources = [heavy for heavy in found if reached(root, {heavy})]
+        if len(sources) > 1 or root.dims != (sources or first.operands)[0].dims:
+            raise NotJointError("a result that is neither reduced nor of the whole space")
+
+
+def _plan(computation: Computation) -> GroupPlan:
+    try:
+        plan = analyze(group_roots(computation))
+    except CompileError as e:
+        raise NotJointError(str(e)) from None
+    if not plan.dims or not Box.whole(plan.dims).elements or any(isinstance(n, Pieces) for n in plan.all_nodes):
+        raise NotJointError("nothing to compute, or pieces with a kernel each")
+    return plan
+
+
+def _micros(plan: GroupPlan) -> int:
+    return sum(isinstance(n, Micro) for n in plan.all_nodes)

@@ -1,0 +1,494 @@
+"""Grouping: every computation that runs becomes a list of fusion groups.
+
+In the grouped module each instruction of the entry and of the bodies of `while` and `conditional` is one of
+
+    parameter, constant, tuple, get-tuple-element, while, conditional       structure
+    bitcast                                                                 a view: the same dense bytes, another shape
+    fusion, kind=kOutput    one dot or convolution and its elementwise epilogue
+            kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
+                            convolution on the vector unit (`units.py`)
+            kind=kLoop      elementwise operations and data movement
+            kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...;
+                            with `blocked`: a group of any operations that runs in blocks (`blocking.py`)
+    infeed, outfeed, custom-call, collectives and the like, as they are
+
+Operands of a dot or convolution may be chains of views (`views.py`) of the group's parameters.  An epilogue has the
+shape of what it follows and reads it at the same index; transposes may follow in a kOutput group.  Scalar constants are
+inside the groups, other constants are operands.
+
+How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
+that uses it costs more.  A group computes one materialised value from others; `multi_output.py` then makes groups of
+several results of kLoop and kInput groups, with a tuple as the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Decision
+from systolith.compiler.groups.folding import folding_cut
+from systolith.compiler.groups.unit_assignment import on_vpu
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.index.affine import IndexMap
+from systolith.compiler.memory.residency import is_allocation
+from systolith.compiler.ops.elementwise import FLOAT_OPS, is_elementwise
+from systolith.compiler.ops.expression import Micro, topological
+from systolith.compiler.ops.expression_builder import (
+    DATA_MOVEMENT,
+    NotFoldableError,
+    analyze,
+    splat_or_none,
+    streams_of,
+)
+from systolith.compiler.passes.dead_code import has_effects
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.tile.views import VIEWS, is_view_chain, view_base
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.microops import MICROOPS, Slot
+
+STRUCTURE = frozenset(
+    """parameter constant tuple get-tuple-element while conditional after-all add-dependency partition-id replica-id
+    """.split()
+)
+DOTS = frozenset({"dot", "convolution"})
+REDUCTIONS = frozenset({"reduce", "reduce-window"})
+HEAVY = DOTS | REDUCTIONS
+_ROUNDS = 5
+FUSED_SHOWN = 12
+"""Operations of a group that are named when it is explained."""
+EXPENSIVE = frozenset(op for op, micro in FLOAT_OPS.items() if MICROOPS[micro].slot is Slot.TRANS) | {"map"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a group may become.
+
+    Attributes:
+        micro_ops: micro-operations of a kernel.
+        streams: streams of a kernel.
+        duplicated: elementwise operations that are computed again rather than stored.
+        whole: elementwise operations of a group that is still looked at as a whole to find its best cut.
+    """
+
+    micro_ops: int = 48
+    whole: int = 192
+    streams: int = MAX_STREAMS
+    duplicated: int = 8
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals."""
+
+    limits: Limits = Limits()
+    decisions: list[Decision] = field(default_factory=list, compare=False)
+    """Filled by `run`: what each group is made of, and why its value is stored."""
+
+    def run(self, module: Module) -> bool:
+        done: set[Computation] = set()
+        taken = Names(c.name for c in module.computations)
+        todo = [module.entry]
+        while todo:
+            computation = todo.pop()
+            if computation in done:
+                continue
+            done.add(computation)
+            todo.extend(c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called)
+            grouping = _Grouping(computation, self.limits)
+            made = grouping.regroup(taken)
+            self.decisions.extend(grouping.decisions)
+            at = module.computations.index(computation)
+            module.computations[at:at] = made
+        return True
+
+
+def group_computation(computation: Computation) -> None:
+    """Group one computation, in place, as `Fuse` does."""
+    _Grouping(computation, Limits()).regroup(Names([computation.name]))
+
+
+def on_mxu(i: Instruction) -> bool:
+    """Whether the matrix units compute an instruction."""
+    return i.opcode in DOTS and not on_vpu(i)
+
+
+def kind_of(heavy: Instruction) -> str:
+    """The kind of the group that an instruction is the heaviest of."""
+    if heavy.opcode in HEAVY:
+        return "kOutput" if on_mxu(heavy) else "kInput"
+    return "kLoop" if is_cheap(heavy) else "kCustom"
+
+
+def is_cheap(i: Instruction) -> bool:
+    """Whether an operation can be part of a vector group."""
+    if not i.shape.is_array or i.opcode in STRUCTURE:
+        return False
+    return i.opcode in DATA_MOVEMENT or i.opcode == "map" or is_elementwise(i)
+
+
+@dataclass
+class _Grouping:
+    """The grouping of one computation.
+
+    Attributes:
+        forced: values that have to be in memory, whatever is decided about others.
+        in_memory: these, and those whose users, as decided, read them from memory (dots, views).
+        stored: values that are (forced, or chosen to be).
+        absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
+        why: each stored value is.
+        decisions: what the groups are made of.
+    """
+
+    computation: Computation
+    limits: Limits
+    forced: set[Instruction] = field(default_factory=set)
+    in_memory: set[Instruction] = field(default_factory=set)
+    stored: set[Instruction] = field(default_factory=set)
+    absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
+    checked: set[tuple[Instruction, ...]] = field(default_factory=set)
+    why: dict[Instruction, str] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def regroup(self, taken: Names) -> list[Computation]:
+        """Rewrite the computation; gives the groups' computations."""
+        for _ in range(len(self.computation.instructions) + 1):
+            self._settle()
+            more = self._oversized()
+            if not more:
+                break
+            self.forced |= more
+        return self._rewrite(taken)
+
+    # What is stored.
+
+    def _settle(self) -> None:
+        """Decide until nothing changes: what an expression costs depends on what below it is stored."""
+        self.before: set[Instruction] = set()
+        for _ in range(_ROUNDS):
+            self._decide()
+            if self.stored == self.before:
+                break
+            self.before = self.stored
+
+    def _decide(self) -> None:
+        self.users = self.computation.users()
+        self.place = {i: n for n, i in enumerate(self.computation.instructions)}
+        self.stored, self.absorbed = set(), {}
+        self.need: dict[Instruction, set[Instruction]] = {}
+        self.in_memory = forced = set(self.forced)
+        for i in reversed(self.computation.instructions):
+            self.need[i] = self._needed_by(i, forced)
+            if not is_cheap(i):
+                self.stored.add(i)
+                if on_mxu(i):
+                    forced.update(map(_dot_operand, i.operands))
+            elif why := self._reason(i, forced):
+                self.stored.add(i)
+                self.why[i] = why
+                if i.opcode == "reshape":
+                    forced.add(i.operands[0])
+        for i in self.computation.instructions:
+            if i.opcode in HEAVY:
+                self._absorb(i)
+
+    def _needed_by(self, i: Instruction, forced: set[Instruction]) -> set[Instruction]:
+        """The groups (by result, or by reduction) that compute with `i`; users that want it in memory force it."""
+        need: set[Instruction] = set()
+        for user in self.users[i]:
+            if is_cheap(user):
+                need |= {user} if user in self.stored else self.need[user]
+            elif user.opcode == "reduce":
+                need.add(user)
+            elif not on_mxu(user):
+                forced.add(i)
+        return need
+
+    def _reason(self, i: Instruction, forced: set[Instruction]) -> str:
+        """Why a cheap operation's value is stored; empty: it is not."""
+        if i in self.forced:
+            return "what uses it would be too large, or does not fold"
+        if i in forced:
+            return "its users read it from memory"
+        return "result" if i is self.computation.result else self._worth_storing(i)
+
+    def _worth_storing(self, i: Instruction) -> str:
+        """Why storing costs less than computing it again; empty: it does not."""
+        if i.opcode == "constant" or i.opcode in DATA_MOVEMENT:
+            return ""
+        expanded = self._expanded(i)
+        if not expanded and len(self.need[i]) < 2:
+            return ""
+        cone = self._cone(i)
+        expensive = any(c.opcode in EXPENSIVE for c in cone)
+        epilogue = any(o.opcode in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
+        operations = sum(c.opcode not in DATA_MOVEMENT for c in cone)
+        work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
+        if (expensive or epilogue) and expanded:
+            return f"repeated along a dimension, {work}"
+        if len(self.need[i]) < 2:
+            return ""
+        if expensive or epilogue or operations > self.limits.duplicated:
+            return f"{len(self.need[i])} users, {work}"
+        leaves = {
+            o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
+        }
+        read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
+        again, once = uses * read, read + (1 + uses) * i.shape.bytes
+        return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
+
+    def _cone(self, i: Instruction) -> list[Instruction]:
+        """The cheap operations that `i` is computed from, with itself, down to what was stored in the last round."""
+        found: dict[Instruction, None] = {}
+        stack = [i]
+        while stack:
+            c = stack.pop()
+            known = c is not i and c in self.before
+            if c not in found and is_cheap(c) and not known and len(found) < 4 * self.limits.micro_ops:
+                found[c] = None
+                # What is repeated is stored if it is worth anything, so it does not count here.
+                stack.extend(o for o in c.operands if c.opcode != "broadcast" or o.shape.size == c.shape.size)
+        return list(found)
+
+    def _expanded(self, i: Instruction) -> bool:
+        """Whether a user repeats it along some dimension, so that fusing would compute it many times over."""
+        moved = [i]
+        while moved:
+            value = moved.pop()
+            for user in self.users[value]:
+                if user.opcode == "broadcast" and user.shape.size > value.shape.size:
+                    return True
+                if user.opcode in ("reshape", "transpose") and user not in self.stored:
+                    moved.append(user)
+        return False
+
+    # Epilogues.
+
+    def _absorb(self, heavy: Instruction) -> None:
+        """Let the group that alone uses a dot or reduction compute it."""
+        if not heavy.shape.is_array or heavy is self.computation.result or heavy in self.in_memory:
+            return
+        if len(self.need[heavy]) != 1 or any(not is_cheap(u) for u in self.users[heavy]):
+            return
+        (group,) = self.need[heavy]
+        core = group
+        while on_mxu(heavy) and core.opcode == "transpose" and core is not heavy:
+            core = core.operands[0]
+        if core is heavy and group is not heavy:
+            self.absorbed[heavy] = group
+            return
+        if core.opcode in HEAVY or core.dims != heavy.dims or group in self.absorbed.values():
+            return
+        if core is not group and self._is_leaf(core):
+            return
+        try:
+            plan = analyze([core], frontier=self._leaves(core) | {heavy})
+        except CompileError:
+            return
+        if all(load.map.dims == IndexMap.identity(len(heavy.dims)).dims for load in plan.loads if load.leaf is heavy):
+            self.absorbed[heavy] = group
+
+    # Sizes.
+
+    def _leaves(self, group: Instruction) -> set[Instruction]:
+        """The stored values that a group reads."""
+        return {o for i in self._members(group) for o in i.operands if self._is_leaf(o)}
+
+    def _is_leaf(self, i: Instruction) -> bool:
+        if i.opcode == "constant":
+            return splat_or_none(i) is None
+        return i in self.stored or (i.opcode == "reshape" and self._is_view(i))
+
+    def _is_view(self, i: Instruction) -> bool:
+        """Whether a reshape is of a stored value (through reshapes), so that it stays outside as a view."""
+        (x,) = i.operands
+        while x.opcode == "reshape" and x not in self.stored:
+            (x,) = x.operands
+        return (x in self.stored and x not in self.absorbed and x.opcode != "constant") or x.opcode == "parameter"
+
+    def _members(self, group: Instruction) -> list[Instruction]:
+        """The cheap operations of a group, operands first (not those of an absorbed operation)."""
+        found: dict[Instruction, None] = {}
+        stack = [group]
+        while stack:
+            i = stack.pop()
+            if i in found or (i is not group and (self._is_leaf(i) or not is_cheap(i))):
+                continue
+            found[i] = None
+            stack.extend(i.operands)
+        return sorted(found, key=self.place.__getitem__)
+
+    def _oversized(self) -> set[Instruction]:
+        """Values to store because their group is too large or does not fold."""
+        more: set[Instruction] = set()
+        for roots in self._vector_roots():
+            for root in roots:
+                members = tuple(self._members(root))
+                key = (root, *members)
+                if key in self.checked:
+                    continue
+                cuts = self._many_cuts(root, members) or self._cut(root, members)
+                if not cuts:
+                    self.checked.add(key)
+                more |= cuts
+        return more
+
+    def _vector_roots(self) -> Iterator[list[Instruction]]:
+        """Results of vector expressions: of loops and epilogues, and the cheap operands of reductions."""
+        for i in self.computation.instructions:
+            if i in self.stored and is_cheap(i) and not (i.opcode == "reshape" and self._is_view(i)):
+                yield [i]
+            elif i.opcode == "reduce":
+                yield [o for o in i.operands if is_cheap(o) and not self._is_leaf(o)]
+
+    def _many_cuts(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
+        """Where to cut a group that is many times too large: each piece has as many operations as a kernel may."""
+        computing = {m for m in members if m.opcode not in DATA_MOVEMENT}
+        if max(len(computing), len(members) // 4) <= self.limits.whole:
+            return set()
+        cuts: set[Instruction] = set()
+        piece: dict[Instruction, set[Instruction]] = {}
+        for m in members:
+            piece[m] = {m}.union(*(piece.get(o, ()) for o in m.operands))
+            large = len(piece[m] & computing) >= self.limits.micro_ops or len(piece[m]) >= 2 * self.limits.micro_ops
+            if large and m is not root and m.opcode != "reshape":
+                cuts.add(m)
+                piece[m] = set()
+        return cuts
+
+    def _cut(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
+        try:
+            plan = analyze([root], frontier=self._leaves(root))
+        except NotFoldableError as problem:
+            stored = self._not_folding(root, problem.at)
+            return set() if stored is None else {stored}
+        nodes = topological(plan.nodes)
+        micro = sum(isinstance(n, Micro) for n in nodes)
+        if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
+            return set()
+        operations = [m for m in members if m is not root and m.opcode not in DATA_MOVEMENT]
+        inner = [m for m in operations if m.shape.rank] or operations
+        if not inner:
+            return set()
+        sizes = {m: len([c for c in self._members(m) if c.opcode not in DATA_MOVEMENT]) for m in inner}
+        half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
+        return {min(inner, key=lambda m: abs(sizes[m] - half))}
+
+    def _not_folding(self, root: Instruction, at: Instruction | None) -> Instruction | None:
+        """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored.
+
+        Where there is none, several do not: then the first one from the root, `at`.
+        """
+        i = folding_cut(root, self._leaves(root), self.place)
+        if i is None or (i is root and i.opcode != "reshape"):
+            i = at
+        if i is not None and i.opcode == "reshape":
+            return i.operands[0]
+        return i if i is not root else None
+
+    # The new computation.
+
+    def _rewrite(self, taken: Names) -> list[Computation]:
+        made: list[Computation] = []
+        value: dict[Instruction, Instruction] = {}
+        out: list[Instruction] = []
+        absorbing = {g: h for h, g in self.absorbed.items()}
+        for i in self.computation.instructions:
+            if i.opcode == "constant":
+                value[i] = i
+                out.append(i)
+            elif i.opcode == "reshape" and (self._is_view(i)):
+                value[i] = replace(i, opcode="bitcast", operands=[value[i.operands[0]]], attributes=_metadata(i))
+                out.append(value[i])
+            elif i not in self.stored or i in self.absorbed:
+                continue
+            elif i.opcode in STRUCTURE or i.opcode == "fusion" or has_effects(i) or is_allocation(i):
+                i.operands = [value[o] for o in i.operands]
+                value[i] = i
+                out.append(i)
+            else:
+                heavy = absorbing.get(i, i)
+                computation, leaves = self._group_computation(i, heavy, taken)
+                attributes: dict[str, Attribute] = {"kind": kind_of(heavy), "calls": computation, **_metadata(i)}
+                value[i] = Instruction(i.name, "fusion", i.shape, [value[o] for o in leaves], attributes, line=i.line)
+                out.append(value[i])
+                made.append(computation)
+                why = f"stored: {self.why[i]}" if i in self.why else f"stored: {i.opcode} is"
+                self.decisions.append(made_of(i.name, heavy, computation, why))
+        self.computation.root = value[self.computation.result]
+        self.computation.instructions = out
+        _drop_unused(self.computation)
+        return made
+
+    def _group_computation(
+        self, root: Instruction, heavy: Instruction, taken: Names
+    ) -> tuple[Computation, list[Instruction]]:
+        """The computation of a group, and what its parameters are."""
+        leaves: dict[Instruction, Instruction] = {}
+        copies: dict[Instruction, Instruction] = {}
+        out: list[Instruction] = []
+
+        def is_leaf(i: Instruction, of: Instruction) -> bool:
+            if i is root or i is heavy:
+                return False
+            if (of.opcode in VIEWS and of in chain) or (of is heavy and on_mxu(heavy)):
+                return i not in chain
+            return self._is_leaf(i)
+
+        chain = set(_dot_chains(heavy)) if on_mxu(heavy) else set()
+
+        def visit(i: Instruction, of: Instruction) -> Steps[Instruction]:
+            if is_leaf(i, of):
+                if i not in leaves:
+                    leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
+                return leaves[i]
+            if i not in copies:
+                operands: list[Instruction] = []
+                for o in i.operands:
+                    operands.append((yield visit(o, i)))
+                copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
+                out.append(copies[i])
+            return copies[i]
+
+        result = trampoline(visit(root, root))
+        name = taken.fresh(f"group.{root.name}")
+        return Computation(name, [*leaves.values(), *out], result), list(leaves)
+
+
+def made_of(name: str, heavy: Instruction, computation: Computation, why: str) -> Decision:
+    """What a group is made of; `heavy` is its heaviest operation."""
+    inside = [j for j in computation.instructions if j.opcode != "parameter"]
+    fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
+    more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
+    unit = "mxu" if on_mxu(heavy) else "vpu" if heavy.opcode in HEAVY or is_cheap(heavy) else "copies"
+    return Decision("fusion", name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
+
+
+def _metadata(i: Instruction) -> dict[str, Attribute]:
+    return {k: v for k, v in i.attributes.items() if k == "metadata"}
+
+
+def _drop_unused(computation: Computation) -> None:
+    users = computation.users()
+    kept = [
+        i
+        for i in computation.instructions
+        if users[i] or i is computation.result or i.opcode == "parameter" or has_effects(i)
+    ]
+    computation.instructions = kept
+
+
+def _dot_operand(operand: Instruction) -> Instruction:
+    """What has to be in memory for a dot's operand: the base of a chain of views, or the operand itself."""
+    return view_base(operand) if is_view_chain(operand) else operand
+
+
+def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
+    """The view operations on a dot's operands that stay in its group."""
+    for operand in dot.operands[:2]:
+        if is_view_chain(operand):
+            while operand.opcode in VIEWS:
+                yield operand
+                operand = operand.operands[0]

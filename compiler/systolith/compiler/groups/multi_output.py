@@ -1,0 +1,382 @@
+"""Multi-output fusion: groups that read the same values, or one of which reads what the other makes, become one group
+with the results of both, so that what they share is read, or computed, once.
+
+Three kinds, of kLoop and kInput groups:
+
+- *siblings*: elementwise groups over the same dimensions with a common operand (an optimiser's p, m and v);
+- *producer and consumer*: a value that is needed in memory and used elementwise by a later group;
+- *reductions*: several over the same dimensions of the same operands (a mean and a mean of squares), also together with
+  elementwise values over those dimensions (an exponential and its sum).
+
+A group joins an earlier one, at that one's place: what it needs besides moves ahead of it.  It does so where the vector
+unit and HBM have less to do (`joint_groups.py`), where no value lives longer that VMEM has no room for, and where
+nothing is lost that was made in an operand's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from systolith.compiler.explain import Decision
+from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, heavies, join
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
+from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.passes.effects import Effects
+from systolith.compiler.passes.rewrite import Names
+from systolith.isa.chip import Chip
+
+WINDOW = 64
+"""Instructions before a group among which it looks for another one to join."""
+
+CACHED_SHARE = 64
+"""A parameter of up to this part of VMEM is loaded once whoever reads it (see `lowering.py`)."""
+
+LEAST_GAIN = 8
+"""Cycles; less does not make up for users of the first group's results, which get them later."""
+
+OUTPUTS = ".outputs"
+"""What the names of groups with several results end with."""
+
+
+@dataclass(frozen=True)
+class FuseOutputs:
+    """The pass, on a grouped module.
+
+    Attributes:
+        chip: that costs are for.
+        decisions: filled by `run`.
+    """
+
+    chip: Chip
+    decisions: list[Decision] = field(default_factory=list, compare=False)
+
+    def run(self, module: Module) -> bool:
+        names = Names(c.name for c in module.computations)
+        changed = False
+        for computation, places in _running(module).items():
+            merging = _Merging(computation, self.chip, names, places, computation is module.entry)
+            gone, made = merging.run()
+            at = module.computations.index(computation)
+            module.computations[at:at] = made
+            module.computations = [c for c in module.computations if c not in gone]
+            self.decisions.extend(merging.decisions)
+            changed |= bool(made)
+        return changed
+
+
+def fuse_outputs(computation: Computation, chip: Chip) -> list[Decision]:
+    """The same for one computation, in place; gives what was decided."""
+    merging = _Merging(computation, chip, Names([computation.name]), {}, True)
+    merging.run()
+    return merging.decisions
+
+
+def _running(module: Module) -> dict[Computation, dict[int, Leaf]]:
+    """The entry and the bodies of loops and branches, with the parameters in whose memory results are wanted."""
+    parameters = parameter_leaves(module)
+    aliases = wanted_aliases(module, Uses(module.entry))
+    found = {module.entry: {a.result: parameters[a.parameter] for a in aliases}}
+    todo = [module.entry]
+    while todo:
+        for i in todo.pop().instructions:
+            for inner in i.called if i.opcode in ("while", "conditional") else ():
+                if inner not in found:
+                    todo.append(inner)
+                    found[inner] = {}
+                if i.opcode == "while" and inner is i.computation("body"):
+                    (state,) = inner.parameters
+                    found[inner] = {k: (state, k) for k in range(len(leaf_shapes(state.shape)))}
+    return found
+
+
+@dataclass(frozen=True)
+class _Move:
+    """How a group joins an earlier one.
+
+    Attributes:
+        at: place of the earlier one among what is done.
+        ahead: what has to move ahead of it.
+        rest: what is between them and stays behind.
+    """
+
+    at: int
+    ahead: list[Instruction]
+    rest: list[Instruction]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A group that can be joined, and what that gains.
+
+    Attributes:
+        first: the group.
+        joint: both as one.
+        values: what stands for each result of both.
+        gain: cycles.
+        numbers: that it is made of.
+    """
+
+    first: Instruction
+    joint: Joint
+    values: list[Instruction]
+    move: _Move
+    gain: int
+    numbers: Mapping[str, int]
+
+
+class _Merging:
+    """The merging of one computation's groups.
+
+    Attributes:
+        value: what stands for a result of a group that has been joined.
+        users: of each value.
+        stands, reads: the leaves that an instruction is, or reads, of those whose memory results want.
+        wants: those whose memory the results of a group want.
+        live: bytes of values that are alive at each instruction, but for those too large for VMEM.
+        kept: what each instruction makes of those.
+        limit: bytes that they may take.
+    """
+
+    def __init__(
+        self, computation: Computation, chip: Chip, names: Names, places: Mapping[int, Leaf], outermost: bool
+    ) -> None:
+        self.computation, self.chip, self.names, self.outermost = computation, chip, names, outermost
+        self.kernels, self.effects = Kernels(chip), Effects()
+        self.decisions: list[Decision] = []
+        self.gone: set[Computation] = set()
+        self.made: dict[Computation, None] = {}
+        self.value: dict[Instruction, Instruction] = {}
+        self.users = {i: dict.fromkeys(users) for i, users in computation.users().items()}
+        self.own_names = Names(i.name for i in computation.instructions)
+        aliases = Aliases(computation)
+        wanted = set(places.values())
+        self.stands = {i: wanted.intersection(aliases.leaves[i]) for i in computation.instructions}
+        self.reads = {i: {leaf for o in i.operands for leaf in self.stands[o]} for i in computation.instructions}
+        self.wants: dict[Instruction, set[Leaf]] = {}
+        for n, leaf in enumerate(aliases.leaves[computation.result]):
+            if n in places:
+                self.wants.setdefault(leaf[0], set()).add(places[n])
+        self.limit = int(chip.vmem.bytes * VALUES_SHARE)
+        self.live, self.kept = _live(computation, aliases, outermost, self.limit)
+
+    def run(self) -> tuple[set[Computation], list[Computation]]:
+        """Rewrite the computation; gives groups' computations that are gone and new."""
+        self.done: list[Instruction] = []
+        for i in self.computation.instructions:
+            i.operands = [self._now(o) for o in i.operands]
+            group: Instruction | None = i
+            self.done.append(i)
+            while group is not None and group.word("kind", "") in ("kLoop", "kInput"):
+                group = self._joined(group)
+        self.computation.root = self._now(self.computation.result)
+        self.computation.instructions = self.done
+        return self.gone, [c for c in self.made if c not in self.gone]
+
+    def _joined(self, second: Instruction) -> Instruction | None:
+        """Let a group, the last that is done but for its values, join the best of those before it; None: there is
+        none.
+        """
+        place = next(n for n in range(len(self.done) - 1, -1, -1) if self.done[n] is second)
+        start = max(0, place - WINDOW)
+        best: _Choice | None = None
+        for at in range(place - 1, start - 1, -1):
+            first = self.done[at]
+            if first.word("kind", "") in ("kLoop", "kInput") and self._share(first, second):
+                try:
+                    choice = self._choice(at, place)
+                except NotJointError as e:
+                    if e.costs:
+                        text = f"{first.name} and {second.name} stay apart"
+                        self.decisions.append(Decision("outputs", second.name, text, str(e)))
+                    continue
+                best = choice if best is None or choice.gain > best.gain else best
+        return None if best is None else self._apply(best, place)
+
+    def _share(self, first: Instruction, second: Instruction) -> bool:
+        """Whether they read the same array, or the second reads what the first makes, in one iteration space."""
+        space = _space(second)
+        if space is None or _space(first) != space:
+            return False
+        common = set(first.operands) | set(self._values(first))
+        return any(o in common and o.shape.size > 1 for o in second.operands)
+
+    def _values(self, group: Instruction) -> list[Instruction]:
+        """What stands for each result of a group."""
+        if not group.shape.is_tuple:
+            return [group]
+        elements = {u.integer("index"): u for u in self.users[group]}
+        return [elements[k] for k in range(len(group.shape.elements))]
+
+    def _choice(self, at: int, place: int) -> _Choice:
+        """What joining the group at `at` gains; NotJointError: it cannot be, or costs more than it gains."""
+        first, second = self.done[at], self.done[place]
+        move = self._move(at, place)
+        values = [*self._values(first), *self._values(second)]
+        of_first = {v: k for k, v in enumerate(self._values(first))}
+        needed = [
+            k
+            for k, v in enumerate(values)
+            if k >= len(of_first) or v is self._now(self.computation.result) or set(self.users[v]) - {second}
+        ]
+        joint = join(first, second, of_first, needed)
+        check_results(joint)
+        self._check_memory(first, second, joint, move)
+        vector = self.kernels.saved(first, second, joint)
+        again = sum(o.shape.bytes for o in second.operands if o in first.operands and self._in_hbm(o))
+        again += sum(v.shape.bytes for v in of_first if v in second.operands and self._in_hbm(v))
+        again += sum(v.shape.bytes for k, v in enumerate(values) if k not in needed and self._in_hbm(v))
+        gain = vector + again * self.chip.hbm.q // self.chip.hbm.p
+        numbers = {"vector cycles saved": vector, "HBM bytes saved": again}
+        if gain < LEAST_GAIN:
+            raise NotJointError(f"saves {vector:,} vector cycles and {again:,} bytes of HBM, {gain:,} cycles", True)
+        return _Choice(first, joint, values, move, gain, numbers)
+
+    def _move(self, at: int, place: int) -> _Move:
+        """What is between two groups; NotJointError: the second needs what is made of the first, or has effects."""
+        first, second = self.done[at], self.done[place]
+        own = {first, *self._values(first)}
+        needed = set(second.operands)
+        ahead: list[Instruction] = []
+        rest: list[Instruction] = []
+        for i in reversed(self.done[at + 1 : place]):
+            if i in own:
+                continue
+            if i not in needed:
+                rest.insert(0, i)
+                continue
+            if any(o in own for o in i.operands) or self.effects.of(i):
+                raise NotJointError(f"{i.name} has to be between them")
+            needed.update(i.operands)
+            ahead.insert(0, i)
+        return _Move(at, ahead, rest)
+
+    def _check_memory(self, first: Instruction, second: Instruction, joint: Joint, move: _Move) -> None:
+        """Whether values have room, and results are made in the memory that they want."""
+        wants = self.wants.get(first, set()) | self.wants.get(second, set())
+        for i in move.rest:
+            if self.reads[i] & self.wants.get(second, set()):
+                raise NotJointError(f"{i.name} reads what a result would overwrite", True)
+        if wants & (self.reads[first] | self.reads[second]):
+            trial = _fusion("", joint, second)
+            numbers = [n for n, o in enumerate(joint.leaves) if self.stands.get(o, set()) & wants]
+            if not pointwise(trial, numbers):
+                raise NotJointError("a result would not be made in an operand's memory any more", True)
+        later = sum(self.kept.get(i, 0) for i in (second, *move.ahead))
+        if not later:
+            return
+        most = max(self.live[i] for i in (first, *move.rest)) + later
+        if most > max(self.limit, *(self.live[i] for i in (first, second, *move.rest, *move.ahead))):
+            raise NotJointError(f"{later:,} bytes would live longer: {most:,} of {self.limit:,}", True)
+
+    def _in_hbm(self, value: Instruction) -> bool:
+        """Whether a value is read from HBM by whoever reads it, as far as that is known."""
+        given = value.opcode in ("parameter", "constant") and self.outermost
+        return value.shape.bytes > self.chip.vmem.bytes * (1 / CACHED_SHARE if given else VALUES_SHARE)
+
+    def _apply(self, choice: _Choice, place: int) -> Instruction:
+        """Put the joint group in the place of two; gives it."""
+        first, second, joint, move = choice.first, self.done[place], choice.joint, choice.move
+        merged = _fusion(self.own_names.fresh(_stem(second) + OUTPUTS), joint, second)
+        values = self._stand_ins(merged, choice)
+        own = {first, second, *self._values(first), *self._values(second)}
+        tail = [i for i in self.done[place + 1 :] if i not in own]
+        for i in (*move.rest, *tail):
+            i.operands = [self._now(o) for o in i.operands]
+        self.done[move.at :] = [*move.ahead, merged, *values, *move.rest, *tail]
+        self._account(merged, choice, second, values)
+        for group in (first, second):
+            self.gone.add(group.computation("calls"))
+        joint.computation.name = self.names.fresh(f"group.{_stem(second)}{OUTPUTS}")
+        self.made[joint.computation] = None
+        self.decisions.append(
+            Decision("outputs", merged.name, f"{first.name} and {second.name} in one pass", "", choice.numbers)
+        )
+        return merged
+
+    def _stand_ins(self, merged: Instruction, choice: _Choice) -> list[Instruction]:
+        """The instructions that stand for the results of a joint group."""
+        kept = [choice.values[k] for k in choice.joint.kept]
+        if len(kept) == 1:
+            self._stands_for(merged, kept[0])
+            return []
+        made = []
+        for k, old in enumerate(kept):
+            new = Instruction(old.name, "get-tuple-element", old.shape, [merged], {"index": k}, line=old.line)
+            self._stands_for(new, old)
+            made.append(new)
+        self.users[merged] = dict.fromkeys(made)
+        return made
+
+    def _stands_for(self, new: Instruction, old: Instruction) -> None:
+        self.users[new] = self.users.pop(old)
+        self.value[old] = new
+
+    def _now(self, value: Instruction) -> Instruction:
+        """What stands for a value."""
+        while value in self.value:
+            value = self.value[value]
+        return value
+
+    def _account(
+        self, merged: Instruction, choice: _Choice, second: Instruction, values: Sequence[Instruction]
+    ) -> None:
+        """Users, reads and bytes after a merge."""
+        both = (choice.first, second)
+        for group in both:
+            for o in group.operands:
+                self.users[self._now(o)].pop(group, None)
+        for o in merged.operands:
+            self.users[o][merged] = None
+        later = sum(self.kept.get(i, 0) for i in (second, *choice.move.ahead))
+        for i in choice.move.rest:
+            self.live[i] = self.live.get(i, 0) + later
+        self.live |= dict.fromkeys((merged, *values), max(self.live[group] for group in both))
+        self.reads |= {value: set() for value in values}
+        self.kept[merged] = sum(self.kept.get(group, 0) for group in both)
+        self.reads[merged] = self.reads[both[0]] | self.reads[both[1]]
+        self.wants[merged] = self.wants.get(both[0], set()) | self.wants.get(both[1], set())
+
+
+def _stem(group: Instruction) -> str:
+    return group.name.split(OUTPUTS)[0]
+
+
+def _space(group: Instruction) -> tuple[int, ...] | None:
+    """The dimensions that a group runs over; None: it is not for joining."""
+    computation = group.computation("calls")
+    found = heavies(computation)
+    if not found:
+        return group_roots(computation)[0].dims
+    alone = found[0].opcode != "reduce" or found[0].shape.is_tuple
+    return None if alone else found[0].operands[0].dims
+
+
+def _fusion(name: str, joint: Joint, like: Instruction) -> Instruction:
+    """The group of a joint computation."""
+    attributes: dict[str, Attribute] = {k: v for k, v in like.attributes.items() if k == "metadata"}
+    attributes |= {"kind": "kInput" if heavies(joint.computation) else "kLoop", "calls": joint.computation}
+    shape = joint.computation.result.shape
+    return Instruction(name, "fusion", shape, list(joint.leaves), attributes, line=like.line)
+
+
+def _live(
+    computation: Computation, aliases: Aliases, outermost: bool, limit: int
+) -> tuple[dict[Instruction, int], dict[Instruction, int]]:
+    """Bytes of values of up to `limit` that are alive at each instruction, and those that each makes."""
+    fixed = stored_directly(computation, aliases) if outermost else set()
+    last = last_uses(computation, aliases)
+    place = {i: n for n, i in enumerate(computation.instructions)}
+    change = [0] * (len(place) + 2)
+    kept: dict[Instruction, int] = {}
+    for leaf, end in last.items():
+        maker, k = leaf
+        size = leaf_shapes(maker.shape)[k].bytes
+        if maker.opcode not in ("parameter", "constant") and leaf not in fixed and size <= limit:
+            change[place[maker]] += size
+            change[end + 1] -= size
+            kept[maker] = kept.get(maker, 0) + size
+    return dict(zip(computation.instructions, accumulate(change), strict=False)), kept

@@ -1,0 +1,313 @@
+"""Producer fusion: what only products read is computed in their groups, a tile at a time, instead of being stored.
+
+A kLoop group whose value is an operand of products and nothing else joins the groups of these products, if that is
+expected to take fewer cycles:
+
+    stored      its own cycles and those of the products, which read it where it is placed; what the products load
+                besides may move while the vector unit makes it
+    computed    the products', whose tiles cost what computing them takes (`computed.py`), as often as the best tile
+                plan stages them
+
+Both are the estimates of `gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait
+until all of it is there; one that is computed keeps what it is made from alive for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.groups.fusion import made_of
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.index.affine import Box
+from systolith.compiler.memory.aliasing import stored_directly
+from systolith.compiler.memory.residency import (
+    CACHED_SHARE,
+    VALUES_SHARE,
+    Aliases,
+    Leaf,
+    Placement,
+    last_uses,
+    leaf_shapes,
+    nested,
+    place,
+)
+from systolith.compiler.mxu.gemm_plan import GemmPlan
+from systolith.compiler.mxu.matmul import planned, product_of
+from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.options import Options
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.views import VIEWS
+from systolith.compiler.vpu.emit import vector_cycles
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+
+ALIKE = 0.03
+"""Estimates that differ by less than this part, or by less than a latency of HBM, are alike: the value is stored."""
+
+LOOP_SHARE = 8
+"""What a loop is given is taken to lie in VMEM up to this part of it."""
+
+
+@dataclass(frozen=True)
+class FusePrologues:
+    """The pass, on grouped HLO.
+
+    Attributes:
+        chip: that the cycles are of.
+        options: as for lowering.
+        decisions: of the grouping; those of groups that change are replaced, and what was decided here is added.
+        always: compute in their products' groups all values that can be, not only where that is expected to be faster.
+        fused: filled by `run`: values that are computed so.
+    """
+
+    chip: Chip
+    options: Options
+    decisions: list[Decision] = field(default_factory=list, compare=False)
+    always: bool = False
+    fused: list[str] = field(default_factory=list, compare=False)
+
+    def run(self, module: Module) -> bool:
+        fixed = stored_directly(module.entry, Aliases(module.entry))
+        placement = place(module, self.chip.vmem.bytes, Placement.share, (), fixed)
+        todo = [module.entry]
+        while todo:
+            computation = todo.pop()
+            todo += [c for i in computation.instructions for c in nested(i)]
+            _Computation(self, module, computation, placement).run()
+        return bool(self.fused)
+
+
+@dataclass
+class _Reader:
+    """A product's group that reads a value, and the group as it would be if it computed it."""
+
+    group: Instruction
+    fused: Instruction
+
+
+class _Computation:
+    """The groups of one computation."""
+
+    def __init__(self, step: FusePrologues, module: Module, computation: Computation, placement: Placement) -> None:
+        self.step, self.module, self.computation, self.placement = step, module, computation, placement
+        self.ctx = TileBuilder(step.chip, step.options)
+        self.users = computation.users()
+        self.aliases = Aliases(computation)
+        self.last = last_uses(computation, self.aliases)
+        self.position = {i: n for n, i in enumerate(computation.instructions)}
+        self.gone: set[Instruction] = set()
+
+    def run(self) -> None:
+        """Decide about every value."""
+        for maker in self.computation.instructions:
+            if maker.opcode == "fusion" and maker.word("kind") == "kLoop" and maker.shape.is_array:
+                groups = self._readers(maker)
+                if groups:
+                    self._decide(maker, [_Reader(g, merged(g, maker)) for g in groups])
+        self.computation.instructions = [i for i in self.computation.instructions if i not in self.gone]
+
+    def _readers(self, maker: Instruction) -> list[Instruction]:
+        """The products' groups that read a value as an operand; none, if anything reads it otherwise."""
+        found: dict[Instruction, None] = {}
+        stack = [maker]
+        while stack:
+            value = stack.pop()
+            if value is self.computation.result:
+                return []
+            for user in self.users[value]:
+                if user.opcode == "bitcast":
+                    stack.append(user)
+                elif user.opcode == "fusion" and user.word("kind") == "kOutput" and _is_operand(user, value):
+                    found[user] = None
+                else:
+                    return []
+        return sorted(found, key=self.position.__getitem__)
+
+    # The decision.
+
+    def _decide(self, maker: Instruction, readers: Sequence[_Reader]) -> None:
+        in_vmem = self._space((maker, 0)) == Space.VMEM
+        names = ", ".join(r.group.name for r in readers)
+        stored = Alternative(f"{maker.name} is stored in {'VMEM' if in_vmem else 'HBM'}")
+        inside = Alternative(f"{maker.name} is computed in tiles of {names}")
+        why = self._objection(maker, readers)
+        if not why:
+            try:
+                apart = self._apart(maker, [self._planned(r.group, r.group) for r in readers])
+                plans = [self._planned(r.fused, r.group, self._more(maker, r.group)) for r in readers]
+            except CompileError as problem:
+                why = str(problem)
+            else:
+                held = sum(map(_held, plans)) if in_vmem else 0
+                cycles = sum(p.cycles for p in plans)
+                stored = replace(stored, numbers={"cycles": apart})
+                inside = replace(inside, numbers={"cycles": cycles, "cycles held up": held})
+                alike = max(self.step.chip.hbm.latency, int(apart * ALIKE))
+                slower = cycles + held > apart - alike
+                why = "not expected to take longer" if slower and not self.step.always else ""
+        if why:
+            self._say(maker.name, stored, why, inside)
+        else:
+            self._fuse(maker, readers)
+            self._say(readers[0].group.name, inside, f"{maker.shape.bytes:,} bytes are not stored", stored)
+
+    def _say(self, group: str, chosen: Alternative, why: str, other: Alternative) -> None:
+        self.step.decisions.append(Decision("prologue", group, chosen.what, why, chosen.numbers, (other,)))
+
+    def _objection(self, maker: Instruction, readers: Sequence[_Reader]) -> str:
+        """Why what a value is made from cannot stay until its products are made; empty: it can."""
+        for r in readers:
+            more, live = self._more(maker, r.group), self.placement.live[r.group]
+            if more > 0 and live + more > self.step.chip.vmem.bytes * VALUES_SHARE:
+                return f"what it is made from would not stay in VMEM beside {r.group.name}"
+        return ""
+
+    def _more(self, maker: Instruction, group: Instruction) -> int:
+        """Bytes of values that are alive at a product's group if it computes a value, beyond those that are now."""
+        inputs = {leaf for o in maker.operands for leaf in self.aliases.leaves[o] if self._space(leaf) == Space.VMEM}
+        longer = sum(_bytes(leaf) for leaf in inputs if self.last[leaf] < self.position[group])
+        return longer - (maker.shape.bytes if self._space((maker, 0)) == Space.VMEM else 0)
+
+    # Estimates.
+
+    def _apart(self, maker: Instruction, products: Sequence[GemmPlan]) -> int:
+        """Cycles of the group that stores a value and then of its products, whose loads may run ahead of them."""
+        chip, computation = self.step.chip, maker.computation("calls")
+        plan = analyze(group_roots(computation))
+        arrays = dict(zip(computation.parameters, map(self._array, maker.operands), strict=True))
+        result = self._array(maker)
+        vector = vector_cycles(chip, plan, Box.whole(plan.dims), arrays, [result])
+        moved = [a for a in (*arrays.values(), result) if a.buf.space == Space.HBM]
+        transfer = sum(a.buf.bytes for a in moved) * chip.hbm.q // chip.hbm.p
+        transfer += chip.hbm.latency * (bool(moved) + (result in moved))
+        totals = [p.flow.totals for p in products]
+        busy = sum(max(t["compute"], t["vector"]) + t["ends"] for t in totals)
+        return max(transfer + sum(p.cycles for p in products), vector + busy)
+
+    def _planned(self, group: Instruction, placed: Instruction, more: int = 0) -> GemmPlan:
+        """Tiles of a product's group that is `placed` or replaces it; `more` bytes of values are alive beside it then.
+
+        Raises:
+            CompileError: it cannot be lowered.
+        """
+        self.ctx.group = group
+        self.ctx.budget = self.placement.budget[placed] - int(more * self.placement.share)
+        plan = planned(self.ctx, group, [self._array(o) for o in group.operands], [self._array(placed)])
+        if plan is None:
+            raise CompileError("no tiles fit in VMEM")
+        return plan
+
+    def _array(self, value: Instruction) -> Array:
+        """A value where it is placed, in a buffer that stands for its own."""
+        (leaf,) = self.aliases.leaves[value]
+        size = value.shape.dtype.size
+        buf = Buf(value.name, self._space(leaf), value.shape.bytes)
+        return Array(buf, value.shape.dtype, value.dims, dense(value.dims, size), (0,) * len(value.dims))
+
+    def _space(self, leaf: Leaf) -> Space:
+        """Where a value is placed; what is given is in HBM, unless it is small or a loop may have brought it in."""
+        if leaf[0].opcode in ("parameter", "constant"):
+            share = CACHED_SHARE if self.computation is self.module.entry else LOOP_SHARE
+            return Space.HBM if _bytes(leaf) > self.step.chip.vmem.bytes // share else Space.VMEM
+        return Space.HBM if leaf in self.placement.spilled else Space.VMEM
+
+    # The new groups.
+
+    def _fuse(self, maker: Instruction, readers: Sequence[_Reader]) -> None:
+        computations, decisions = self.module.computations, self.step.decisions
+        for r in readers:
+            old, new = r.group.computation("calls"), r.fused.computation("calls")
+            computations[computations.index(old)] = new
+            r.group.operands, r.group.attributes = r.fused.operands, r.fused.attributes
+            for n, d in enumerate(decisions):
+                if (d.kind, d.group) == ("fusion", r.group.name):
+                    decisions[n] = made_of(r.group.name, product_of(new), new, d.why)
+            for leaf in (leaf for o in r.group.operands for leaf in self.aliases.leaves[o]):
+                self.last[leaf] = max(self.last[leaf], self.position[r.group])
+        self.step.fused.append(maker.name)
+        computations.remove(maker.computation("calls"))
+        decisions[:] = [d for d in decisions if (d.kind, d.group) != ("fusion", maker.name)]
+        stack = [maker]
+        while stack:
+            value = stack.pop()
+            if value.opcode == "bitcast" or value is maker:
+                self.gone.add(value)
+                stack += self.users[value]
+
+
+def _held(plan: GemmPlan) -> int:
+    """Cycles in which SEQ may wait for the vector unit's queue, and what follows with it.
+
+    Blocks that are shorter than the way through the array have operands and results in turns in that queue.
+    """
+    m, n = plan.flow.blocks
+    return m * n * plan.flow.repeats * plan.flow.fill if plan.ahead > 1 else 0
+
+
+def _bytes(leaf: Leaf) -> int:
+    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+
+
+def _is_operand(group: Instruction, value: Instruction) -> bool:
+    """Whether a product's group reads a value only as an operand of the product, through views."""
+    computation = group.computation("calls")
+    users, product = computation.users(), product_of(computation)
+    stack = [p for p in computation.parameters if group.operands[p.number or 0] is value]
+    while stack:
+        i = stack.pop()
+        if i is computation.result or not all(u is product or u.opcode in VIEWS for u in users[i]):
+            return False
+        stack += [u for u in users[i] if u is not product]
+    return True
+
+
+def merged(group: Instruction, maker: Instruction) -> Instruction:
+    """The group of a product with what makes one of its operands in it."""
+    outer, inner = group.computation("calls"), maker.computation("calls")
+    names = Names(())
+    parameters: dict[Instruction, Instruction] = {}
+    out: list[Instruction] = []
+
+    def parameter(value: Instruction) -> Instruction:
+        if value not in parameters:
+            name = names.fresh(f"p{len(parameters)}.{value.name}")
+            parameters[value] = Instruction(name, "parameter", value.shape, number=len(parameters))
+        return parameters[value]
+
+    def copied(computation: Computation, given: Sequence[Instruction]) -> Instruction:
+        copies = {p: given[p.number or 0] for p in computation.parameters}
+        for i in computation.instructions:
+            if i not in copies:
+                operands = [copies[o] for o in i.operands]
+                copies[i] = replace(i, name=names.fresh(i.name), operands=operands, attributes=dict(i.attributes))
+                out.append(copies[i])
+        return copies[computation.result]
+
+    def given(value: Instruction) -> Instruction:
+        """What stands for an operand of the group."""
+        chain = list(_views(value))
+        if chain[-1] is not maker:
+            return parameter(value)
+        result = copied(inner, [parameter(o) for o in maker.operands])
+        for view in reversed(chain[:-1]):
+            result = Instruction(names.fresh(view.name), "reshape", view.shape, [result], line=view.line)
+            out.append(result)
+        return result
+
+    root = copied(outer, [given(o) for o in group.operands])
+    computation = Computation(outer.name, [*parameters.values(), *out], root)
+    return replace(group, operands=list(parameters), attributes={**group.attributes, "calls": computation})
+
+
+def _views(value: Instruction) -> Iterator[Instruction]:
+    """A value, and what it is a bitcast of, and so on."""
+    yield value
+    while value.opcode == "bitcast":
+        (value,) = value.operands
+        yield value

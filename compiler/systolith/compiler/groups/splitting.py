@@ -1,0 +1,253 @@
+"""Splitting: a group that asks for more than an instruction has (streams, registers, constants, bounds and loops of an
+address generator, data movement that is no index map) becomes several.
+
+Which groups those are only lowering knows, since it depends on tiles and on how loops merge: it says so by a
+`LimitError`, and goes on with the next group.  Each such group is then cut at one of its values, which is stored: where
+the parts ask for the least beyond what kernels have, and of those choices at the fewest bytes.  A group of one
+operation has no such value: the operation is written as several first (`decompose.py`).  The module is placed and
+lowered again until every group fits; a part has fewer operations than its group, so that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from systolith.compiler.errors import CompileError, LimitError, compile_error
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.groups.cutting import Parts, cone
+from systolith.compiler.groups.decompose import decomposed
+from systolith.compiler.groups.fusion import HEAVY, Limits, kind_of, on_mxu
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.index.affine import IndexMap
+from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces, topological
+from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
+from systolith.compiler.ops.reduction import reduction_of
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.vpu.emit import axis_coords
+from systolith.isa.pattern import MAX_COORDS
+
+CHOICES, LOOKED_AT = 4, 1200
+"""Values of a group among which the one to store is chosen, those that cut it nearest to the middle: at least so many,
+and as many as it takes to look at so many operations."""
+
+UNFOLDED = 1000
+"""What a part that does not fold counts as beyond the limits."""
+
+
+@dataclass(frozen=True)
+class Oversized:
+    """A group that no instruction can hold.
+
+    Attributes:
+        computation: that it is in.
+        group: the `fusion` instruction.
+        problem: the limit that it exceeds.
+    """
+
+    computation: Computation
+    group: Instruction
+    problem: LimitError
+
+
+@dataclass
+class Splitting:
+    """Splits groups.
+
+    Attributes:
+        taken: names of computations.
+        decisions: filled: what was stored.
+    """
+
+    taken: Names
+    decisions: list[Decision] = field(default_factory=list)
+
+    def split(self, oversized: Sequence[Oversized], module: Module | None = None) -> None:
+        """Split groups, in place.
+
+        Args:
+            oversized: the groups.
+            module: whose computations they are; None: of one that is no module's.
+
+        Raises:
+            CompileError: a group is one operation that cannot be written as several.
+        """
+        for computation in dict.fromkeys(o.computation for o in oversized):
+            problems = {o.group: o.problem for o in oversized if o.computation is computation}
+            made = self._split(computation, problems)
+            if module is not None and computation in module.computations:
+                gone = {group.computation("calls") for group in problems}
+                at = module.computations.index(computation)
+                module.computations[at:at] = made
+                module.computations = [c for c in module.computations if c not in gone]
+
+    def _split(self, computation: Computation, problems: Mapping[Instruction, LimitError]) -> list[Computation]:
+        """Split groups of one computation; gives the computations of the new groups."""
+        names = Names(i.name for i in computation.instructions)
+        value: dict[Instruction, Instruction] = {}
+        out: list[Instruction] = []
+        made: list[Computation] = []
+        for i in computation.instructions:
+            i.operands = [value.get(o, o) for o in i.operands]
+            if i not in problems:
+                out.append(i)
+                continue
+            parts = self._parts(i, problems[i])
+            replacement = _Replacement(i, parts, names, self.taken)
+            value[i] = replacement.value
+            out += replacement.instructions
+            made += replacement.computations
+        computation.root = value.get(computation.result, computation.result)
+        computation.instructions = out
+        return made
+
+    def _parts(self, group: Instruction, problem: LimitError) -> Parts:
+        body = group.computation("calls")
+        parts = Parts.of(body, _cuts(body, problem))
+        if not parts.progress and (stored := decomposed(body)) is not None:
+            parts = Parts.of(body, stored or _cuts(body, problem))
+        if not parts.progress:
+            if problem.at is not None:
+                raise problem
+            raise compile_error(body.result, f"{problem}; write it as several operations")
+        names = ", ".join(i.name for i in parts.cuts)
+        numbers = {"bytes stored": sum(i.shape.bytes for i in parts.cuts)}
+        rejected = (Alternative("one group", str(problem)),)
+        self.decisions.append(Decision("fusion", group.name, f"{names} stored", "", numbers, rejected))
+        return parts
+
+
+class _Replacement:
+    """What takes the place of a group.
+
+    Attributes:
+        value: what stands for it.
+        instructions: those that make it.
+        computations: of the new groups.
+    """
+
+    def __init__(self, group: Instruction, parts: Parts, names: Names, taken: Names) -> None:
+        self.instructions: list[Instruction] = []
+        self.computations: list[Computation] = []
+        self._names, self._taken, self._group = names, taken, group
+        self._values = dict(zip(parts.body.parameters, group.operands, strict=True))
+        for i, part in parts.stored:
+            self._values[i] = self._fusion(part.computation, part.leaves, names.fresh(i.name), i)
+        if parts.rest is not None:
+            several = len(parts.rest.roots) > 1
+            name = names.fresh(f"{group.name}.rest") if several or len(parts.roots) > 1 else group.name
+            rest = self._fusion(parts.rest.computation, parts.rest.leaves, name, group)
+            for k, root in enumerate(parts.rest.roots):
+                element = Instruction(names.fresh(root.name), "get-tuple-element", root.shape, [rest], {"index": k})
+                self._values[root] = self._append(element) if several else rest
+        self.value = self._value(parts.roots[0])
+        if group.computation("calls").result.opcode == "tuple":
+            values = [self._value(root) for root in parts.roots]
+            shape = tuple_of([v.shape for v in values])
+            self.value = self._append(Instruction(group.name, "tuple", shape, values, line=group.line))
+
+    def _value(self, i: Instruction) -> Instruction:
+        """What stands for a value of the group that is stored; a reshape of one is a view."""
+        if i not in self._values:
+            source = self._value(i.operands[0])
+            view = Instruction(self._names.fresh(i.name), "bitcast", i.shape, [source], line=i.line)
+            self._values[i] = self._append(view)
+        return self._values[i]
+
+    def _fusion(
+        self, computation: Computation, leaves: Sequence[Instruction], name: str, like: Instruction
+    ) -> Instruction:
+        computation.name = self._taken.fresh(f"group.{name}")
+        self.computations.append(computation)
+        heavy = next((i for i in computation.instructions if i.opcode in HEAVY), computation.result)
+        kind = "kLoop" if heavy.opcode == "tuple" else kind_of(heavy)
+        attributes: dict[str, Attribute] = {"kind": kind, "calls": computation}
+        attributes |= {k: v for k, v in like.attributes.items() if k == "metadata"}
+        operands = [self._value(leaf) for leaf in leaves]
+        shape = computation.result.shape
+        return self._append(Instruction(name, "fusion", shape, operands, attributes, line=like.line))
+
+    def _append(self, i: Instruction) -> Instruction:
+        self.instructions.append(i)
+        return i
+
+
+# Where to cut.
+
+
+def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
+    """The values to store; none: the group has no value that would help."""
+    roots = group_roots(body)
+    inner = [i for i in body.instructions if _may_be_stored(i) and (i not in roots or len(roots) > 1)]
+    if isinstance(problem, NotFoldableError) and problem.at in inner:
+        return [problem.at]
+    if not inner:
+        return []
+    whole = len(body.instructions)
+    sizes = {i: len(cone([i], ())) for i in inner}
+    inner.sort(key=lambda i: abs(2 * sizes[i] - whole))
+    fits = not _excess(body)
+
+    def cost(i: Instruction) -> tuple[int, ...]:
+        parts = Parts.of(body, [i])
+        if not parts.progress:
+            return (whole + UNFOLDED * whole, 0, 0)
+        computations = parts.computations()
+        largest = max(len(c.instructions) for c in computations)
+        stored = sum(c.shape.bytes for c in parts.cuts)
+        # Where no count says why the group does not fit, halves are the most likely to.
+        return (largest, stored, 0) if fits else (sum(map(_excess, computations)), stored, largest)
+
+    return [min(inner[: max(CHOICES, LOOKED_AT // whole)], key=cost)]
+
+
+def _may_be_stored(i: Instruction) -> bool:
+    """Whether storing a value of a group can help: it is computed, and not one constant repeated."""
+    if not i.shape.is_array or i.opcode in ("parameter", "constant"):
+        return False
+    return i.opcode != "broadcast" or i.operands[0].opcode != "constant"
+
+
+def _excess(group: Computation) -> int:
+    """By how much a group exceeds what a kernel has, as far as its expressions tell."""
+    limits = Limits()
+    try:
+        nodes = _nodes(group)
+    except NotFoldableError:
+        return UNFOLDED
+    except CompileError:
+        return 0
+    stores = len(list(group.result.shape.leaves()))
+    micro = sum(isinstance(n, Micro) for n in nodes)
+    streams = sum(isinstance(n, (Load, Inside)) + (len(n.pieces) - 1 if isinstance(n, Pieces) else 0) for n in nodes)
+    bounds = sum(max(0, _coords(n) - MAX_COORDS) for n in nodes)
+    return bounds + max(0, micro - limits.micro_ops) + max(0, streams + stores - limits.streams)
+
+
+def _coords(n: Node) -> int:
+    """Coordinates of the pattern of a node's stream."""
+    if isinstance(n, Load):
+        return len(axis_coords(n.map.bounds, dict.fromkeys(n.map.quotients(), 0)))
+    return len(axis_coords(n.bounds, dict.fromkeys(n.quotients, 0))) if isinstance(n, Inside) else 0
+
+
+def _nodes(group: Computation) -> list[Node]:
+    """The nodes of a group's kernel."""
+    heavy = next((i for i in group.instructions if i.opcode in HEAVY), None)
+    roots = group_roots(group)
+    if heavy is None or on_mxu(heavy):
+        frontier = () if heavy is None else {heavy}
+        inner = roots if heavy is None else [_untransposed(root) for root in roots]
+        return analyze(inner, frontier=frontier).all_nodes
+    r = reduction_of(group)
+    index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
+    results = r.results([r.graph.const(0)] * len(r.inputs), index)
+    return topological([*r.inputs, *r.side_nodes, *results])
+
+
+def _untransposed(root: Instruction) -> Instruction:
+    """What transposes at the root of a product's group are of."""
+    while root.opcode == "transpose":
+        (root,) = root.operands
+    return root

@@ -1,0 +1,98 @@
+"""What groups do, for reports: operations and bytes as XLA's cost analysis counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.mxu.matmul import CONTRACTIONS, contraction_of
+from systolith.compiler.passes.scans import scanned
+from systolith.compiler.schedule.predict import Prediction
+from systolith.isa.program import GroupInfo
+
+TRANSCENDENTAL = frozenset(
+    "exponential exponential-minus-one log log-plus-one tanh logistic rsqrt sqrt cbrt sine cosine tan erf power"
+    " atan2".split()
+)
+FREE = frozenset(
+    "parameter constant tuple get-tuple-element broadcast reshape transpose slice reverse pad concatenate iota copy"
+    " bitcast dynamic-slice dynamic-update-slice gather convert".split()
+)
+"""No arithmetic."""
+
+
+def group_infos(
+    module: Module, planned: Mapping[str, int] | None = None, predicted: Mapping[str, Prediction] | None = None
+) -> list[GroupInfo]:
+    """A row for each group, in program order; those in loops are counted as often as they run, where that is known.
+
+    Args:
+        module: grouped.
+        planned, predicted: cycles of one execution of each group, by name.
+    """
+    found: list[GroupInfo] = []
+    _collect(module.entry, 1, found)
+    cycles = {name: p.cycles for name, p in (predicted or {}).items()}
+    return [
+        replace(
+            g,
+            planned=(planned or {}).get(g.name, 0) * g.executions,
+            predicted=cycles.get(g.name, 0) * g.executions,
+        )
+        for g in found
+    ]
+
+
+def _collect(computation: Computation, executions: int, found: list[GroupInfo]) -> None:
+    for i in computation.instructions:
+        if i.opcode == "fusion":
+            found.append(_info(i, executions))
+        elif i.opcode == "while":
+            times = trip_count(i)
+            if times is None:
+                _collect(i.computation("condition"), executions * 2, found)
+            _collect(i.computation("body"), executions * (times or 1), found)
+        elif i.opcode == "conditional":
+            for branch in i.called:
+                _collect(branch, executions, found)
+
+
+def _info(group: Instruction, executions: int) -> GroupInfo:
+    body = group.computation("calls")
+    inside = [i for i in body.instructions if i.opcode != "parameter"]
+    counts = [work(i) for i in inside]
+    moved = group.shape.bytes + sum(o.shape.bytes for o in group.operands)
+    return GroupInfo(
+        group.name,
+        group.word("kind"),
+        tuple(i.name for i in inside),
+        tuple(i.opcode for i in inside),
+        sum(f for f, _ in counts),
+        sum(t for _, t in counts),
+        moved,
+        executions,
+    )
+
+
+def work(i: Instruction) -> tuple[int, int]:
+    """(floating-point or integer operations, transcendental functions) of an instruction."""
+    if i.opcode in FREE or (not i.shape.is_array and i.opcode not in ("reduce", "reduce-window")):
+        return 0, 0
+    if i.opcode in CONTRACTIONS:
+        c = contraction_of(i)
+        return 2 * c.useful({a: (0, n) for a, n in c.sizes.items()}), 0
+    inner = [work(j) for j in i.called[0].instructions] if i.called else []
+    once = (sum(f for f, _ in inner), sum(t for _, t in inner))
+    if i.opcode == "reduce":
+        times = max(0, i.operands[0].shape.size - next(i.shape.leaves()).size)
+        return once[0] * times, once[1] * times
+    if i.opcode == "reduce-window":
+        window = 2 if scanned(i) else prod(d.size for d in i.window.dims)
+        times = next(i.shape.leaves()).size * max(0, window - 1)
+        return once[0] * times, once[1] * times
+    if i.opcode in TRANSCENDENTAL:
+        return 0, i.shape.size
+    return i.shape.size * max(1, once[0]), i.shape.size * once[1]

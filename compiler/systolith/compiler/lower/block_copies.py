@@ -1,0 +1,107 @@
+"""Blocks that differ only in where their parts of operands and results begin: one is lowered, the others are copies.
+
+The block that is copied is lowered with buffers of its own in place of those whose parts it reads and writes; a copy
+has the real ones, its offsets moved, and fresh buffers for everything that the block makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from systolith.compiler.schedule.operation_times import Stage, Timed
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp, VReg
+from systolith.isa.instruction import Space
+from systolith.isa.opcodes import OPCODES
+from systolith.isa.program import Role
+
+ON_CHIP = (Space.VMEM, Space.SMEM)
+
+
+@dataclass
+class Template:
+    """A block to be copied.
+
+    Attributes:
+        ctx: where copies get their buffers.
+        moves: for each buffer that stands for a real one: that, and the bytes from one block's part to the next one's.
+        shared: buffers of the chip that hold the same for all blocks.
+        stages: the block, once it is lowered.
+    """
+
+    ctx: TileBuilder
+    moves: dict[Buf, tuple[Buf, int]] = field(default_factory=dict)
+    shared: set[Buf] = field(default_factory=set)
+    stages: Sequence[Stage] = ()
+
+    def part(self, whole: Array, part: Array, d: int | None, size: int) -> Array:
+        """A block's part of an operand or result, over a buffer that stands for its own; `d`: the blocked dimension."""
+        if d is None:
+            self.shared.add(whole.buf)
+            return part
+        stand_in = replace(part.buf)
+        self.moves[stand_in] = part.buf, size * whole.strides[d]
+        return replace(part, buf=stand_in)
+
+    @property
+    def copies(self) -> bool:
+        """Whether copies of its operations do what those of another block would.
+
+        Products are in the way, which take turns with accumulators and weights; so are scalars and memory in HBM.
+        """
+        ops = [op for stage in self.stages for op in stage.ops]
+        return all(isinstance(op.item, TileOp) and self._moves(op.item) for op in ops)
+
+    def _moves(self, op: TileOp) -> bool:
+        if OPCODES[op.op].queue in ("w", "s", "seq"):
+            return False
+        scalars = [v for value in op.args.values() for v in (value if type(value) is tuple else (value,))]
+        if any(isinstance(v, VReg) or (isinstance(v, Ref) and v.dynamic is not None) for v in scalars):
+            return False
+        return all(b in self.moves or b in self.shared or b.space in ON_CHIP or _is_given(b) for b in op.buffers)
+
+    def copy(self, n: int) -> list[Stage]:
+        """The block that is `n` blocks further; 0: the one that was lowered."""
+        made: dict[Buf, Buf] = {}
+        return [replace(stage, ops=tuple(self._timed(op, n, made) for op in stage.ops)) for stage in self.stages]
+
+    def _timed(self, op: Timed, n: int, made: dict[Buf, Buf]) -> Timed:
+        item = cast(TileOp, op.item)
+        args = {name: self._arg(value, n, made) for name, value in item.args.items()}
+        reads, writes = (tuple(self._place(what, made) for what in places) for places in (op.reads, op.writes))
+        return replace(op, item=TileOp(item.op, args, item.origin, item.unit), reads=reads, writes=writes)
+
+    def _arg(self, value: Arg, n: int, made: dict[Buf, Buf]) -> Arg:
+        if isinstance(value, Ref):
+            return self._ref(value, n, made)
+        if isinstance(value, tuple) and value and isinstance(value[0], Ref):
+            return tuple(self._ref(ref, n, made) for ref in value)
+        return value
+
+    def _ref(self, ref: Ref, n: int, made: dict[Buf, Buf]) -> Ref:
+        if ref.buf is None:
+            return ref
+        step = self.moves[ref.buf][1] if ref.buf in self.moves else 0
+        index = None if ref.index is None else self._buf(ref.index, made)
+        return Ref(self._buf(ref.buf, made), ref.pattern, ref.offset + n * step, None, ref.bias, index)
+
+    def _place(self, what: Hashable, made: dict[Buf, Buf]) -> Hashable:
+        return self._buf(what, made) if isinstance(what, Buf) else what
+
+    def _buf(self, buf: Buf, made: dict[Buf, Buf]) -> Buf:
+        if buf in self.moves:
+            return self.moves[buf][0]
+        if buf in self.shared or buf.space not in ON_CHIP:
+            return buf
+        if buf not in made:
+            made[buf] = replace(buf, name=self.ctx.fresh(buf.name.partition("~")[0]))
+            if buf in self.ctx.whole:
+                self.ctx.whole.add(made[buf])
+        return made[buf]
+
+
+def _is_given(buf: Buf) -> bool:
+    """Whether a buffer in HBM is one that all blocks read as it is."""
+    return buf.decl is not None and buf.decl.role in (Role.PARAMETER, Role.CONSTANT)

@@ -1,0 +1,171 @@
+"""Control flow: while, conditional, and scalars that SEQ reads."""
+
+from __future__ import annotations
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.trampoline import Steps
+from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.lower.values import Value, carry, flatten, shaped
+from systolith.compiler.memory.aliasing import Uses
+from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Block, If, TileOp, VReg, While
+from systolith.isa.instruction import Space
+from systolith.isa.program import Role
+
+COUNTED = 8
+"""Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
+
+MOST_TURNS = 2**31 - 1
+"""What `li` takes."""
+
+
+def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
+    """Lower a `while`: values that change in fixed places, those that do not where they are."""
+    ctx = lowering.ctx
+    body = i.computation("body")
+    before, budget = flatten(operands[0]), ctx.budget
+    kept = kept_by(i)
+    state: list[Array] = []
+    for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
+        if kept[k]:
+            state.append(array)
+            continue
+        place = lowering.result((i, k), shape)
+        if array.buf.memory is not place.buf.memory and array.buf.space is not Space.NONE:
+            ctx.move(array, place, "initial value")
+        state.append(place)
+    outer_cache = dict(lowering.cache)
+    _bring_invariants(lowering, body, state, budget)
+    for leaf, array in _in_place(body, state).items():
+        lowering.homes[leaf] = array
+    count = trip_count(i)
+    if lowering.depth > COUNTED or (count is not None and count > MOST_TURNS):
+        count = None
+    if count is None:
+        test, register = yield _test(lowering, i, state)
+    else:
+        test, register = _counter(ctx, i, count)
+
+    def run() -> Steps[Value]:
+        value: Value = yield lowering.computation(body, [shaped(iter(state), i.shape)])
+        ctx.group, ctx.budget = i, budget
+        carry(ctx, flatten(value), state)
+        if count is not None:
+            ctx.append(TileOp("add", {"rd": register, "ra": register, "b": -1}, ctx.origin("count")))
+        return value
+
+    block, _ = yield lowering.region(run())
+    ctx.append_region(While(test, register, block, i.name, count))
+    lowering.cache = outer_cache
+    return shaped(iter(state), i.shape)
+
+
+def _counter(ctx: TileBuilder, i: Instruction, count: int) -> tuple[Block, VReg]:
+    """A loop whose trip count is known counts down in a register: nothing to compute, nothing that depends on data."""
+    register = ctx.vreg()
+    ctx.group = i
+    ctx.append(TileOp("li", {"rd": register, "imm": count}, ctx.origin("trip count")))
+    return Block(), register
+
+
+def _test(lowering: Lowering, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:
+    """The condition's operations, and the register with its result."""
+    ctx, condition = lowering.ctx, i.computation("condition")
+    test, predicate = yield lowering.region(lowering.computation(condition, [shaped(iter(state), i.shape)]))
+    assert isinstance(predicate, Array)
+    outer, ctx.block = ctx.block, test
+    ctx.group = i
+    register = load_scalar(ctx, predicate, "condition")
+    ctx.block = outer
+    return test, register
+
+
+def _bring_invariants(lowering: Lowering, body: Computation, state: list[Array], budget: int) -> None:
+    """Load what the loop only reads once, before it, if there is room (somewhat more than for tiles) for all of it.
+
+    Where there is not, what is streamed anyway is better off without the rest in its way.
+    """
+    aliases = Aliases(body)
+    (parameter,) = body.parameters
+    used = {
+        leaf
+        for j in body.instructions
+        if j.opcode in ("fusion", "while", "conditional")
+        for o in j.operands
+        for leaf in aliases.leaves[o]
+    }
+    wanted = {
+        array.buf: array
+        for k, array in enumerate(state)
+        if (parameter, k) in used
+        and array.buf.decl is not None
+        and array.buf.decl.role in (Role.PARAMETER, Role.CONSTANT)
+        and array.buf not in lowering.cache
+        and array.buf.bytes
+    }
+    room = budget * 5 // 4
+    if sum(buf.bytes for buf in wanted) > room:
+        room = lowering.ctx.chip.vmem.bytes // CACHED_SHARE
+    for array in sorted(wanted.values(), key=lambda a: a.buf.bytes):
+        if array.buf.bytes <= room:
+            lowering.bring(array)
+            room -= array.buf.bytes
+
+
+def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
+    """Results of groups of the body that can be made in the place of the next iteration's value.
+
+    The old value must not be needed any more, or the groups that need it last update it where it is.
+    """
+    (parameter,) = body.parameters
+    uses = Uses(body)
+    after = uses.aliases.leaves[body.result]
+    found: dict[Leaf, Array] = {}
+    for k, leaf in enumerate(after):
+        if leaf[0].opcode != "fusion" or after.count(leaf) > 1 or (parameter, k) in after:
+            continue
+        *made, first = uses.updated(leaf)
+        if first == (parameter, k):
+            found |= dict.fromkeys(made, state[k])
+        elif uses.may_replace(leaf, (parameter, k)):
+            found[leaf] = state[k]
+    return found
+
+
+def lower_conditional(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
+    """Lower a `conditional`: results in fixed places, one region a branch."""
+    ctx, budget = lowering.ctx, lowering.ctx.budget
+    index = operands[0]
+    assert isinstance(index, Array)
+    if "true_computation" in i.attributes:
+        branches = [i.computation("true_computation"), i.computation("false_computation")]
+    else:
+        branches = i.called
+    register = load_scalar(ctx, index, "branch index")
+    if index.dtype.name == "pred":
+        # pred: true is branch 0.
+        register = alu(ctx, "xor", register, 1, "branch index")
+    places = lowering.results(i)
+    blocks = []
+    for branch, argument in zip(branches, operands[1:], strict=True):
+
+        def run(branch: Computation = branch, argument: Value = argument) -> Steps[Value]:
+            aliases = Aliases(branch)
+            leaves = aliases.leaves[branch.result]
+            for leaf, place in zip(leaves, places, strict=True):
+                if leaf[0].opcode == "fusion" and leaves.count(leaf) == 1:
+                    lowering.homes[leaf] = place
+            value: Value = yield lowering.computation(branch, [argument])
+            ctx.group, ctx.budget = i, budget
+            for array, place in zip(flatten(value), places, strict=True):
+                if array.buf.memory is not place.buf.memory:
+                    ctx.move(array, place, "branch result")
+            return value
+
+        block, _ = yield lowering.region(run())
+        blocks.append(block)
+    ctx.append_region(If(register, blocks, i.name))
+    return shaped(iter(places), i.shape)

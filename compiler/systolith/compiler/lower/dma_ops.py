@@ -1,0 +1,130 @@
+"""kCustom groups: data movement that DMA does, with offsets that only a run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.tile.arrays import view
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, VReg
+
+
+def lower_custom(ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a kCustom group: one operation on the group's parameters.
+
+    Raises:
+        CompileError: DMA has no such operation.
+    """
+    computation = group.computation("calls")
+    root = computation.result
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    if root.opcode not in MOVES:
+        raise compile_error(root, "not an operation that DMA does")
+    MOVES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])
+
+
+def _operand(
+    ctx: TileBuilder, root: Instruction, operand: Instruction, arrays: Mapping[Instruction, Array]
+) -> Array | int:
+    """Where an operand lies; the value of a scalar constant."""
+    if operand in arrays:
+        return arrays[operand]
+    if operand.opcode == "constant" and not operand.dims and operand.shape.dtype.is_integer:
+        return int(np.asarray(operand.literal))
+    if operand.opcode == "constant":
+        array = ctx.constant(operand)
+        return ctx.stage_in(array, Box(array.origin, array.dims))
+    raise compile_error(root, f"its operand {operand.name!r} ({operand.opcode}) is computed inside its group")
+
+
+Operand = Array | int
+
+
+def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int], starts: Sequence[Operand]) -> Array:
+    """The window of an array at run-time start indices, clamped so that it is inside."""
+    dynamic: VReg | None = None
+    fixed = list(array.origin)
+    for d, (size, width, stride, start) in enumerate(zip(array.dims, dims, array.strides, starts, strict=True)):
+        if width == size:
+            continue
+        if isinstance(start, int):
+            fixed[d] += min(max(start, 0), size - width)
+            continue
+        index = load_scalar(ctx, start, "start index")
+        if not start.dtype.is_integer or start.dtype.bits > 32:
+            raise compile_error(root, f"start indices of type {start.dtype}; convert them to s32")
+        if start.dtype.kind == "unsigned" and start.dtype.bits == 32:
+            index = _least(ctx, index, size - width)
+        else:
+            index = alu(ctx, "min", alu(ctx, "max", index, 0, "clamp"), size - width, "clamp")
+        offset = alu(ctx, "mul", index, stride, "offset")
+        dynamic = offset if dynamic is None else alu(ctx, "add", dynamic, offset, "offset")
+    part = replace(view(array, Box(tuple(fixed), tuple(dims))), origin=(0,) * len(dims))
+    if dynamic is None:
+        return part
+    if part.dynamic is not None:
+        dynamic = alu(ctx, "add", dynamic, part.dynamic, "offset")
+    return replace(part, dynamic=dynamic)
+
+
+def _least(ctx: TileBuilder, index: VReg, limit: int) -> VReg:
+    """The lesser, unsigned: index - limit where that borrows, else 0, plus limit."""
+    less = alu(ctx, "sltu", index, limit, "clamp")
+    difference = alu(ctx, "sub", index, limit, "clamp")
+    return alu(ctx, "add", alu(ctx, "mul", difference, less, "clamp"), limit, "clamp")
+
+
+def _dynamic_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+    source, *starts = operands
+    assert isinstance(source, Array)
+    ctx.move(window(ctx, root, source, root.ints("dynamic_slice_sizes"), _indices(starts)), result, "dynamic slice")
+
+
+def _dynamic_update_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+    base, update, *starts = operands
+    assert isinstance(base, Array)
+    assert isinstance(update, Array)
+    if result.buf.memory is not base.buf.memory:
+        ctx.move(base, result, "copy")
+    target = window(ctx, root, result, update.dims, _indices(starts))
+    ctx.move(replace(update, origin=target.origin), target, "update slice")
+
+
+def _indices(starts: list[Operand]) -> list[Operand]:
+    """Start indices one by one: given so, or as one vector."""
+    vector = starts[0] if len(starts) == 1 else None
+    if isinstance(vector, Array) and vector.dims:
+        return [view(vector, Box((k,), (1,))) for k in range(vector.dims[0])]
+    return starts
+
+
+def _copy(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+    (source,) = operands
+    assert isinstance(source, Array)
+    ctx.move(source, result, root.opcode)
+
+
+def _concatenate(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+    (d,) = root.ints("dimensions")
+    start = 0
+    for operand in operands:
+        assert isinstance(operand, Array)
+        origin = tuple(start if k == d else 0 for k in range(len(operand.dims)))
+        part = view(result, Box(origin, operand.dims))
+        ctx.move(replace(operand, origin=origin), part, "concatenate")
+        start += operand.dims[d]
+
+
+MOVES: dict[str, Callable[[TileBuilder, Instruction, list[Operand], Array], None]] = {
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "copy": _copy,
+    "concatenate": _concatenate,
+}

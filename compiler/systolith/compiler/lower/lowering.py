@@ -1,0 +1,297 @@
+"""The lowering of grouped HLO: where each value lies, and a rule for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from systolith.compiler.emit.assemble import GroupRecord
+from systolith.compiler.errors import CompileError, LimitError, compile_error
+from systolith.compiler.explain import Alternative
+from systolith.compiler.groups.fingerprint import group_key
+from systolith.compiler.groups.splitting import Oversized
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.values import Value, carry, flatten, shaped
+from systolith.compiler.memory.aliasing import Donation, Uses
+from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
+from systolith.compiler.options import Plan, Tuner
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
+from systolith.compiler.tile.views import recast
+from systolith.compiler.tiling.block_sizes import Blocking
+from systolith.compiler.tiling.dim_propagation import blocked_along
+from systolith.isa.instruction import Space
+from systolith.isa.program import Program, Role
+
+COPY_SHARE = 8
+"""Part of VMEM through which results are copied that were not made in their buffers."""
+
+
+@dataclass(frozen=True)
+class LoweringRules:
+    """What lowers what.
+
+    Attributes:
+        groups: a group, by its kind, from and to arrays.
+        control: an instruction that runs computations, by its opcode.
+        operands: brings what all blocks of a blocked group read to VMEM.
+        blocks: a blocked group.
+        alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
+    """
+
+    groups: Mapping[str, Callable[[TileBuilder, Instruction, Sequence[Array], Sequence[Array]], None]]
+    control: Mapping[str, Callable[[Lowering, Instruction, list[Value]], Steps[Value]]]
+    operands: Callable[[Lowering, Instruction, Sequence[Array]], list[Array]]
+    blocks: Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]
+    alone: Callable[
+        [Lowering, Instruction, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]
+    ]
+
+
+@dataclass
+class Lowering:
+    """Lowers computations.
+
+    Attributes:
+        rules: what lowers what.
+        ctx: where to.
+        placement: which values lie where.
+        records: one for each group.
+        homes: arrays that leaves must be made in.
+        owners: which leaf a buffer of a whole value holds.
+        spilled: leaves that no result buffer holds and that lie in HBM all the same.
+        cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
+        oversized: groups that were left out because no instruction can hold them: then what was lowered is of no use.
+        depth: loops and conditionals around what is lowered.
+        blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
+    """
+
+    rules: LoweringRules
+    ctx: TileBuilder
+    placement: Placement
+    records: list[GroupRecord] = field(default_factory=list)
+    homes: dict[Leaf, Array] = field(default_factory=dict)
+    cache: dict[Buf, Array] = field(default_factory=dict)
+    owners: dict[Buf, Leaf] = field(default_factory=dict)
+    spilled: set[Leaf] = field(default_factory=set)
+    oversized: list[Oversized] = field(default_factory=list)
+    depth: int = 0
+    blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
+    _constants: dict[Instruction, Array] = field(default_factory=dict)
+    _updates: dict[Leaf, int] = field(default_factory=dict)
+    _seen: set[Computation] = field(default_factory=set)
+
+    @property
+    def free(self) -> int:
+        """Bytes of VMEM that no whole value ever takes."""
+        return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
+
+    def apart(self, group: Instruction, picked: str = "") -> Lowering:
+        """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan that it is to have."""
+        placement = Placement(live=dict(self.placement.live), share=self.placement.share)
+        return Lowering(
+            self.rules, self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings
+        )
+
+    # The entry.
+
+    def entry(self, computation: Computation, results: list[tuple[Leaf, Array]], donation: Donation) -> None:
+        """Lower the entry: parameters from the buffer table, results to `results` (leaf, its array), in order."""
+        given: list[Array] = []
+        values: list[Value] = []
+        for p in computation.parameters:
+            shapes = leaf_shapes(p.shape)
+            arrays = [
+                self.ctx.table(p.name, Role.PARAMETER, s.dtype, s.dims, len(given) + k) for k, s in enumerate(shapes)
+            ]
+            given += arrays
+            values.append(shaped(iter(arrays), p.shape))
+        for result, parameter in donation.shared.items():
+            results[result][1].buf.shares = given[parameter].buf
+        self.ctx.donated = {given[parameter].buf for parameter in donation.donors}
+        early = [pair for n, pair in enumerate(results) if n not in donation.late]
+        self.homes |= {leaf: results[n][1] for leaf, n in donation.homes.items()}
+        in_hbm = self.placement.spilled - donation.barred
+        self.homes |= {leaf: array for leaf, array in early if leaf in in_hbm and leaf not in self.homes}
+
+        def store(instruction: Instruction, value: Value) -> None:
+            for k, array in enumerate(flatten(value)):
+                for leaf, target in early:
+                    if leaf == (instruction, k) and array.buf.memory is not target.buf.memory:
+                        self._for_result(instruction)
+                        self.ctx.move(recast(array, target.dims), target, "store result")
+
+        final = flatten(trampoline(self.computation(computation, values, store)))
+        if donation.late:
+            self._for_result(computation.result)
+            late = [(recast(final[n], results[n][1].dims), results[n][1]) for n in sorted(donation.late)]
+            carry(self.ctx, *zip(*late, strict=True))
+
+    def _for_result(self, instruction: Instruction) -> None:
+        """What follows copies results of an instruction."""
+        self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
+
+    # Any computation.
+
+    def computation(
+        self,
+        computation: Computation,
+        parameters: Sequence[Value],
+        made: Callable[[Instruction, Value], None] | None = None,
+    ) -> Steps[Value]:
+        """Lower a computation into the current block; `made` is called after each instruction that makes arrays."""
+        if computation not in self._seen:
+            self._seen.add(computation)
+            if any(i.opcode == "fusion" and i.word("kind") == "kCustom" for i in computation.instructions):
+                self._updates |= Uses(computation).updates()
+        values: dict[Instruction, Value] = {}
+        numbered = dict(zip(computation.parameters, parameters, strict=True))
+        for i in computation.instructions:
+            if i.opcode == "tuple":
+                values[i] = tuple(values[o] for o in i.operands)
+                continue
+            if i.opcode == "get-tuple-element":
+                source = values[i.operands[0]]
+                assert isinstance(source, tuple)
+                values[i] = source[i.integer("index")]
+                continue
+            operands = [values[o] for o in i.operands]
+            if i.opcode in self.rules.control:
+                values[i] = yield self._control(i, operands)
+            else:
+                values[i] = self._instruction(computation, i, operands, numbered)
+            if made is not None and i.opcode != "bitcast":
+                made(i, values[i])
+        return values[computation.result]
+
+    def _instruction(
+        self, within: Computation, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]
+    ) -> Value:
+        if i.opcode == "parameter":
+            return parameters[i]
+        if i.opcode == "constant":
+            return self._constant(i)
+        if i.opcode == "bitcast":
+            (source,) = operands
+            assert isinstance(source, Array)
+            return recast(source, i.dims)
+        self.ctx.group = i
+        self.ctx.budget = self.placement.budget.get(i, 0)
+        if i.opcode == "fusion":
+            return self._group(within, i, operands)
+        if is_allocation(i):
+            return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
+        raise compile_error(i, "not an operation of grouped HLO")
+
+    def _control(self, i: Instruction, operands: list[Value]) -> Steps[Value]:
+        self.ctx.group, self.ctx.budget = i, self.placement.budget.get(i, 0)
+        self.depth += 1
+        value: Value = yield self.rules.control[i.opcode](self, i, operands)
+        self.depth -= 1
+        return value
+
+    def _constant(self, i: Instruction) -> Value:
+        if i not in self._constants:
+            self._constants[i] = self.ctx.constant(i)
+        return self._constants[i]
+
+    def results(self, i: Instruction) -> list[Array]:
+        """Where the results of an instruction are to lie."""
+        return [self.result((i, k), shape) for k, shape in enumerate(leaf_shapes(i.shape))]
+
+    def result(self, leaf: Leaf, shape: Shape) -> Array:
+        """Where one result is to lie."""
+        if leaf in self.homes:
+            return recast(self.homes[leaf], shape.dims)
+        if leaf in self.placement.spilled:
+            self.spilled.add(leaf)
+            return self.ctx.table(leaf[0].name, Role.TEMP, shape.dtype, shape.dims)
+        array = self.ctx.value(leaf[0].name, shape.dtype, shape.dims)
+        self.owners[array.buf] = leaf
+        return array
+
+    def _group(self, within: Computation, i: Instruction, operands: list[Value]) -> Value:
+        inputs = [a for o in operands for a in flatten(o)]
+        outputs = self._updated(i, inputs) or self.results(i)
+        kind = i.word("kind")
+        if kind not in self.rules.groups:
+            raise compile_error(i, f"a group of unknown kind {kind!r}")
+        start = len(self.ctx.block.items)
+        blocked = bool(blocked_along(i))
+        near = self.rules.operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
+        tuner = self.ctx.options.tuner if blocked or kind == "kOutput" else None
+        try:
+            self.ctx.picked = self._picked(tuner, i, near, outputs) if tuner else ""
+            if blocked:
+                self._blocks(i, near, outputs)
+            else:
+                self.rules.groups[kind](self.ctx, i, near, outputs)
+        except LimitError as problem:
+            if blocked:  # its own groups have been split as far as they can be
+                raise CompileError(str(problem)) from problem
+            self.oversized.append(Oversized(within, i, problem))
+            del self.ctx.block.items[start:]
+        ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
+        names = [o.name for o in i.operands]
+        self.records.append(
+            GroupRecord(i, ops, list(zip(names, inputs, strict=True)), [(i.name, array) for array in outputs])
+        )
+        return shaped(iter(outputs), i.shape)
+
+    def _picked(self, tuner: Tuner, i: Instruction, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
+        """The plan that measuring picks for a group; empty: the cheapest, as where it lies is known only in the run."""
+        if any(a.dynamic is not None for a in (*inputs, *outputs)):
+            return ""
+        key = group_key(self.ctx, i, inputs, outputs, self.free)
+        plan, decision = tuner.pick(i.name, key, lambda picked: self.rules.alone(self, i, inputs, outputs, picked))
+        self.ctx.explain += [decision] if decision else []
+        return plan
+
+    def _updated(self, i: Instruction, inputs: Sequence[Array]) -> list[Array]:
+        """Where a group updates an operand in place, whose old value nothing needs; empty: it does not."""
+        number = self._updates.get((i, 0))
+        if number is None or (i, 0) in self.homes:
+            return []
+        array = inputs[number]
+        role = array.buf.decl.role if array.buf.decl is not None else Role.TEMP
+        fits = ((i, 0) in self.placement.spilled) == (array.buf.space is Space.HBM)
+        return [recast(array, i.dims)] if fits and role is Role.TEMP else []
+
+    def _blocks(self, i: Instruction, inputs: list[Array], outputs: list[Array]) -> None:
+        """Lower a blocked group; to what watches groups, those in it are one."""
+        records, self.records = self.records, []
+        outer, self.ctx.region = self.ctx.region, self.ctx.region or i
+        self.rules.blocks(self, i, inputs, outputs)
+        self.records, self.ctx.region = records, outer
+
+    def near(self, array: Array) -> Array:
+        """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""
+        size = prod(array.dims) * array.dtype.size
+        if array.buf in self.cache:
+            return replace(array, buf=self.cache[array.buf].buf)
+        decl = array.buf.decl
+        if decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT) or not size or size != array.buf.bytes:
+            return array
+        if size > min(self.ctx.chip.vmem.bytes // CACHED_SHARE, self.ctx.budget // 8):
+            return array
+        return self.bring(array)
+
+    def bring(self, array: Array) -> Array:
+        """Load a whole dense array into VMEM and keep the copy, laid out alike, for the rest of the region."""
+        copy = self.ctx.stage_in(array, Box(array.origin, array.dims), "load whole")
+        self.cache[array.buf] = copy
+        return replace(array, buf=copy.buf)
+
+    def region(self, lower: Steps[Value]) -> Steps[tuple[Block, Value]]:
+        """Lower into a block of its own; copies that it makes are not known outside."""
+        outer, cache = self.ctx.block, self.cache
+        self.ctx.block, self.cache = Block(), dict(cache)
+        try:
+            value: Value = yield lower
+            return self.ctx.block, value
+        finally:
+            self.ctx.block, self.cache = outer, cache

@@ -1,0 +1,101 @@
+"""Lowering of a module: what lowers each sort of instruction, and the entry with its parameters and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from systolith.compiler.emit.assemble import assemble
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.lower.blocks import lower_blocks, near_operands
+from systolith.compiler.lower.control import lower_conditional, lower_while
+from systolith.compiler.lower.dma_ops import lower_custom
+from systolith.compiler.lower.lowering import Lowering, LoweringRules
+from systolith.compiler.memory.aliasing import plan_donation
+from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.mxu.matmul import lower_output
+from systolith.compiler.options import Options, Plan
+from systolith.compiler.schedule.fitting import schedule
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.views import recast
+from systolith.compiler.tiling.dim_propagation import blocked_along
+from systolith.compiler.vpu.elementwise import lower_loop
+from systolith.compiler.vpu.reduce import lower_reduce
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import dtype
+from systolith.isa.instruction import Space
+from systolith.isa.program import Program, Role
+
+
+def lower_module(
+    module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float
+) -> tuple[Lowering, dict[Buf, Leaf]]:
+    """Lower a grouped module.
+
+    Args:
+        module: grouped HLO.
+        chip: the target.
+        options: what the user chose.
+        spilled: values that lie in HBM in any case.
+        share: part of the free VMEM that a group's tiles may take.
+
+    Returns:
+        What lowered it, and which value a buffer of a whole value holds.
+    """
+    entry = module.entry
+    donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
+    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
+    ctx = TileBuilder(chip, options)
+    lowering = Lowering(RULES, ctx, placement)
+    results = []
+    shapes = leaf_shapes(entry.result.shape)
+    for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
+        array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number)
+        results.append((leaf, recast(array, leaf_shapes(leaf[0].shape)[leaf[1]].dims)))
+    ctx.explain += donation.decisions
+    lowering.entry(entry, results, donation)
+    return lowering, lowering.owners
+
+
+def alone(
+    lowering: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], picked: str
+) -> tuple[Program | None, Sequence[Plan]]:
+    """A program of one group, its arrays where they lie in the module (None: no place for its tiles), and its plans."""
+    apart = lowering.apart(group, picked)
+    sub = apart.ctx
+    moved: dict[Buf, Buf] = {}
+
+    def same(array: Array) -> Array:
+        if array.buf not in moved:
+            moved[array.buf] = _like(sub, array.buf)
+        return replace(array, buf=moved[array.buf])
+
+    inputs, outputs = [same(a) for a in operands], [same(a) for a in results]
+    if blocked_along(group):
+        lower_blocks(apart, group, inputs, outputs)
+    else:
+        lower_output(sub, group, inputs, outputs)
+    fitted = schedule(sub, lowering.free)
+    if fitted.plan.failed is not None:
+        return None, sub.plans
+    program, _ = assemble(group.name, fitted.block, sub.buffers, fitted.plan, sub.chip)
+    return program, sub.plans
+
+
+def _like(sub: TileBuilder, buf: Buf) -> Buf:
+    """A buffer of the same size in the same memory."""
+    if buf.space == Space.HBM:
+        return sub.hbm(buf.name, Role.TEMP, dtype("u8"), (buf.bytes,))
+    made = sub.vmem(buf.name, buf.bytes)
+    sub.whole.add(made)
+    return made
+
+
+RULES = LoweringRules(
+    groups={"kLoop": lower_loop, "kInput": lower_reduce, "kOutput": lower_output, "kCustom": lower_custom},
+    control={"while": lower_while, "conditional": lower_conditional},
+    operands=near_operands,
+    blocks=lower_blocks,
+    alone=alone,
+)

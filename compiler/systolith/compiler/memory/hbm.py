@@ -1,0 +1,73 @@
+"""HBM plan: temporaries in HBM (spilled values) whose lives do not overlap share memory.
+
+Greedy by size: the largest temporaries first, each in the tightest piece of memory none of whose values is alive with
+it; the first one of a piece, its largest, owns it.  Memory of parameters that nothing reads any more, and of results
+that are not there yet, is a piece like others, which costs nothing.  Lives are those of the scheduled program, which is
+the order that tokens keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from systolith.compiler.memory.vmem import Live, lives
+from systolith.compiler.tile.ir import Block, Buf
+from systolith.isa.instruction import Space
+from systolith.isa.program import Role
+
+
+@dataclass
+class Piece:
+    """Memory of one buffer, and what lives in it."""
+
+    owner: Buf
+    values: list[Live] = field(default_factory=list)
+
+    def takes(self, live: Live) -> bool:
+        """Whether a value has room in it while it lives."""
+        return live.buf.bytes <= self.owner.bytes and all(
+            v.last < live.first or live.last < v.first for v in self.values
+        )
+
+
+def share_temporaries(block: Block, hosts: Collection[Buf] = ()) -> None:
+    """Set `shares` of the temporaries of a scheduled program.
+
+    Args:
+        block: the program.
+        hosts: parameters and results in whose memory temporaries may lie, too, while nothing else does; all those that
+            share a memory.
+    """
+    given = [b for b in hosts if _role(b) is Role.PARAMETER]
+    made = [b for b in hosts if _role(b) is Role.RESULT]
+    pieces = {b: Piece(b) for b in sorted({b.memory for b in hosts}, key=lambda b: (-b.bytes, b.name))}
+    temporaries = []
+    for live in lives(block, (Space.HBM,), given, made):
+        if _role(live.buf) is Role.TEMP:
+            live.buf.shares = None
+            temporaries.append(live)
+        elif live.buf.memory in pieces:
+            pieces[live.buf.memory].values.append(live)
+    for live in sorted(temporaries, key=lambda v: (-v.buf.bytes, v.first, v.buf.name)):
+        free = [p for p in reversed(pieces.values()) if p.takes(live)]
+        if free:
+            piece = min(free, key=lambda p: p.owner.bytes)
+            live.buf.shares = piece.owner
+        else:
+            piece = pieces[live.buf] = Piece(live.buf)
+        piece.values.append(live)
+
+
+def _role(buf: Buf) -> Role | None:
+    return None if buf.decl is None else buf.decl.role
+
+
+def buffer_table(buffers: Sequence[Buf]) -> list[Buf]:
+    """The buffers, owners of memory before those that share it, with entries that say so."""
+    ordered = sorted(buffers, key=lambda b: b.shares is not None)
+    number = {b: n for n, b in enumerate(ordered)}
+    for b in ordered:
+        if b.shares is not None and b.decl is not None:
+            b.decl = replace(b.decl, alias=number[b.memory])
+    return ordered

@@ -1,0 +1,85 @@
+"""Operands of a product that are computed, a tile at a time, from values in memory: the whole value never exists.
+
+Where a product stages a tile of an operand in memory, the vector unit makes that tile of a computed one.  Elements
+outside the operand (a convolution's padding) are never computed: the matrix unit's address generator fills them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, Source
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze
+from systolith.compiler.tile.arrays import dense, dense_like
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.views import as_view, view_base
+from systolith.compiler.vpu.elementwise import lower_plan
+from systolith.compiler.vpu.emit import vector_cycles
+from systolith.compiler.vpu.transposes import turns
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """An operand, and what computes it.
+
+    Attributes:
+        plan: over the operand's indices.
+        arrays: where the values lie that it is computed from.
+        like: where the operand would lie if it were stored; its buffer is never used.
+    """
+
+    plan: GroupPlan
+    arrays: Mapping[Instruction, Array]
+    like: Array
+
+    def strides(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """Bytes between the elements of a dense tile, in the order in which the value would lie in memory."""
+        return dense_like(dims, self.like.strides, self.like.dtype.size)
+
+    def tile(self, ctx: TileBuilder, box: Box) -> Array:
+        """A box of the operand in VMEM, computed.
+
+        Raises:
+            CompileError: as for `loops.lower_plan`.
+        """
+        tile = ctx.tile(f"{self.like.buf.name}.made", self.like, box)
+        lower_plan(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+        return tile
+
+    def source(self, chip: Chip) -> Source:
+        """What it takes to compute all of it once.
+
+        Raises:
+            CompileError: the vector unit cannot.
+        """
+        whole = Box.whole(self.like.dims)
+        given = [leaf for leaf in self.plan.leaves if self.arrays[leaf].buf.space == Space.HBM]
+        read = sum(self.plan.footprint(leaf, whole).elements * self.arrays[leaf].dtype.size for leaf in given)
+        target = replace(self.like, strides=self.strides(whole.dims))
+        one = Box(whole.origin, (1,) * len(whole.dims))
+        turned = turns(chip, self.plan, whole, self.arrays, [target])
+        vector, each = (vector_cycles(chip, self.plan, box, self.arrays, [target]) for box in (whole, one))
+        return Source(read, turned.cycles if turned.nests else vector, each)
+
+
+def computed(side: Instruction, arrays: Mapping[Instruction, Array]) -> Computed:
+    """The operand `side` of a product, computed from parameters of its group that lie in `arrays`.
+
+    Raises:
+        NotFoldableError: some data movement in it is no index map.
+        CompileError: an operation that the vector unit does not have.
+    """
+    base, dtype = view_base(side), side.shape.dtype
+    size = prod(base.dims) * dtype.size
+    whole = Array(
+        Buf(side.name, Space.HBM, size), dtype, base.dims, dense(base.dims, dtype.size), (0,) * len(base.dims)
+    )
+    like = as_view(whole, side) or replace(whole, dims=side.dims, strides=dense(side.dims, dtype.size))
+    return Computed(analyze([side]), arrays, replace(like, origin=(0,) * len(side.dims), offset=0))

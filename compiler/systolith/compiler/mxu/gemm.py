@@ -1,0 +1,397 @@
+"""Emission of contractions on the matrix units: implicit GEMM, weight-stationary.
+
+Jobs (batch, m tile, n tile) sum their k tiles in accumulators; blocks of jobs are interleaved over the matrix units.
+The accumulators are used as a ring, so that the epilogue of one block overlaps the next one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+from math import prod
+from typing import Any, Protocol, TypeVar
+
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.index.affine import Box
+from systolith.compiler.index.contraction import Contraction, Index, Ranges
+from systolith.compiler.mxu.fused_operand import Computed
+from systolith.compiler.mxu.gemm_plan import GemmPlan, Problem
+from systolith.compiler.mxu.gemm_search import ranked
+from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.mxu.streams import operand_ref, row_cost
+from systolith.compiler.tile.arrays import dense, dense_like
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Ref, TileOp
+from systolith.isa.dtypes import BF16, F32, S32, DType
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import MAX_LOOPS, Pattern
+
+PASSES: dict[str, tuple[tuple[int, int], ...]] = {
+    "default": ((0, 0),),
+    "high": ((0, 1), (1, 0), (0, 0)),
+    "highest": ((0, 2), (1, 1), (0, 1), (2, 0), (1, 0), (0, 0)),
+}
+"""(lhs part, rhs part) of each pass: small ones first, passes that share a weight tile together."""
+
+EXACT_IN_BF16 = frozenset({"bf16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"})
+INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
+
+R = TypeVar("R")
+
+REJECTED = 3
+"""Plans that lost, the best ones with different cycles, that are told."""
+
+
+class Finish(Protocol):
+    """Makes results of sums.
+
+    Attributes:
+        stored: bytes of results that go to HBM.
+        vector_cycles: that the vector unit takes for each vector of sums.
+    """
+
+    stored: int
+    vector_cycles: int
+
+    def __call__(self, acc: Array, box: Box) -> None:
+        """The accumulators of a finished job, and the box of the output that they hold."""
+
+
+def passes_of(precision: str, lhs: DType, rhs: DType) -> tuple[tuple[int, int], ...]:
+    """The passes of a floating-point contraction; parts that an operand's type leaves zero are dropped."""
+    return tuple(
+        (a, b)
+        for a, b in PASSES[precision]
+        if not (a and lhs.name in EXACT_IN_BF16) and not (b and rhs.name in EXACT_IN_BF16)
+    )
+
+
+@dataclass
+class Stager:
+    """Boxes of one operand in VMEM; those staged are kept for reuse up to `capacity` bytes.
+
+    Attributes:
+        ctx: where loads are appended.
+        array: the operand.
+        capacity: bytes.
+        minor: dimensions that are laid out innermost by a transposing copy; empty: as they are.
+        what: for origins.
+        made: what computes the operand, if it is not in memory.
+    """
+
+    ctx: TileBuilder
+    array: Array
+    capacity: int
+    what: str
+    minor: tuple[int, ...] = ()
+    made: Computed | None = None
+    _kept: OrderedDict[Box, Array] = field(default_factory=OrderedDict)
+
+    def get(self, box: Box) -> Array:
+        """The box in VMEM (a view of the array where it lies there)."""
+        if self.array.buf.space == Space.VMEM and not self.minor:
+            return self.ctx.stage_in(self.array, box)
+        if box in self._kept:
+            if self.made is None:  # computed ones are there before their turn, and go in the order in which they came
+                self._kept.move_to_end(box)
+            return self._kept[box]
+        if self.made is not None:
+            staged = self.made.tile(self.ctx, box)
+        else:
+            staged = self.ctx.stage_in(self.array, box, f"load {self.what}")
+        if self.minor:
+            staged = self._transposed(staged)
+        self._kept[box] = staged
+        while len(self._kept) > 1 and sum(prod(b.dims) for b in self._kept) * self.array.dtype.size > self.capacity:
+            self._kept.popitem(last=False)
+        return staged
+
+    def _transposed(self, staged: Array) -> Array:
+        order = [*(d for d in range(len(staged.dims)) if d not in self.minor), *self.minor]
+        steps = dense([staged.dims[d] for d in order], staged.dtype.size)
+        strides = tuple(steps[order.index(d)] for d in range(len(order)))
+        copy = self.ctx.array(f"{staged.buf.name}.t", staged.dtype, staged.dims, staged.origin)
+        turned = Array(copy.buf, staged.dtype, staged.dims, strides, staged.origin)
+        src = Ref(staged.buf, Pattern(staged.dtype, staged.dims, staged.strides), staged.offset, staged.dynamic)
+        dst = Ref(turned.buf, Pattern(staged.dtype, staged.dims, strides))
+        self.ctx.append(TileOp("xlu.shuffle", {"src": src, "dst": dst}, self.ctx.origin(f"transpose {self.what}")))
+        return turned
+
+
+Block = tuple[Tile, list[Tile], list[Tile]]
+"""Jobs that are made together: the batch, tiles of m, tiles of n."""
+
+
+@dataclass
+class Job:
+    """A product in the making: its ranges, its matrix unit, its first accumulator row."""
+
+    ranges: Tile
+    unit: int
+    row: int
+
+
+class Gemm:
+    """One contraction being emitted.
+
+    Args:
+        ctx: where to.
+        contraction: what.
+        operands: where the left and the right one lie, or what computes them.
+        passes: of `passes_of`; integer contractions have one.
+        integer: s32 sums of 8-bit products.
+        finish: makes the output of accumulators.
+        hlo: name of the instruction, for origins.
+    """
+
+    def __init__(
+        self,
+        ctx: TileBuilder,
+        contraction: Contraction,
+        operands: tuple[Array | Computed, Array | Computed],
+        passes: tuple[tuple[int, int], ...],
+        integer: bool,
+        finish: Finish,
+        hlo: str,
+    ) -> None:
+        self.ctx, self.c, self.passes, self.integer, self.finish, self.hlo = (
+            ctx,
+            contraction,
+            passes,
+            integer,
+            finish,
+            hlo,
+        )
+        self.computed = tuple(o if isinstance(o, Computed) else None for o in operands)
+        self.lhs, self.rhs = (o.like if isinstance(o, Computed) else o for o in operands)
+        self.jobs = 0
+        self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
+
+    def emit(self) -> None:
+        """Append everything.
+
+        Raises:
+            CompileError: no choice of tiles fits.
+            LimitError: an operand needs more loops or bounds than an address generator has.
+        """
+        plans = self.plans()
+        if not plans:
+            raise self.ctx.error(
+                f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
+            )
+        self.ctx.plans = plans
+        picked = self.ctx.picked
+        plan = next((p for p in plans if p.signature == picked), plans[0]) if picked else plans[0]
+        self.ctx.explain.append(self._decision(plan, plans))
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(self._k_order()), self.computed[0])
+        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
+        batches = product(*(range(self.c.sizes[a]) for a in self.c.batch))
+        blocks = [
+            (dict(zip(self.c.batch, ((v, 1) for v in values), strict=True)), m, n)
+            for values in batches
+            for m, n in _blocks(plan)
+        ]
+        later = iter(blocks[1:])
+        for number, block in enumerate(blocks):
+            self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
+
+    def plans(self) -> Sequence[GemmPlan]:
+        """The candidates that fit, the cheapest first."""
+        k_order = self._k_order()
+        return ranked(self._problem(k_order, self._minor(k_order)), self.ctx.chip, self.ctx.budget)
+
+    def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan]) -> Decision:
+        mxu = self.ctx.chip.mxu
+        rows = self.c.count(self.c.m) * self.c.count(self.c.batch)
+        useful = self.c.useful({a: (0, n) for a, n in self.c.sizes.items()})
+        issued = rows * len(best.n) * len(best.k) * mxu.rows * mxu.cols
+        others = {p.cycles: p for p in reversed(plans) if p.cycles != best.cycles}
+        rejected = tuple(Alternative(str(p), p.loses_to(best), p.numbers) for _, p in sorted(others.items())[:REJECTED])
+        numbers = {**best.numbers, "useful MACs": useful / issued, "candidates": len(plans)}
+        why = "the fastest in the simulator" if self.ctx.picked else "the least cycles"
+        return Decision("tiles", self.ctx.origin("").group or self.hlo, str(best), why, numbers, rejected)
+
+    # Order of the sum.
+
+    def _k_order(self) -> tuple[str, ...]:
+        """Axes of the sum by their stride in the streamed operand, the smallest innermost."""
+        strides = {
+            a: abs(sum(i.coefs.get(a, 0) * s for i, s in zip(self.c.lhs, self.lhs.strides, strict=True)))
+            for a in self.c.k
+        }
+        return tuple(sorted(self.c.k, key=lambda a: -strides[a]))
+
+    def _minor(self, k_order: tuple[str, ...]) -> tuple[int, ...]:
+        """Dimensions of the streamed operand to lay out innermost: those of the sum, if none of them is already."""
+        dims = [d for d, i in enumerate(self.c.lhs) if i.size > 1]
+        pure = tuple(d for d in dims if all(a in k_order or self.c.sizes[a] == 1 for a in self.c.lhs[d].coefs))
+        if not pure or len(dims) > MAX_LOOPS:
+            return ()
+        nearest = min(dims, key=lambda d: self.lhs.strides[d])
+        return () if nearest in pure or self.c.lhs[nearest].coefs.keys() & set(k_order) else pure
+
+    def _problem(self, k_order: tuple[str, ...], minor: tuple[int, ...]) -> Problem:
+        mxu = self.ctx.chip.mxu
+        one: Tile = {a: (0, s) for a, s in self.c.sizes.items()} | dict.fromkeys(self.c.batch, (0, 1))
+        first = one | packed_tiles(k_order, self.c.sizes, mxu.rows)[0] | box_tiles(self.c.n, self.c.sizes, mxu.cols)[0]
+        lhs, rows = operand_ref(self.c.lhs, self._staged(0, self.c.lhs, one), first, (self.c.m, k_order))
+        cost = 1 if minor else row_cost(lhs, rows, self.ctx.chip)
+        ref, rows, _ = self._weights(self._staged(1, self.c.rhs, one), k_order, first)
+        load = row_cost(ref, rows, self.ctx.chip) * prod(ref.pattern.counts[:rows])
+        finish = self.finish
+        weight_loads = len({b for _, b in self.passes})
+        passes = (len(self.passes), weight_loads)
+        left, right = (None if c is None else c.source(self.ctx.chip) for c in self.computed)
+        return Problem(
+            self.c, k_order, self.lhs, self.rhs, cost, load, *passes, finish.stored, bool(minor), finish.vector_cycles,
+            (left, right),
+        )  # fmt: skip
+
+    def _staged(self, side: int, index: tuple[Index, ...], ranges: Ranges) -> Array:
+        """How the part of an operand that ranges reach lies when it is staged."""
+        array = (self.lhs, self.rhs)[side]
+        if array.buf.space == Space.VMEM:
+            return array
+        box = self.c.box(index, ranges)
+        strides = dense_like(box.dims, array.strides, array.dtype.size)
+        return replace(array, dims=box.dims, strides=strides, origin=box.origin)
+
+    # Emission.
+
+    def _block(self, plan: GemmPlan, block: Block, later: list[Block]) -> None:
+        batch, m, n = block
+        jobs = [self._job({**batch, **mt, **nt}) for mt in m for nt in n]
+        self._refs.clear()
+        units = self.ctx.chip.mxu.count
+        together = len(plan.k) - plan.apart
+        for start in range(0, len(plan.k), plan.chunk):
+            left, right = self._boxes(plan, block, start)
+            end = min(start + plan.chunk, len(plan.k))
+            turns = [(range(len(jobs)), range(start, min(end, together)), False)]
+            if end == len(plan.k):
+                groups = (range(first, min(first + units, len(jobs))) for first in range(0, len(jobs), units))
+                turns += [(some, range(together, end), True) for some in groups]
+            for some, tiles, last in turns:
+                if last and later:
+                    # In the vector unit's queue these come before the results of this block.
+                    self._compute((left, right), *(self._boxes(plan, b, 0) for b in later))
+                    later = []
+                for k, number in product(tiles, some):
+                    operands = self.left.get(left[number // len(n)]), self.right.get(right[k - start])
+                    self._step(jobs[number], plan.k[k], operands, accumulate=k > 0)
+                for number in some if last else ():
+                    self.finish(*self._result(jobs[number]))
+
+    def _boxes(self, plan: GemmPlan, block: Block, start: int) -> tuple[list[Box], list[Box]]:
+        """Boxes of the operands that a chunk of a block needs: for each m tile, for each k tile."""
+        batch, m, n = block
+        chunk = plan.k[start : start + plan.chunk]
+        # Weights that the first blocks wait for come in pieces.
+        size = plan.piece if n[0] == plan.n[0] else plan.chunk
+        span = union(chunk)
+        spans = [union(chunk[i // size * size : (i // size + 1) * size]) for i in range(len(chunk))]
+        left = [self.c.box(self.c.lhs, {**batch, **mt, **span}) for mt in m]
+        return left, [self.c.box(self.c.rhs, {**batch, **union(n), **s}) for s in spans]
+
+    def _compute(self, *needed: tuple[Sequence[Box], Sequence[Box]]) -> None:
+        """Compute boxes of the left and the right operand, if those are not in memory."""
+        for both in needed:
+            for stager, boxes in zip((self.left, self.right), both, strict=True):
+                for box in dict.fromkeys(boxes) if stager.made else ():
+                    stager.get(box)
+
+    def _job(self, ranges: Tile) -> Job:
+        unit = self.jobs % self.ctx.chip.mxu.count
+        self.jobs += 1
+        rows = prod(ranges[a][1] for a in self.c.m)
+        row = self.ctx.acc_rows(unit, rows)
+        return Job(ranges, unit, row)
+
+    def _step(self, job: Job, k: Tile, operands: tuple[Array, Array], accumulate: bool) -> None:
+        ranges = {**job.ranges, **k}
+        lhs, rows = self._seen(self._rows, self.c.m, operands[0], ranges, tuple(k))
+        weights, weight_rows, transpose = self._seen(self._weights, self.c.n, operands[1], ranges, tuple(k))
+        integer = int(self.integer)
+        loaded = -1
+        for number, (left, right) in enumerate(self.passes):
+            if right != loaded:
+                args: dict[str, Ref | int] = {
+                    "src": weights,
+                    "row_loops": weight_rows,
+                    "transpose": transpose,
+                    "part": right,
+                    "integer": integer,
+                }
+                self._append("mxu.load", args, job.unit, "load weights")
+                self._append("mxu.latch", {}, job.unit, "latch weights")
+                loaded = right
+            last = number == len(self.passes) - 1
+            args = {
+                "src": lhs,
+                "row_loops": rows,
+                "acc": job.row,
+                "accumulate": int(accumulate or number > 0),
+                "part": left,
+                "integer": integer,
+            }
+            self._append("mxu.matmul", args, job.unit, "matmul", self.c.useful(ranges) if last else 0)
+
+    def _seen(
+        self, make: Callable[[Array, tuple[str, ...], Ranges], R], axes: Sequence[str],
+        array: Array, ranges: Ranges, k_order: tuple[str, ...],
+    ) -> R:  # fmt: skip
+        """What `make` gives for a tile: jobs of a block share it, whose other axis it does not depend on."""
+        key = (make.__name__, array, *(ranges[a] for a in (*self.c.batch, *axes, *k_order)))
+        found: R | None = self._refs.get(key)
+        if found is None:
+            found = self._refs[key] = make(array, k_order, ranges)
+        return found
+
+    def _rows(self, lhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int]:
+        """Stream of the rows of a tile, and its row loops."""
+        return operand_ref(self.c.lhs, lhs, ranges, (self.c.m, k_order))
+
+    def _weights(self, rhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int, int]:
+        """Stream of a weight tile, its row loops, and whether it is read column by column (whichever costs less)."""
+        straight, rows = operand_ref(self.c.rhs, rhs, ranges, (k_order, self.c.n))
+        turned, columns = operand_ref(self.c.rhs, rhs, ranges, (self.c.n, k_order))
+        costs = [
+            row_cost(ref, loops, self.ctx.chip) * prod(ref.pattern.counts[:loops])
+            for ref, loops in ((straight, rows), (turned, columns))
+        ]
+        return (straight, rows, 0) if costs[0] <= costs[1] else (turned, columns, 1)
+
+    def _append(self, op: str, args: dict[str, Ref | int], unit: int, what: str, macs: int = 0) -> None:
+        self.ctx.append(TileOp(op, dict(args), self.ctx.origin(what, macs, self.hlo), unit))
+
+    def _result(self, job: Job) -> tuple[Array, Box]:
+        """The accumulators of a job as an array over the output's box."""
+        mxu = self.ctx.chip.mxu
+        box = self.c.box(self.c.out, job.ranges)
+        steps: dict[str, int] = {}
+        for axes, unit in ((self.c.m, mxu.cols * 4), (self.c.n, 4)):
+            for axis, step in zip(axes, dense([job.ranges[a][1] for a in axes], unit), strict=True):
+                steps[axis] = step
+        strides = tuple(_stride(index, steps) for index in self.c.out)
+        dtype = S32 if self.integer else F32
+        acc = Array(self.ctx.acc(job.unit), dtype, box.dims, strides, box.origin, job.row * mxu.cols * 4)
+        return acc, box
+
+
+def _stride(index: Index, steps: dict[str, int]) -> int:
+    """Bytes in the accumulators that one step along an output dimension takes."""
+    return next((steps[a] for a in index.coefs if a in steps), 4)
+
+
+def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Tile], list[Tile]]]:
+    m = [list(plan.m[i : i + plan.block_m]) for i in range(0, len(plan.m), plan.block_m)]
+    n = [list(plan.n[i : i + plan.block_n]) for i in range(0, len(plan.n), plan.block_n)]
+    if plan.m_outer:
+        yield from ((a, b) for a in m for b in n)
+    else:
+        yield from ((a, b) for b in n for a in m)
+
+
+__all__ = ["BF16", "Gemm", "Stager", "passes_of"]

@@ -1,0 +1,209 @@
+"""kOutput groups: a dot or a convolution on the matrix units, its epilogue on the vector unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.values.contraction import requested_precision
+from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
+from systolith.compiler.mxu.fused_operand import Computed, computed
+from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm, passes_of
+from systolith.compiler.mxu.gemm_plan import GemmPlan
+from systolith.compiler.ops.expression import Load, Micro, topological
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
+from systolith.compiler.tile.arrays import nesting
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.views import as_view, untransposed, view_base
+from systolith.compiler.vpu.elementwise import lower_plan
+from systolith.compiler.vpu.emit import emit
+from systolith.compiler.vpu.kernel_builder import interval
+from systolith.compiler.vpu.transposes import shuffle, shuffle_cycles
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import S32
+from systolith.isa.instruction import Space
+
+CONTRACTIONS = {"dot": dot_contraction, "convolution": convolution_contraction}
+
+
+def contraction_of(instruction: Instruction) -> Contraction:
+    """The contraction that a `dot` or `convolution` computes."""
+    lhs, rhs = instruction.operands
+    return CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
+
+
+def is_integer(instruction: Instruction) -> bool:
+    """Whether the matrix units sum it in s32.
+
+    Raises:
+        CompileError: the matrix units cannot do the element types.
+    """
+    types = [o.shape.dtype for o in instruction.operands]
+    if all(t.is_float and t.bits <= 32 for t in types):
+        return False
+    if all(t.name in INTEGER_OPERANDS for t in types):
+        return True
+    names = " x ".join(t.name for t in types)
+    raise compile_error(
+        instruction, f"{names} is not an operation of the matrix units; convert to f32, bf16, s8 or u8 first"
+    )
+
+
+def sums_integers(product: Instruction) -> bool:
+    """Whether the matrix units sum a product in s32; errors as for `is_integer`, and of another integer result."""
+    integer = is_integer(product)
+    if integer and product.shape.dtype is not S32:
+        raise compile_error(product, "integer products are summed in s32; ask for an s32 result")
+    return integer
+
+
+def lower_output(ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a kOutput group; arguments as for `loops.lower_loop`."""
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    product = product_of(computation)
+    roots, results = untransposed(group_roots(computation), results)
+    plan = analyze(roots, frontier={product}) if roots != [product] else None
+    sides = _sides(product, arrays)
+    if plan is None or _in_place(plan, product):
+        epilogue = _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
+        _gemm(ctx, product, sides, epilogue).emit()
+        return
+    value = ctx.value(product.name, product.shape.dtype, product.dims)
+    alone = analyze([product], frontier={product})
+    _gemm(ctx, product, sides, _Epilogue(ctx, alone, product, {}, [value])).emit()
+    lower_plan(ctx, plan, {**arrays, product: value}, results)
+
+
+def product_of(computation: Computation) -> Instruction:
+    """The dot or convolution of a kOutput group's computation."""
+    return next(i for i in computation.instructions if i.opcode in CONTRACTIONS)
+
+
+def planned(
+    ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]
+) -> GemmPlan | None:
+    """The tiles that a kOutput group would have; None: none fit.  Arguments and errors as for `lower_output`."""
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    product = product_of(computation)
+    roots, results = untransposed(group_roots(computation), results)
+    epilogue = _Epilogue(ctx, analyze(roots, frontier={product}), product, arrays, results)
+    return next(iter(_gemm(ctx, product, _sides(product, arrays), epilogue).plans()), None)
+
+
+def _sides(product: Instruction, arrays: Mapping[Instruction, Array]) -> tuple[Array | Computed, Array | Computed]:
+    """Where the operands lie (parameters of the group, or views of them), or what computes them.
+
+    Raises:
+        CompileError: as for `computed`.
+    """
+    left, right = (_side(side, arrays) for side in product.operands[:2])
+    return left, right
+
+
+def _side(side: Instruction, arrays: Mapping[Instruction, Array]) -> Array | Computed:
+    base = view_base(side)
+    array = as_view(arrays[base], side) if base in arrays else None
+    return array or computed(side, arrays)
+
+
+def _in_place(plan: GroupPlan, product: Instruction) -> bool:
+    """Whether the epilogue reads the product at its own point of the iteration space, nowhere else."""
+    same = IndexMap.identity(len(plan.dims)).dims
+    return plan.dims == product.dims and all(
+        load.map.dims == same and not load.map.bounds for load in plan.loads if load.leaf is product
+    )
+
+
+class _Epilogue:
+    """Makes results of accumulators."""
+
+    def __init__(
+        self,
+        ctx: TileBuilder,
+        plan: GroupPlan,
+        product: Instruction,
+        arrays: Mapping[Instruction, Array],
+        results: Sequence[Array],
+    ) -> None:
+        self.ctx, self.plan, self.product, self.arrays, self.results = ctx, plan, product, arrays, results
+        self.stored = sum(Box.whole(a.dims).elements * a.dtype.size for a in results if a.buf.space == Space.HBM)
+        self.vector_cycles = _vector_cycles(plan, product, ctx.chip)
+        self._tiles: dict[tuple[Instruction, Box], Array] = {}
+
+    def __call__(self, acc: Array, box: Box) -> None:
+        leaves = {self.product: acc}
+        for leaf in self.plan.leaves:
+            if leaf is not self.product:
+                leaves[leaf] = self._leaf(leaf, box)
+        outs = [self.ctx.out_tile(a, box) for a in self.results]
+        made = [self._made(acc, out) for out in outs]
+        emit(self.ctx, self.plan, box, leaves, made, self.ctx.origin("epilogue"))
+        for one, out, array in zip(made, outs, self.results, strict=True):
+            if one is not out:
+                shuffle(self.ctx, one, out, self.ctx.origin("transpose"))
+            self.ctx.stage_out(out, array, box)
+
+    def _made(self, acc: Array, out: Array) -> Array:
+        """Where the vector unit stores: `out`, or an array nested as the accumulators, to be turned into it."""
+        near = [[d for d in nesting(a.strides) if a.dims[d] > 1][-1:] for a in (acc, out)]
+        if near[0] == near[1]:
+            return out
+        made = self.ctx.tile(f"{out.buf.name}.t", replace(out, strides=acc.strides), Box(out.origin, out.dims))
+        strided = prod(out.dims) // self.ctx.chip.vpu.sublanes
+        return made if shuffle_cycles(self.ctx.chip, made, out) < strided else out
+
+    def _leaf(self, leaf: Instruction, box: Box) -> Array:
+        need = self.plan.footprint(leaf, box)
+        if not need.elements:
+            need = Box(need.origin, tuple(min(1, n) for n in leaf.dims))
+        key = (leaf, need)
+        if key not in self._tiles:
+            self._tiles = {k: v for k, v in self._tiles.items() if k[0] is not leaf}
+            self._tiles[key] = self.ctx.stage_in(self.arrays[leaf], need)
+        return self._tiles[key]
+
+
+def _vector_cycles(plan: GroupPlan, product: Instruction, chip: Chip) -> int:
+    """Cycles that the epilogue takes for each vector; what is loaded once for many rows does not count."""
+    nodes = topological(plan.nodes)
+    whole = [n for n in nodes if isinstance(n, Load) and (n.leaf is product or n.leaf.dims == plan.dims)]
+    micro = [n.op for n in nodes if isinstance(n, Micro)]
+    return interval(chip, [*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)])
+
+
+def _gemm(
+    ctx: TileBuilder, product: Instruction, sides: tuple[Array | Computed, Array | Computed], epilogue: _Epilogue
+) -> Gemm:
+    """The contraction of a group.
+
+    Raises:
+        CompileError: an empty operand, or types that the matrix units do not have.
+    """
+    if not all(o.shape.size for o in product.operands[:2]):
+        raise compile_error(product, "an operand has no elements; replace the operation by a constant")
+    integer = sums_integers(product)
+    contraction = contraction_of(product)
+    if _rows_innermost(contraction, epilogue.results):
+        contraction, sides = contraction.swapped(), (sides[1], sides[0])
+    lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
+    precision = requested_precision(product, ctx.options.precision)
+    passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
+    return Gemm(ctx, contraction, sides, passes, integer, epilogue, product.name)
+
+
+def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
+    """Whether neighbours in memory of the results (transposed ones) are rows of the product, not columns.
+
+    Then the right operand streams, so that they are columns of the accumulators.  Padding has to be streamed.
+    """
+    if any(index.bounded(c.sizes) for index in c.lhs):
+        return False
+    nearest = {min((d for d, n in enumerate(a.dims) if n > 1), key=a.strides.__getitem__, default=-1) for a in results}
+    return all(d >= 0 and set(c.out[d].coefs) & set(c.m) for d in nearest)

@@ -1,0 +1,318 @@
+"""Elementwise HLO operations as micro-operations: tables by opcode and by sort of number.
+
+Every operation rounds to its element type, also inside a group: floats narrower than f32 are rounded after each
+operation (f32 has over twice their precision, so rounding twice is rounding once), narrow integers wrap.  Semantics:
+XLA's operation semantics; micro-operations: `systolith.isa.microops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.ops.expression import Graph, Node
+from systolith.compiler.ops.float_bits import float_bits, float_of_bits, one_nan
+from systolith.isa.dtypes import BF16, F32, PRED, S32, U32, DType, Kind
+
+SIGN, INFINITY = 0x80000000, 0x7F800000
+
+FLOAT_OPS: dict[str, str] = {
+    "add": "add.f32",
+    "subtract": "sub.f32",
+    "multiply": "mul.f32",
+    "divide": "div.f32",
+    "remainder": "rem.f32",
+    "power": "pow.f32",
+    "atan2": "atan2.f32",
+    "exponential": "exp.f32",
+    "exponential-minus-one": "expm1.f32",
+    "log": "log.f32",
+    "log-plus-one": "log1p.f32",
+    "tanh": "tanh.f32",
+    "logistic": "logistic.f32",
+    "rsqrt": "rsqrt.f32",
+    "sqrt": "sqrt.f32",
+    "cbrt": "cbrt.f32",
+    "sine": "sin.f32",
+    "cosine": "cos.f32",
+    "tan": "tan.f32",
+    "erf": "erf.f32",
+}
+"""Results are rounded to the element type."""
+
+FLOAT_EXACT_OPS: dict[str, str] = {
+    "maximum": "max.f32",
+    "minimum": "min.f32",
+    "negate": "neg.f32",
+    "abs": "abs.f32",
+    "sign": "sign.f32",
+    "floor": "floor.f32",
+    "ceil": "ceil.f32",
+    "round-nearest-even": "rne.f32",
+    "round-nearest-afz": "rna.f32",
+}
+"""Results are in the operands' element type without rounding (but -0, where it has none)."""
+
+INTEGER_OPS: dict[str, str] = {
+    "add": "add.s32",
+    "subtract": "sub.s32",
+    "multiply": "mul.s32",
+    "negate": "neg.s32",
+    "shift-left": "shl",
+    "not": "not",
+}
+"""The same for signed and unsigned; narrow results wrap."""
+
+SIGNED_OPS: dict[str, str] = {
+    "divide": "div.s32",
+    "remainder": "rem.s32",
+    "abs": "abs.s32",
+    "maximum": "max.s32",
+    "minimum": "min.s32",
+    "sign": "sign.s32",
+    "shift-right-arithmetic": "sra",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+UNSIGNED_OPS: dict[str, str] = {
+    "divide": "div.u32",
+    "remainder": "rem.u32",
+    "maximum": "max.u32",
+    "minimum": "min.u32",
+    "shift-right-logical": "shr",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "abs": "mov",
+}
+PRED_OPS: dict[str, str] = {
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "add": "or",
+    "multiply": "and",
+    "maximum": "or",
+    "minimum": "and",
+}
+COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
+
+MOVES = frozenset({"copy", "opt-barrier"})
+"""Opcodes whose result is their operand."""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Makes the nodes of one HLO instruction.
+
+    Attributes:
+        graph: where nodes are made.
+        instruction: for shapes, attributes and errors.
+    """
+
+    graph: Graph
+    instruction: Instruction
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the result."""
+        return self.instruction.shape.dtype
+
+    @property
+    def operand_dtype(self) -> DType:
+        """Element type of the first operand."""
+        return self.instruction.operands[0].shape.dtype
+
+    def fail(self, message: str) -> CompileError:
+        return compile_error(self.instruction, message)
+
+    def rounded(self, value: Node, dtype: DType) -> Node:
+        """`value`, computed in f32 or 32-bit integers, as an element of `dtype`."""
+        if dtype in (F32, S32, U32, PRED):
+            return value
+        return self.graph.micro(f"round.{dtype}" if dtype.is_float else f"wrap.{dtype}", value)
+
+    def zero_extended(self, value: Node, dtype: DType) -> Node:
+        """An integer's bits without its sign extension."""
+        if dtype.kind is Kind.SIGNED and dtype.bits < 32:
+            return self.graph.micro("and", value, self.graph.const((1 << dtype.bits) - 1))
+        return value
+
+
+Rule = Callable[[Builder, Sequence[Node]], Node]
+
+
+def check_dtype(instruction: Instruction, dtype: DType) -> None:
+    """Refuse element types that the vector unit has no registers for.
+
+    Raises:
+        CompileError: 64-bit and complex types.
+    """
+    if dtype.bits > 32 or dtype.kind is Kind.COMPLEX:
+        hint = "use f32" if dtype.is_float else "use 32-bit integers" if dtype.is_integer else "use pairs of f32"
+        raise compile_error(instruction, f"element type {dtype} is not on this chip; {hint}")
+
+
+def lower_elementwise(graph: Graph, instruction: Instruction, sources: Sequence[Node]) -> Node:
+    """The node of an elementwise instruction on its operands' nodes.
+
+    Raises:
+        CompileError: no such operation for these element types.
+    """
+    b = Builder(graph, instruction)
+    for shape in (instruction.shape, *(o.shape for o in instruction.operands)):
+        check_dtype(instruction, shape.dtype)
+    rule = RULES.get(instruction.opcode)
+    if rule is not None:
+        return rule(b, sources)
+    table = _table(b.operand_dtype)
+    if instruction.opcode not in table:
+        raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to f32 or s32")
+    value = graph.micro(table[instruction.opcode], *sources)
+    if b.dtype.is_float and instruction.opcode in FLOAT_EXACT_OPS and not one_nan(b.dtype):
+        return value
+    return b.rounded(value, b.dtype)
+
+
+def is_elementwise(instruction: Instruction) -> bool:
+    """Whether `lower_elementwise` may know the opcode."""
+    return instruction.opcode in RULES or any(
+        instruction.opcode in t for t in (_FLOATS, _SIGNEDS, _UNSIGNEDS, PRED_OPS)
+    )
+
+
+_FLOATS = {**FLOAT_OPS, **FLOAT_EXACT_OPS}
+_SIGNEDS = {**INTEGER_OPS, **SIGNED_OPS}
+_UNSIGNEDS = {**INTEGER_OPS, **UNSIGNED_OPS}
+
+
+def _table(dtype: DType) -> dict[str, str]:
+    tables = {Kind.FLOAT: _FLOATS, Kind.SIGNED: _SIGNEDS, Kind.UNSIGNED: _UNSIGNEDS, Kind.PRED: PRED_OPS}
+    return tables[dtype.kind]
+
+
+def _compare(b: Builder, s: Sequence[Node]) -> Node:
+    direction = COMPARISONS[b.instruction.word("direction")]
+    dtype = b.operand_dtype
+    if dtype.is_float and b.instruction.word("type", "FLOAT") == "TOTALORDER":
+        return b.graph.micro(f"{direction}.s32", *(_total_order(b, x) for x in s))
+    suffix = "f32" if dtype.is_float else "s32" if direction in ("eq", "ne") or dtype.kind is Kind.SIGNED else "u32"
+    return b.graph.micro(f"{direction}.{suffix}", *s)
+
+
+def _total_order(b: Builder, x: Node) -> Node:
+    """An integer that orders floats as totalOrder does: flip the low bits of negative ones."""
+    sign = b.graph.micro("sra", x, b.graph.const(31))
+    return b.graph.micro("xor", x, b.graph.micro("shr", sign, b.graph.const(1)))
+
+
+def _convert(b: Builder, s: Sequence[Node]) -> Node:
+    (x,), g, src, dst = s, b.graph, b.operand_dtype, b.dtype
+    if src == dst:
+        return x
+    if dst.kind is Kind.PRED:
+        return g.micro("ne.f32" if src.is_float else "ne.s32", x, g.const(0))
+    if dst.is_float:
+        if not src.is_float:
+            x = g.micro("cvt.f32.u32" if src is U32 else "cvt.f32.s32", x)
+        return x if src is BF16 and dst is F32 else b.rounded(x, dst)
+    if src.is_float:
+        if dst in (S32, U32):
+            return g.micro(f"cvt.{dst}.f32", x)
+        return g.micro(f"sat.{dst}", g.micro("cvt.s32.f32", x))
+    wider = dst.bits > src.bits and (src.kind is not Kind.SIGNED or dst.kind is Kind.SIGNED)
+    return x if src.kind is Kind.PRED or wider or dst.bits == 32 else b.rounded(x, dst)
+
+
+def _bitcast_convert(b: Builder, s: Sequence[Node]) -> Node:
+    (x,), g, src, dst = s, b.graph, b.operand_dtype, b.dtype
+    if src == dst:
+        return x
+    if src.bits != dst.bits or Kind.PRED in (src.kind, dst.kind):
+        raise b.fail(f"from {src} to {dst}: the vector unit has it between numbers of equal width; convert to u8 first")
+    if src.bits == 32:
+        return x
+    if not src.is_float and not dst.is_float:
+        return b.rounded(x, dst)
+    if src is BF16 and dst.kind is Kind.SIGNED:
+        return g.micro("sra", x, g.const(16))
+    bits = float_bits(g, x, src) if src.is_float else b.zero_extended(x, src)
+    if dst.is_float:
+        return float_of_bits(g, bits, dst)
+    return b.rounded(bits, dst) if dst.kind is Kind.SIGNED else bits
+
+
+def _clamp(b: Builder, s: Sequence[Node]) -> Node:
+    low, x, high = s
+    table = _table(b.dtype)
+    return b.graph.micro(table["minimum"], b.graph.micro(table["maximum"], x, low), high)
+
+
+def _not(b: Builder, s: Sequence[Node]) -> Node:
+    if b.dtype is PRED:
+        return b.graph.micro("xor", s[0], b.graph.const(1))
+    return b.rounded(b.graph.micro("not", s[0]), b.dtype)
+
+
+def _shift_right_logical(b: Builder, s: Sequence[Node]) -> Node:
+    return b.rounded(b.graph.micro("shr", b.zero_extended(s[0], b.dtype), s[1]), b.dtype)
+
+
+def _shift_right_arithmetic(b: Builder, s: Sequence[Node]) -> Node:
+    x, bits, g = s[0], b.dtype.bits, b.graph
+    if b.dtype.kind is Kind.UNSIGNED and bits < 32:
+        x = g.micro("sra", g.micro("shl", x, g.const(32 - bits)), g.const(32 - bits))
+    return b.rounded(g.micro("sra", x, s[1]), b.dtype)
+
+
+def _clz(b: Builder, s: Sequence[Node]) -> Node:
+    g = b.graph
+    zeros = g.micro("clz", b.zero_extended(s[0], b.dtype))
+    return zeros if b.dtype.bits == 32 else g.micro("sub.s32", zeros, g.const(32 - b.dtype.bits))
+
+
+def _reduce_precision(b: Builder, s: Sequence[Node]) -> Node:
+    exponent, mantissa = b.instruction.integer("exponent_bits"), b.instruction.integer("mantissa_bits")
+    if (exponent, mantissa) == (8, 7):
+        return b.rounded(s[0], BF16)
+    g, x = b.graph, s[0]
+    value = x
+    if mantissa < 23:
+        half = g.const((1 << (22 - mantissa)) - 1)
+        last = g.micro("and", g.micro("shr", x, g.const(23 - mantissa)), g.const(1))
+        kept = g.const(0xFFFFFFFF << (23 - mantissa))
+        value = g.micro("and", g.micro("add.s32", x, g.micro("add.s32", half, last)), kept)
+    if exponent < 8:
+        bias, sign = (1 << (exponent - 1)) - 1, g.micro("and", x, g.const(SIGN))
+        field = g.micro("and", value, g.const(INFINITY))
+        large = g.micro("gt.s32", field, g.const((127 + bias) << 23))
+        small = g.micro("le.s32", field, g.const((127 - bias) << 23))
+        value = g.micro("select", small, sign, value)
+        value = g.micro("select", large, g.micro("or", sign, g.const(INFINITY)), value)
+    return g.micro("select", g.micro("eq.f32", x, x), value, x)
+
+
+def _unsigned_sign(b: Builder, s: Sequence[Node]) -> Node:
+    if b.dtype.kind is Kind.UNSIGNED:
+        return b.graph.micro("ne.s32", s[0], b.graph.const(0))
+    return b.graph.micro("sign.f32" if b.dtype.is_float else "sign.s32", s[0])
+
+
+RULES: dict[str, Rule] = {
+    "compare": _compare,
+    "convert": _convert,
+    "bitcast-convert": _bitcast_convert,
+    "clamp": _clamp,
+    "select": lambda b, s: b.graph.micro("select", *s),
+    "not": _not,
+    "sign": _unsigned_sign,
+    "shift-right-logical": _shift_right_logical,
+    "shift-right-arithmetic": _shift_right_arithmetic,
+    "count-leading-zeros": _clz,
+    "popcnt": lambda b, s: b.graph.micro("popc", b.zero_extended(s[0], b.dtype)),
+    "is-finite": lambda b, s: b.graph.micro("isfinite.f32", *s),
+    "reduce-precision": _reduce_precision,
+    **dict.fromkeys(MOVES, lambda b, s: s[0]),
+}

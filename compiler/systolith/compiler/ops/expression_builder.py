@@ -1,0 +1,334 @@
+"""Fusion groups as expressions over an iteration space.
+
+`analyze` walks a computation from its results to its leaves, composing data movement into index maps, and gives a
+`GroupPlan`: per output a graph of micro-operations on loads, coordinates and constants.  `emit.py` makes VPU
+instructions of it for any box of the iteration space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from systolith.compiler.errors import CompileError, LimitError, compile_error
+from systolith.compiler.hlo.attributes import PadDim
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.rules.shapes_control import branches
+from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.index.affine import Bound, Box, IndexMap
+from systolith.compiler.ops.elementwise import check_dtype, is_elementwise, lower_elementwise
+from systolith.compiler.ops.expression import (
+    Const,
+    Coordinate,
+    Graph,
+    Inside,
+    Load,
+    Micro,
+    Node,
+    Pieces,
+    image_of,
+    topological,
+)
+from systolith.isa.dtypes import F32, PRED
+
+DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "iota"})
+"""Opcodes that index maps can absorb."""
+
+
+class NotFoldableError(LimitError):
+    """The data movement of `at` is no index map here: it, or its operand, has to be a value in memory."""
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """A group over an iteration space.
+
+    Attributes:
+        dims: sizes of the iteration space.
+        roots: the instructions whose values are computed, each of shape `dims`.
+        nodes: for each root, what computes it.
+        graph: where the nodes were made.
+        code: what `emit` made for boxes, for others like them.
+    """
+
+    dims: tuple[int, ...]
+    roots: tuple[Instruction, ...]
+    nodes: tuple[Node, ...]
+    graph: Graph
+    code: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def all_nodes(self) -> list[Node]:
+        """Every node, sources first, each once."""
+        return topological(self.nodes)
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """Every load, each once."""
+        return [n for n in self.all_nodes if isinstance(n, Load)]
+
+    @cached_property
+    def _loads_of(self) -> dict[Instruction, list[Load]]:
+        found: dict[Instruction, list[Load]] = {}
+        for load in self.loads:
+            found.setdefault(load.leaf, []).append(load)
+        return found
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all boxes of the same size are computed alike, wherever they lie."""
+        return all(n.map.total if isinstance(n, Load) else isinstance(n, (Const, Micro)) for n in self.all_nodes)
+
+    @cached_property
+    def leaves(self) -> list[Instruction]:
+        """The instructions whose values are read: parameters of the group, constants that are arrays, the frontier."""
+        return list(dict.fromkeys(load.leaf for load in self.loads))
+
+    def footprint(self, leaf: Instruction, box: Box) -> Box:
+        """The smallest box of a leaf that holds all elements that a box of the iteration space reads (dims 0: none)."""
+        hull: Box | None = None
+        for load in self._loads_of.get(leaf, ()):
+            part = load.map.footprint(box, leaf.dims)
+            if part.elements:
+                hull = part if hull is None else hull.hull(part)
+        return hull if hull is not None else Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))
+
+
+def streams_of(plan: GroupPlan) -> int:
+    """Streams that a plan's kernel needs at most."""
+    nodes = plan.all_nodes
+    coordinates = sum(isinstance(n, Coordinate) for n in nodes)
+    others = sum(isinstance(n, (Load, Inside)) for n in nodes)
+    return others + -(-coordinates // 4) + len(plan.nodes)
+
+
+def group_roots(computation: Computation) -> list[Instruction]:
+    """The instructions whose values a group's computation returns: its root, or the operands of a root tuple."""
+    root = computation.result
+    return list(root.operands) if root.opcode == "tuple" else [root]
+
+
+def analyze(
+    roots: Sequence[Instruction], dims: Sequence[int] | None = None, frontier: Collection[Instruction] = ()
+) -> GroupPlan:
+    """The plan of a group.
+
+    Args:
+        roots: instructions to compute, all of the same dims.
+        dims: sizes of the iteration space; the roots' unless given.
+        frontier: instructions taken as leaves (a dot whose result lies in the accumulators, a carried reduction),
+            besides parameters and array constants.
+
+    Raises:
+        NotFoldableError: some data movement between two operations is no index map.
+        CompileError: an operation that the vector unit does not have.
+    """
+    sizes = tuple(roots[0].dims if dims is None else dims)
+    for root in roots:
+        if root.dims != sizes:
+            raise compile_error(root, f"a group over {list(sizes)} cannot have a result of another shape")
+    graph = Graph()
+    identity = IndexMap.identity(len(sizes)).over(sizes)
+    return GroupPlan(sizes, tuple(roots), tuple(expressions(graph, roots, identity, frontier)), graph)
+
+
+def expressions(
+    graph: Graph, roots: Sequence[Instruction], index: IndexMap, frontier: Collection[Instruction] = ()
+) -> list[Node]:
+    """What computes the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
+    walk = Expander(graph, frozenset(frontier))
+    return [trampoline(walk.visit(root, index)) for root in roots]
+
+
+def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[Node]) -> list[Node]:
+    """The results of a scalar computation (of `reduce`, `map`, ...) on given nodes.
+
+    Raises:
+        CompileError: it has an operation that is not elementwise.
+    """
+    values: dict[Instruction, Node] = dict(zip(computation.parameters, arguments, strict=True))
+    for instruction in computation.instructions:
+        if instruction in values or instruction.opcode == "tuple":
+            continue
+        if instruction.opcode == "constant":
+            values[instruction] = constant_node(graph, instruction)
+        elif instruction.opcode in ("broadcast", "reshape"):
+            values[instruction] = values[instruction.operands[0]]
+        elif instruction.opcode == "call":
+            inner = inline_scalar(graph, instruction.computation(), [values[o] for o in instruction.operands])
+            values[instruction] = inner[0]
+        elif instruction.opcode == "conditional":
+            values[instruction] = _both_ways(graph, instruction, [values[o] for o in instruction.operands])
+        else:
+            values[instruction] = lower_elementwise(graph, instruction, [values[o] for o in instruction.operands])
+    return [values[root] for root in group_roots(computation)]
+
+
+def _both_ways(graph: Graph, i: Instruction, sources: Sequence[Node]) -> Node:
+    """A `conditional` on scalars: the results of all branches, of which one is selected."""
+    selector, *arguments = sources
+    if not i.shape.is_array or not all(o.shape.is_array for o in i.operands):
+        raise compile_error(i, "inside a scalar computation branches take and give one array each")
+    found = branches(i)
+    if "branch_computations" not in i.attributes:
+        arguments.reverse()
+    results = [inline_scalar(graph, branch, [x])[0] for branch, x in zip(found, arguments, strict=True)]
+    if i.operands[0].shape.dtype is PRED:
+        false, true = results if "branch_computations" not in i.attributes else reversed(results)
+        return graph.micro("select", selector, true, false)
+    chosen = results[-1]
+    for k, result in enumerate(results[:-1]):
+        chosen = graph.micro("select", graph.micro("eq.s32", selector, graph.const(k)), result, chosen)
+    return chosen
+
+
+def splat(instruction: Instruction) -> int | None:
+    """The register image of a constant whose elements are all equal, else None."""
+    check_dtype(instruction, instruction.shape.dtype)
+    if instruction.literal is None:
+        return None
+    literal = np.asarray(instruction.literal)
+    if literal.size == 0:
+        return 0
+    first = literal.reshape(-1)[:1]
+    raw = np.ascontiguousarray(literal).view(np.uint8).reshape(literal.size, -1)
+    if not (raw == raw[:1]).all():
+        return None
+    return image_of(first[0], instruction.shape.dtype)
+
+
+def splat_or_none(i: Instruction) -> int | None:
+    """The image of a splat constant; None for other constants, and for types that registers do not hold."""
+    try:
+        return splat(i)
+    except CompileError:
+        return None
+
+
+def constant_node(graph: Graph, instruction: Instruction) -> Node:
+    """The node of a scalar (or splat) constant."""
+    image = splat(instruction)
+    if image is None:
+        raise compile_error(instruction, "an array constant where a scalar is needed")
+    return graph.const(image)
+
+
+@dataclass
+class Expander:
+    """From results to leaves, with the index map so far."""
+
+    graph: Graph
+    frontier: frozenset[Instruction]
+
+    def __post_init__(self) -> None:
+        self._seen: dict[tuple[Instruction, IndexMap], Node] = {}
+
+    def visit(self, instruction: Instruction, index: IndexMap) -> Steps[Node]:
+        """What computes the elements of an instruction that an index map picks; errors as for `analyze`."""
+        key = (instruction, index)
+        node = self._seen.get(key)
+        if node is None:
+            node = self._seen[key] = yield self.expand(instruction, index)
+        return node
+
+    def expand(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+        """What computes an element of an instruction that was not visited with this index map before."""
+        check_dtype(i, i.shape.dtype)
+        node: Node
+        if i in self.frontier or i.opcode == "parameter":
+            node = self.graph.node(Load(i, index))
+            if i.opcode in ("dot", "convolution") and i.shape.dtype.is_float and i.shape.dtype is not F32:
+                # The accumulators are f32; the product's own type is narrower.
+                node = self.graph.micro(f"round.{i.shape.dtype}", node)
+        elif i.opcode == "constant":
+            image = splat(i)
+            node = self.graph.const(image) if image is not None else self.graph.node(Load(i, index))
+        elif i.opcode in _MOVES:
+            moved = _MOVES[i.opcode](i, index)
+            if moved is None:
+                raise _not_foldable(i)
+            node = yield self.visit(i.operands[0], moved)
+        elif i.opcode == "pad":
+            node = yield self._pad(i, index)
+        elif i.opcode == "concatenate":
+            node = yield self._concatenate(i, index)
+        elif i.opcode == "iota":
+            node = self._iota(i, index)
+        elif i.opcode == "map":
+            node = inline_scalar(self.graph, i.computation(), (yield self._operands(i, index)))[0]
+        elif is_elementwise(i):
+            node = lower_elementwise(self.graph, i, (yield self._operands(i, index)))
+        else:
+            raise compile_error(i, "not an operation of the vector unit")
+        return node
+
+    def _operands(self, i: Instruction, index: IndexMap) -> Steps[list[Node]]:
+        """The operands of an elementwise operation; `clamp` and `select` take scalars too."""
+        nodes: list[Node] = []
+        for operand in i.operands:
+            scalar = operand.shape.rank == 0 and i.shape.rank
+            nodes.append((yield self.visit(operand, replace(index, dims=()) if scalar else index)))
+        return nodes
+
+    def _iota(self, i: Instruction, index: IndexMap) -> Node:
+        expr = index.dims[i.integer("iota_dimension")]
+        if not expr.is_affine:
+            raise _not_foldable(i)
+        value = self.graph.node(Coordinate(expr))
+        if not i.shape.dtype.is_float:
+            return value if i.shape.dtype.bits == 32 else self.graph.micro(f"wrap.{i.shape.dtype}", value)
+        value = self.graph.micro("cvt.f32.s32", value)
+        return value if i.shape.dtype is F32 else self.graph.micro(f"round.{i.shape.dtype}", value)
+
+    def _pad(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+        padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
+        operand, value = i.operands
+        inner = index.pad(padding, operand.dims, i.dims)
+        if inner is None:
+            raise _not_foldable(i)
+        fill = yield self.visit(value, replace(index, dims=(), bounds=()))
+        inside: Node = yield self.visit(operand, inner)
+        if inner.bounds == index.bounds:
+            return inside
+        if isinstance(fill, Const) and isinstance(inside, Load):
+            if set(inside.map.bounds) == set(inner.bounds):
+                return self.graph.node(replace(inside, fill=fill.image))
+            if inside.fill == fill.image and inside.map.bounds:
+                return inside
+        added = tuple(b for b in inner.bounds if b not in index.bounds)
+        quotients = tuple(q for q in inner.quotients() if q not in index.quotients())
+        return self.graph.micro("select", self.graph.node(Inside(added, quotients)), inside, fill)
+
+    def _concatenate(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+        (d,) = i.ints("dimensions")
+        expr = index.dims[d]
+        if not expr.is_affine:
+            raise _not_foldable(i)
+        pieces, ends, start = [], [], 0
+        for operand in i.operands:
+            n = operand.dims[d]
+            if n:
+                local = expr.scaled(1, -start)
+                dims = tuple(local if k == d else e for k, e in enumerate(index.dims))
+                bounds = (*index.bounds, Bound(local, 0, n))
+                pieces.append((yield self.visit(operand, replace(index, dims=dims, bounds=bounds))))
+                start += n
+                ends.append(start)
+        return pieces[0] if len(pieces) == 1 else self.graph.node(Pieces(expr, tuple(ends), tuple(pieces)))
+
+
+def _not_foldable(i: Instruction) -> NotFoldableError:
+    return NotFoldableError(str(compile_error(i, "its data movement does not fold into an index map here")), i)
+
+
+_MOVES = {
+    "broadcast": lambda i, m: m.broadcast(i.ints("dimensions", ()), i.operands[0].dims),
+    "reshape": lambda i, m: m.reshape(i.operands[0].dims, i.dims),
+    "transpose": lambda i, m: m.transpose(i.ints("dimensions")) if i.dims else m,
+    "slice": lambda i, m: m.slice(i.slices),
+    "reverse": lambda i, m: m.reverse(i.ints("dimensions"), i.operands[0].dims),
+}
+"""Opcodes of one operand that only change the index map: (instruction, map of its result) -> map of its operand."""

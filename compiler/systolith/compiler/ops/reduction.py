@@ -1,0 +1,348 @@
+"""What a kInput group computes: inputs over an iteration space of kept and reduced dimensions.
+
+For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
+window's; for a convolution on the vector unit also the channels of a group.  Several `reduce`s of one space are one
+reduction with an accumulator each; values of the whole space (what is reduced, if it is needed in memory too) are
+stored on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.attributes import WindowDim
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
+from systolith.compiler.hlo.values.reduction import plain_parts
+from systolith.compiler.index.affine import Bound, Expr, IndexMap, divided
+from systolith.compiler.ops.elementwise import check_dtype
+from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
+from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar
+from systolith.isa.dtypes import F32, S32, U32, DType, Kind
+
+NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
+ALL_ONES, LEAST, GREATEST = 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF
+
+PLAIN: dict[tuple[str, Kind], tuple[str, int]] = {
+    ("add", Kind.FLOAT): ("add.f32", NEGATIVE_ZERO),
+    ("multiply", Kind.FLOAT): ("mul.f32", ONE),
+    ("maximum", Kind.FLOAT): ("max.f32", NEGATIVE_INFINITY),
+    ("minimum", Kind.FLOAT): ("min.f32", INFINITY),
+    **{(op, k): row for k in (Kind.SIGNED, Kind.UNSIGNED) for op, row in (
+        ("add", ("add.s32", 0)), ("multiply", ("mul.s32", 1)), ("and", ("and", ALL_ONES)), ("or", ("or", 0)),
+        ("xor", ("xor", 0)))},
+    ("maximum", Kind.SIGNED): ("max.s32", LEAST),
+    ("minimum", Kind.SIGNED): ("min.s32", GREATEST),
+    ("maximum", Kind.UNSIGNED): ("max.u32", 0),
+    ("minimum", Kind.UNSIGNED): ("min.u32", ALL_ONES),
+    **{(op, Kind.PRED): row for op, row in (
+        ("add", ("or", 0)), ("or", ("or", 0)), ("maximum", ("or", 0)), ("xor", ("xor", 0)), ("and", ("and", ALL_ONES)),
+        ("multiply", ("and", ALL_ONES)), ("minimum", ("and", ALL_ONES)))},
+}  # fmt: skip
+"""Reductions by one associative operation: micro-operation and identity."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction over an iteration space.
+
+    Attributes:
+        heavies: the `reduce` or `reduce-window`; or several reduces by one operation each, over the same dimensions.
+        roots: the group's results that are made of reduced values, each of those of one of `heavies`.
+        dims: sizes of the iteration space.
+        kept, reduced: its dimensions, in order; `kept` are the result's.
+        graph: where nodes are made.
+        inputs: for each operand, its element at a point of the space.
+        inits: for each operand, the initial value.
+        plain: micro-operations, for each operand, of reductions by one associative operation; none for a general
+            computation.
+        identities: per operand, what changes nothing; None: not known, the initial value serves, which may be taken any
+            number of times as it combines with itself to itself.
+        flagged: whether a last accumulator, without a result, is 1 once there is a value in the others.  A general
+            computation has it where its initial value has to be taken once, and what an accumulation starts from is
+            its absence.
+        ordered: whether the computation is applied from the initial value on to one element after the other.
+        sides: the other results, elements of the space.
+        side_nodes: for each of those, its element at a point of the space.
+    """
+
+    heavies: tuple[Instruction, ...]
+    roots: tuple[Instruction, ...]
+    dims: tuple[int, ...]
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    graph: Graph
+    inputs: tuple[Node, ...]
+    inits: tuple[Node, ...]
+    plain: tuple[str, ...]
+    identities: tuple[int | None, ...]
+    sides: tuple[Instruction, ...] = ()
+    side_nodes: tuple[Node, ...] = ()
+    flagged: bool = False
+    ordered: bool = False
+
+    @property
+    def heavy(self) -> Instruction:
+        """The first of `heavies`, for names."""
+        return self.heavies[0]
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Shapes of what is accumulated: of the reduction's results, and of the flag."""
+        found = [s for heavy in self.heavies for s in heavy.shape.leaves()]
+        return [*found, array(S32, found[0].dims)] if self.flagged else found
+
+    def parts(self) -> list[Reduction]:
+        """A reduction for each of `heavies`, which load what `sides` hold."""
+        index = IndexMap.identity(len(self.dims)).over(self.dims)
+        held = {
+            id(node): self.graph.node(Load(side, index)) for node, side in zip(self.side_nodes, self.sides, strict=True)
+        }
+        return [
+            replace(
+                self,
+                heavies=(heavy,),
+                roots=tuple(root for root in self.roots if reached(root, {heavy})),
+                inputs=tuple(self.graph.substitute(self.inputs[n : n + 1], held)),
+                inits=self.inits[n : n + 1],
+                plain=self.plain[n : n + 1],
+                identities=self.identities[n : n + 1],
+                sides=(),
+                side_nodes=(),
+            )
+            for n, heavy in enumerate(self.heavies)
+        ]
+
+    def combine(self, a: Sequence[Node], b: Sequence[Node]) -> list[Node]:
+        """The computation on two sets of values."""
+        if self.plain:
+            return [self.graph.micro(*each) for each in zip(self.plain, a, b, strict=True)]
+        if not self.flagged:
+            return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
+        (*left, has_left), (*right, has_right) = a, b
+        both = inline_scalar(self.graph, self.heavy.computation(), [*left, *right])
+        values = [
+            self._select(has_left, self._select(has_right, c, x), y) for c, x, y in zip(both, left, right, strict=True)
+        ]
+        return [*values, self.graph.micro("or", has_left, has_right)]
+
+    def _select(self, flag: Node, yes: Node, no: Node) -> Node:
+        if isinstance(flag, Const):
+            return yes if flag.image else no
+        return self.graph.micro("select", flag, yes, no)
+
+    def starts(self) -> list[Node]:
+        """What an accumulation may start from, that is not yet to be in the result."""
+        pairs = zip(self.identities, self.inits, strict=True)
+        return [self.graph.const(image) if image is not None else init for image, init in pairs]
+
+    def rounded(self, values: Sequence[Node]) -> list[Node]:
+        """Accumulated values as elements of the results."""
+        out = []
+        for value, shape in zip(values, self.shapes, strict=True):
+            t = shape.dtype
+            narrow = bool(self.plain) and t.bits < 32 and t.kind is not Kind.PRED
+            prefix = "round" if t.is_float else "wrap"
+            out.append(self.graph.micro(f"{prefix}.{t}", value) if narrow else value)
+        return out
+
+    def results(self, values: Sequence[Node], index: IndexMap) -> list[Node]:
+        """The group's results where `index` picks result elements and `values` are the reduction's there."""
+        values = values[:-1] if self.flagged else values
+        if self.roots == self.heavies:
+            return list(values)
+        nodes = expressions(self.graph, self.roots, index, self.heavies)
+        made = dict(zip(self.heavies, values, strict=True))
+        return self.graph.substitute(nodes, {id(n): made[n.leaf] for n in _loads(nodes) if n.leaf in made})
+
+    def embedding(self) -> IndexMap:
+        """From the iteration space to the result's elements."""
+        rank = len(self.dims)
+        units = tuple(Expr(tuple(int(k == d) for k in range(rank))) for d in self.kept)
+        return IndexMap(rank, units, extents=self.dims)
+
+
+def reached(root: Instruction, sources: Collection[Instruction]) -> bool:
+    """Whether an instruction is one of `sources`, or computed from one."""
+    seen, todo = {root}, [root]
+    while todo:
+        i = todo.pop()
+        if i in sources:
+            return True
+        todo += [o for o in i.operands if o not in seen]
+        seen.update(i.operands)
+    return False
+
+
+def _loads(nodes: Sequence[Node]) -> list[Load]:
+    return [n for n in topological(nodes) if isinstance(n, Load)]
+
+
+def register_type(t: DType) -> DType:
+    """The 32-bit element type that holds an accumulated value."""
+    return F32 if t.is_float else U32 if t.kind is Kind.UNSIGNED else S32
+
+
+def row_type(function: str, t: DType) -> DType:
+    """As what the cross-lane unit reads accumulated values of type t: a function's own where signs do not matter."""
+    return S32 if function.endswith(".s32") else t
+
+
+def reduction_of(computation: Computation) -> Reduction:
+    """The reduction of a kInput group.
+
+    Raises:
+        CompileError: element types or operations that the vector unit does not have.
+    """
+    heavies = tuple(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution"))
+    roots = tuple(group_roots(computation))
+    if heavies[0].opcode == "convolution":
+        return _convolution(heavies[0], roots)
+    graph = Graph()
+    found = [_single(graph, heavy) for heavy in heavies]
+    first = found[0]
+    sides = () if first.heavy.shape.is_tuple else tuple(root for root in roots if not reached(root, heavies))
+    index = IndexMap.identity(len(first.dims)).over(first.dims)
+    return replace(
+        first,
+        heavies=heavies,
+        roots=first.roots if first.heavy.shape.is_tuple else tuple(root for root in roots if root not in sides),
+        inputs=tuple(node for r in found for node in r.inputs),
+        inits=tuple(node for r in found for node in r.inits),
+        plain=tuple(op for r in found for op in r.plain),
+        identities=tuple(image for r in found for image in r.identities),
+        sides=sides,
+        side_nodes=tuple(expressions(graph, sides, index)),
+    )
+
+
+def _single(graph: Graph, heavy: Instruction) -> Reduction:
+    """One `reduce` or `reduce-window`, its result being the group's; errors as for `reduction_of`."""
+    half = len(heavy.operands) // 2
+    operands, inits = heavy.operands[:half], heavy.operands[half:]
+    for shape in heavy.shape.leaves():
+        check_dtype(heavy, shape.dtype)
+    opcodes = plain_parts(heavy.computation(), half) or []
+    plain = [PLAIN.get((op, o.shape.dtype.kind)) for op, o in zip(opcodes, operands, strict=False)]
+    dims, kept, reduced, index = _space(heavy)
+    rank0 = IndexMap(len(dims), (), extents=dims)
+    first = [expressions(graph, [i], rank0)[0] for i in inits]
+    inputs = []
+    for operand, init in zip(operands, first, strict=True):
+        if index is None:
+            raise compile_error(heavy, "base dilation of a dilated operand does not fold into an index map")
+        (value,) = expressions(graph, [operand], index)
+        inputs.append(_padded(graph, value, index, init))
+    r = Reduction((heavy,), (heavy,), dims, kept, reduced, graph, tuple(inputs), tuple(first), (), (None,) * half)
+    known = [row for row in plain if row is not None]
+    if known and len(known) == half:
+        return replace(r, plain=tuple(op for op, _ in known), identities=tuple(image for _, image in known))
+    if not in_any_order(heavy.computation()):
+        return replace(r, ordered=True)
+    return r if _repeatable(heavy, inits) else _flagged(r)
+
+
+def _repeatable(heavy: Instruction, inits: Sequence[Instruction]) -> bool:
+    """Whether initial values combine with themselves to themselves: then each partial result may start from them."""
+    if any(i.opcode != "constant" for i in inits):
+        return False
+    given = [np.asarray(i.literal) for i in inits]
+    with np.errstate(all="ignore"):
+        made = flatten(evaluate_computation(heavy.computation(), [*given, *given]))
+    return all(a.tobytes() == np.asarray(b).tobytes() for a, b in zip(given, made, strict=True))
+
+
+def _flagged(r: Reduction) -> Reduction:
+    """The reduction with a last accumulator that tells whether there is a value."""
+    there = r.graph.const(1)
+    return replace(
+        r, inputs=(*r.inputs, there), inits=(*r.inits, there), identities=(0,) * (len(r.inputs) + 1), flagged=True
+    )
+
+
+def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reduction:
+    """A convolution whose groups make one feature each, as a sum over its window and the channels of a group."""
+    labels, result = heavy.conv_dims, heavy.dims
+    image, weights = heavy.operands
+    n, spatial = len(result), len(labels.input_spatial)
+    dims = (*result, *(w.size for w in heavy.window.dims), weights.dims[labels.kernel_input])
+    unit = [Expr(tuple(int(k == d) for k in range(len(dims)))) for d in range(len(dims))]
+    left = {labels.input_batch: unit[labels.output_batch]}
+    left[labels.input_feature] = unit[labels.output_feature].scaled(dims[-1]).plus(unit[-1])
+    right = {labels.kernel_output: unit[labels.output_feature], labels.kernel_input: unit[-1]}
+    bounds: list[Bound] = []
+    for s, w in enumerate(heavy.window.dims):
+        x = labels.input_spatial[s]
+        left[x], bound = _window_index(w, len(dims), (labels.output_spatial[s], n + s), image.dims[x], result)
+        bounds += bound
+        right[labels.kernel_spatial[s]] = unit[n + s]
+    graph = Graph()
+    zero = graph.const(0)
+    index = IndexMap(len(dims), tuple(left[d] for d in range(n)), tuple(bounds), dims)
+    (value,) = expressions(graph, [image], index)
+    (weight,) = expressions(
+        graph, [weights], IndexMap(len(dims), tuple(right[d] for d in range(spatial + 2)), (), dims)
+    )
+    product = graph.micro("mul.f32", _padded(graph, value, index, zero), weight)
+    name, identity = PLAIN["add", Kind.FLOAT]
+    kept, reduced = tuple(range(n)), tuple(range(n, len(dims)))
+    return Reduction((heavy,), roots, dims, kept, reduced, graph, (product,), (zero,), (name,), (identity,))
+
+
+def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:
+    """`value` where the index map reads an element, else `init`."""
+    if index.total:
+        return value
+    if isinstance(value, Load) and isinstance(init, Const) and set(value.map.bounds) == set(index.bounds):
+        return graph.node(Load(value.leaf, value.map, init.image))
+    inside = graph.node(Inside(index.bounds, tuple(index.quotients())))
+    return graph.micro("select", inside, value, init)
+
+
+Space = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], "IndexMap | None"]
+
+
+def _space(heavy: Instruction) -> Space:
+    """Iteration space, kept and reduced dimensions, and from it to the operands' elements."""
+    operand = heavy.operands[0]
+    if heavy.opcode == "reduce":
+        reduced = tuple(sorted(heavy.ints("dimensions")))
+        kept = tuple(d for d in range(len(operand.dims)) if d not in reduced)
+        return operand.dims, kept, reduced, IndexMap.identity(len(operand.dims)).over(operand.dims)
+    result = next(heavy.shape.leaves()).dims
+    window = heavy.window.dims
+    n = len(result)
+    dims = (*result, *(w.size for w in window))
+    exprs: list[Expr] = []
+    bounds: list[Bound] = []
+    for d, (w, size) in enumerate(zip(window, operand.dims, strict=True)):
+        index, bound = _window_index(w, 2 * n, (d, n + d), size, result)
+        bounds += bound
+        exprs.append(index)
+    index_map = IndexMap(2 * n, tuple(exprs), tuple(bounds), dims)
+    return dims, tuple(range(n)), tuple(range(n, 2 * n)), index_map
+
+
+def _window_index(
+    w: WindowDim, rank: int, places: tuple[int, int], size: int, result: Sequence[int]
+) -> tuple[Expr, list[Bound]]:
+    """Index along a dimension of `size` elements, and its bounds, of the position and the tap at `places`."""
+    step = -w.window_dilation if w.reversal else w.window_dilation
+    start = (w.size - 1) * w.window_dilation if w.reversal else 0
+    coefs = [0] * rank
+    coefs[places[0]], coefs[places[1]] = w.stride, step
+    index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
+    assert index is not None
+    reach = (result[places[0]] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
+    outside = w.low > 0 or w.base_dilation > 1 or reach >= size
+    return index, [Bound(index, 0, size)] if outside else []
+
+
+def scratch_leaf(name: str, dtype: DType, dims: Sequence[int]) -> Instruction:
+    """A leaf for values that a lowering keeps in VMEM between its steps."""
+    return Instruction(name, "parameter", array(dtype, tuple(dims)), number=0)

@@ -1,0 +1,142 @@
+"""One order for the operations of blocks that do not depend on one another: list scheduling.
+
+Within a block operations keep their order; of those that may come next, the one that can start first does, the earliest
+block's where several can.  Three rules make every such order right:
+
+- A stage of a block comes after the same stage of the block before, so that what is made once for all is there.
+- No product begins while another's operations on matrix units are to come: weights are state of the units.
+- Nor one that would sum into accumulators from which an earlier one's results are still to come.
+
+An operation waits for its unit and for what wrote its operands.  Loads wait for their queue only; `schedule.py` moves
+them ahead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, product
+
+from systolith.compiler.schedule.operation_times import Rows, Stage, Timed
+from systolith.compiler.schedule.predict import Bandwidth
+from systolith.compiler.tile.ir import Buf
+from systolith.isa.instruction import Space
+
+
+@dataclass
+class Order:
+    """Result.
+
+    Attributes:
+        ops: all operations, each with the number of its block.
+        cycles: that they take.
+    """
+
+    ops: list[tuple[int, Timed]] = field(default_factory=list)
+    cycles: int = 0
+
+    def peak(self, outside: Collection[Buf]) -> int:
+        """Bytes of VMEM that the blocks' buffers take at a time; those outside are not theirs."""
+        lives: dict[tuple[int, Buf], tuple[int, int]] = {}
+        for position, (b, op) in enumerate(self.ops):
+            for buf in (*op.reads, *op.writes):
+                if isinstance(buf, Buf) and buf.space is Space.VMEM and buf not in outside:
+                    lives[b, buf] = lives.get((b, buf), (position, position))[0], position
+        steps = [(first, buf.bytes) for (_, buf), (first, _) in lives.items()]
+        steps += [(last + 1, -buf.bytes) for (_, buf), (_, last) in lives.items()]
+        return max(accumulate(size for _, size in sorted(steps)), default=0)
+
+
+def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
+    """Put the operations of blocks in one order, in which at most so many are begun and not done."""
+    order = Order()
+    blocks = [block for block in blocks if block]
+    line, machine = _Line(blocks, most), _Machine()
+    written: list[dict[Hashable, int]] = [{} for _ in blocks]
+    while choices := [(machine.start(op, written[b]), b, op) for b, op in line.next()]:
+        start, b, op = min(choices, key=lambda c: c[:2])
+        order.cycles = max(order.cycles, machine.run(op, start, written[b]))
+        order.ops.append((b, op))
+        line.advance(b)
+    return order
+
+
+# What comes next.
+
+
+class _Line:
+    """How far blocks have come.
+
+    Attributes:
+        stage, place: of the next operation of each block.
+        first: the first block that is not done.
+        product: the block whose stage has operations on matrix units to come; -1: none.
+        sums: accumulators in use, by the block whose stage has begun to use them.
+    """
+
+    def __init__(self, blocks: Sequence[Sequence[Stage]], most: int) -> None:
+        self.blocks, self.most = blocks, most
+        self.stage, self.place = [0] * len(blocks), [0] * len(blocks)
+        self.first, self.product = 0, -1
+        self.sums: dict[int, tuple[Rows, ...]] = {}
+
+    def next(self) -> Iterator[tuple[int, Timed]]:
+        """Of each block that may go on, its number and next operation."""
+        for b in range(self.first, min(self.first + self.most, len(self.blocks))):
+            stage = self.stage[b]
+            if stage < len(self.blocks[b]) and (self.place[b] or self._may_begin(b, stage)):
+                yield b, self.blocks[b][stage].ops[self.place[b]]
+
+    def _may_begin(self, b: int, stage: int) -> bool:
+        new = self.blocks[b][stage]
+        if new.products and (self.product >= 0 or any(_overlap(new.sums, used) for used in self.sums.values())):
+            return False
+        if b == self.first:
+            return True
+        # Where the stages are not the same ones, all of them come first.
+        before = stage if len(self.blocks[b - 1]) == len(self.blocks[b]) else len(self.blocks[b - 1]) - 1
+        return self.stage[b - 1] > before
+
+    def advance(self, b: int) -> None:
+        """The next operation of a block is out."""
+        stage = self.blocks[b][self.stage[b]]
+        self.place[b] += 1
+        if self.place[b] <= stage.products:
+            self.product = b if self.place[b] < stage.products else -1
+            self.sums[b] = stage.sums
+        if self.place[b] == len(stage.ops):
+            self.place[b], self.stage[b] = 0, self.stage[b] + 1
+            self.sums.pop(b, None)
+        while self.first < len(self.blocks) and self.stage[self.first] == len(self.blocks[self.first]):
+            self.first += 1
+
+
+def _overlap(some: Sequence[Rows], others: Sequence[Rows]) -> bool:
+    return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a, b in product(some, others))
+
+
+# When it starts.
+
+
+class _Machine:
+    """When queues, and the bandwidth of HBM, are free; `written` says when what a block has written is there."""
+
+    def __init__(self) -> None:
+        self.free: dict[str, int] = defaultdict(int)
+        self.bandwidth = Bandwidth()
+
+    def start(self, op: Timed, written: dict[Hashable, int]) -> int:
+        """The cycle in which an operation could start."""
+        return max([self.free[op.queue], *(written.get(what, 0) for what in op.reads)])
+
+    def run(self, op: Timed, start: int, written: dict[Hashable, int]) -> int:
+        """Let it start; when it is done."""
+        end = start + op.occupancy
+        if op.transfers:
+            end, late = self.bandwidth.take(op.queue, start, op.occupancy)
+            self.free["st" if op.queue == "ld" else "ld"] += late
+        self.free[op.queue] = end
+        done = end + op.latency - op.occupancy
+        written.update(dict.fromkeys(op.writes, done))
+        return done

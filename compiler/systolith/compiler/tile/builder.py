@@ -1,0 +1,242 @@
+"""The context that lowerings emit into: where values lie, fresh buffers, copies between HBM and VMEM, tile operations.
+
+A lowering of a fusion group asks the context for the arrays of its inputs and outputs, stages boxes of them into VMEM
+where they lie in HBM, and appends operations.  Buffers of VMEM live from their first write to their last use; the
+memory plan gives them addresses afterwards, so that a lowering never frees one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.explain import Decision
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.options import Options, Plan
+from systolith.compiler.tile.arrays import chunks, dense, dense_like, fitting_loops, merged, nesting, view
+from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import Pattern
+from systolith.isa.program import BufferDecl, Origin, Role
+
+LARGEST = 1 << 31
+"""Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
+
+
+def constant_bytes(constant: Instruction) -> bytes:
+    """The elements of a constant as they lie in memory; zeros where the text leaves them out."""
+    if constant.literal is None:
+        return bytes(constant.shape.bytes)
+    literal = np.ascontiguousarray(np.asarray(constant.literal))
+    return literal.astype(constant.shape.dtype.stored, copy=False).tobytes()
+
+
+@dataclass
+class TileBuilder:
+    """State of one lowering of a module.
+
+    Attributes:
+        chip: the target.
+        options: what the user chose.
+        budget: bytes of VMEM that the tiles of one group may take together (a group sizes its tiles by it).
+        block: where operations are appended.
+        group: the `fusion` instruction being lowered, for origins.
+        region: the blocked group that it is in, if any.
+        buffers: the buffer table so far.
+        explain: what was chosen, for the user.
+        donated: parameters in whose memory temporaries may lie once nothing reads them.
+        whole: buffers in VMEM that hold whole values (the memory plan places them first).
+        picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
+        plans: the plans that the last product or blocked group could have had, the cheapest first.
+    """
+
+    chip: Chip
+    options: Options = field(default_factory=Options)
+    budget: int = 0
+    block: Block = field(default_factory=Block)
+    group: Instruction | None = None
+    region: Instruction | None = None
+    buffers: list[Buf] = field(default_factory=list)
+    explain: list[Decision] = field(default_factory=list)
+    donated: set[Buf] = field(default_factory=set)
+    whole: set[Buf] = field(default_factory=set)
+    picked: str = ""
+    plans: Sequence[Plan] = ()
+    _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+    _vregs: int = 0
+    _acc: dict[int, Buf] = field(default_factory=dict)
+    _next_row: dict[int, int] = field(default_factory=dict)
+
+    def apart(self, group: Instruction, picked: str = "") -> TileBuilder:
+        """A lowering of one group of the same module that leaves nothing here."""
+        options = replace(self.options, tuner=None)
+        return TileBuilder(self.chip, options, self.budget, group=group, region=self.region, picked=picked)
+
+    # Names, buffers, registers.
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else in this lowering has."""
+        n = self._names.get(stem, 0)
+        self._names[stem] = n + 1
+        return stem if n == 0 else f"{stem}~{n}"
+
+    def vmem(self, name: str, size: int, align: int = 4) -> Buf:
+        """A new buffer in VMEM of `size` bytes.
+
+        Raises:
+            CompileError: it is larger than the chip's VMEM.
+        """
+        if size > self.chip.vmem.bytes:
+            raise self.error(
+                f"a tile {name!r} of {size} bytes does not fit in the {self.chip.vmem.bytes} bytes of VMEM"
+            )
+        return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
+
+    def smem(self, name: str, size: int = 4) -> Buf:
+        """A new buffer in scalar memory."""
+        return Buf(self.fresh(name), Space.SMEM, size, 4)
+
+    def hbm(
+        self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
+    ) -> Buf:
+        """A new entry of the buffer table.
+
+        Raises:
+            CompileError: it has more bytes than offsets in the buffer reach.
+        """
+        size = prod(dims) * dtype.size
+        if size > LARGEST:
+            raise self.error(f"{dtype}{list(dims)} in HBM takes {size} bytes; an array has at most {LARGEST}: split it")
+        decl = BufferDecl(self.fresh(name), role, dtype.name, dims, size, number, data)
+        buf = Buf(decl.name, Space.HBM, size, 4, decl)
+        self.buffers.append(buf)
+        return buf
+
+    def acc(self, unit: int) -> Buf:
+        """The accumulators of MXU `unit`."""
+        if unit not in self._acc:
+            mxu = self.chip.mxu
+            self._acc[unit] = Buf(f"acc{unit}", Space.ACC, mxu.acc_rows * mxu.cols * 4, 4, unit=unit)
+        return self._acc[unit]
+
+    def acc_rows(self, unit: int, count: int) -> int:
+        """The first of `count` accumulator rows of MXU `unit`: a ring, so that what still drains is not in the way."""
+        row = self._next_row.get(unit, 0)
+        if row + count > self.chip.mxu.acc_rows:
+            row = 0
+        self._next_row[unit] = row + count
+        return row
+
+    def vreg(self) -> VReg:
+        """A new virtual scalar register."""
+        self._vregs += 1
+        return VReg(self._vregs)
+
+    # Operations.
+
+    def append(self, op: TileOp) -> None:
+        self.block.items.append(op)
+
+    def append_region(self, region: While | If) -> None:
+        self.block.items.append(region)
+
+    def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
+        """Where an operation of the current group comes from; `hlo` defaults to the group's name."""
+        group = self.group.name if self.group is not None else ""
+        return Origin(hlo or group, self.region.name if self.region is not None else group, what, macs)
+
+    def error(self, message: str) -> CompileError:
+        """An error about the current group."""
+        return compile_error(self.group, message) if self.group is not None else CompileError(message)
+
+    # Copies.
+
+    def array(self, name: str, dtype: DType, dims: tuple[int, ...], origin: tuple[int, ...] | None = None) -> Array:
+        """A new dense array in VMEM; `origin`: the index of its first element in the value it is a box of."""
+        buf = self.vmem(name, prod(dims) * dtype.size)
+        return Array(buf, dtype, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
+
+    def tile(self, name: str, array: Array, box: Box) -> Array:
+        """A new dense array in VMEM for a box of `array`, nested as that is."""
+        made = self.array(name, array.dtype, box.dims, box.origin)
+        return replace(made, strides=dense_like(box.dims, array.strides, array.dtype.size))
+
+    def value(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
+        """A new dense array in VMEM for a whole value."""
+        array = self.array(name, dtype, dims)
+        self.whole.add(array.buf)
+        return array
+
+    def table(
+        self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
+    ) -> Array:
+        """A new dense array in HBM, as an entry of the buffer table."""
+        buf = self.hbm(name, role, dtype, dims, number, data)
+        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
+    def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
+        """An array without memory, for a value that has no contents yet."""
+        buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))
+        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+
+    def constant(self, constant: Instruction) -> Array:
+        """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
+        data, element = constant_bytes(constant), constant.shape.dtype
+        # Of values that the text leaves out nothing says that they are the same.
+        key: tuple[DType, bytes | Instruction] = (element, constant if constant.literal is None else data)
+        if key not in self._constants:
+            self._constants[key] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
+        buf = self._constants[key]
+        return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
+
+    def copy(self, src: Array, dst: Array, what: str) -> None:
+        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none."""
+        if src.dims != dst.dims or src.dtype.size != dst.dtype.size:
+            raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
+        if not prod(src.dims):
+            return
+        outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
+        loops = merged(*([values[d] for d in outer] for values in (src.dims, src.strides, dst.strides)))
+        op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
+        for counts, (from_, to), (first, start) in fitting_loops(*loops):
+            refs = {
+                "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset + first, src.dynamic),
+                "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset + start, dst.dynamic),
+            }
+            self.append(TileOp(op, dict(refs), self.origin(what)))
+
+    def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
+        """The box of `array` in VMEM: a view where it is there already, else loaded into a new dense buffer."""
+        part = view(array, box)
+        if array.buf.space in (Space.VMEM, Space.ACC):
+            return part
+        tile = self.tile(f"{array.buf.name}.in", array, box)
+        self.copy(part, tile, what)
+        return tile
+
+    def out_tile(self, array: Array, box: Box) -> Array:
+        """Where to compute a box of `array`: a view where it is in VMEM, else a new dense buffer (see `stage_out`)."""
+        if array.buf.space == Space.VMEM:
+            return view(array, box)
+        return self.tile(f"{array.buf.name}.out", array, box)
+
+    def move(self, src: Array, dst: Array, what: str) -> None:
+        """Copy a whole array, wherever the two lie; between HBM and HBM through tiles in VMEM."""
+        if Space.HBM not in (src.buf.space, dst.buf.space) or src.buf.space != dst.buf.space:
+            self.copy(src, dst, what)
+            return
+        for box in chunks(src, max(self.budget // 2, src.dtype.size)):
+            self.copy(self.stage_in(src, box, what), view(dst, box), what)
+
+    def stage_out(self, tile: Array, array: Array, box: Box, what: str = "store") -> None:
+        """Store `tile` to the box of `array`; nothing where `tile` is in the array's own buffer (see `out_tile`)."""
+        if tile.buf is not array.buf:
+            self.copy(tile, view(array, box), what)

@@ -1,0 +1,115 @@
+"""Views: data movement that only changes how an array in memory is addressed.
+
+Transposes, slices, reverses and those reshapes that merge or split strided dimensions give another `Array` over the
+same bytes.  Dots and convolutions take such views as operands, and an entry computation's `bitcast` is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import reshape_factors
+from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.isa.instruction import Space
+
+VIEWS = frozenset({"transpose", "reshape", "bitcast", "slice", "reverse"})
+"""Opcodes that may be views."""
+
+
+def view_base(instruction: Instruction) -> Instruction:
+    """What a chain of views starts from."""
+    while instruction.opcode in VIEWS:
+        instruction = instruction.operands[0]
+    return instruction
+
+
+def is_view_chain(instruction: Instruction) -> bool:
+    """Whether a chain of view operations on a dense array only changes how it is addressed."""
+    base = view_base(instruction)
+    nowhere = Buf("", Space.NONE, 0)
+    strides = dense(base.dims, base.shape.dtype.size)
+    return as_view(Array(nowhere, base.shape.dtype, base.dims, strides, (0,) * len(base.dims)), instruction) is not None
+
+
+def as_view(array: Array, instruction: Instruction) -> Array | None:
+    """The array that a chain of view operations gives.
+
+    Args:
+        array: the whole value of `view_base(instruction)`, in memory.
+        instruction: the last operation of the chain (may be the base itself).
+
+    Returns:
+        The whole value of `instruction` over the same bytes; None if some reshape in the chain would have to copy.
+    """
+    chain = []
+    while instruction.opcode in VIEWS:
+        chain.append(instruction)
+        instruction = instruction.operands[0]
+    viewed: Array | None = array
+    for view in reversed(chain):
+        if viewed is not None:
+            viewed = _step(viewed, view)
+    return viewed
+
+
+def _step(x: Array, i: Instruction) -> Array | None:
+    if i.opcode == "transpose":
+        order = i.ints("dimensions")
+        return replace(x, dims=i.dims, strides=tuple(x.strides[d] for d in order), origin=(0,) * len(order))
+    if i.opcode == "slice":
+        offset = x.offset + sum(s.start * b for s, b in zip(i.slices, x.strides, strict=True))
+        strides = tuple(s.stride * b for s, b in zip(i.slices, x.strides, strict=True))
+        return replace(x, dims=i.dims, strides=strides, offset=offset)
+    if i.opcode == "reverse":
+        turned = set(i.ints("dimensions"))
+        offset = x.offset + sum((x.dims[d] - 1) * x.strides[d] for d in turned)
+        return replace(x, strides=tuple(-s if d in turned else s for d, s in enumerate(x.strides)), offset=offset)
+    fitting = reshaped_strides(x.dims, x.strides, i.dims)
+    return None if fitting is None else replace(x, dims=i.dims, strides=fitting, origin=(0,) * len(i.dims))
+
+
+def reshaped_strides(operand: Sequence[int], strides: Sequence[int], result: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides of a reshape's result over the operand's bytes; None if no strides address it."""
+    out = [0] * len(result)
+    for xs, ys in reshape_factors(operand, result):
+        live = [x for x in xs if operand[x] != 1]
+        if any(strides[a] != strides[b] * operand[b] for a, b in pairwise(live)):
+            return None
+        step = strides[live[-1]] if live else 0
+        for k, y in enumerate(ys):
+            out[y] = step * prod(result[z] for z in ys[k + 1 :])
+    return tuple(out)
+
+
+def recast(array: Array, dims: Sequence[int]) -> Array:
+    """A whole array as one of other dims over the same bytes (grouped HLO's `bitcast`).
+
+    Raises:
+        ValueError: no strides address it; dense arrays always can be.
+    """
+    if array.dims == tuple(dims):
+        return array
+    strides = reshaped_strides(array.dims, array.strides, dims)
+    if strides is None:
+        raise ValueError(f"{array.buf.name} {array.dims} with strides {array.strides} has no view of {tuple(dims)}")
+    return replace(array, dims=tuple(dims), strides=strides, origin=(0,) * len(dims))
+
+
+def untransposed(roots: Sequence[Instruction], arrays: Sequence[Array]) -> tuple[list[Instruction], list[Array]]:
+    """What transposes at the roots of a group are of, and views of the roots' arrays in which it can be stored."""
+    inner, views = [], []
+    for root, array in zip(roots, arrays, strict=True):
+        while root.opcode == "transpose":
+            order = root.ints("dimensions")
+            place = [order.index(d) for d in range(len(order))]
+            dims, strides, origin = (tuple(v[k] for k in place) for v in (array.dims, array.strides, array.origin))
+            array = replace(array, dims=dims, strides=strides, origin=origin)
+            root = root.operands[0]
+        inner.append(root)
+        views.append(array)
+    return inner, views

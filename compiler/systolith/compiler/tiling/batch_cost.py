@@ -1,0 +1,256 @@
+"""What the groups of a module cost if they run on part of a dimension at a time: cycles, estimated from sizes alone.
+
+A group takes as long as the matrix units, the vector unit or the HBM, whichever is longest.  In smaller blocks more of
+the values stay in VMEM, but what does not have the dimension (weights) is moved for every block, and the rows of a
+block fill the arrays less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from systolith.compiler.groups.fusion import HEAVY, REDUCTIONS, on_mxu
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
+from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.tile.views import view_base
+from systolith.compiler.tiling.dim_classes import GIVEN, DimClass
+from systolith.isa.chip import Chip
+
+SMALL_SHARE = 64
+"""What takes less than this part of VMEM is loaded once for all blocks."""
+
+KNOWN_SHARE = 0.95
+"""Part of the room for values that those of the trial may take: a loop has some small ones of its own."""
+
+STREAMED_SHARE = 4
+"""An operand in HBM that takes less than this part of VMEM is kept while the other one streams past it."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a group reads or makes.
+
+    Attributes:
+        of: the instruction of the module that it is.
+        bytes: whole.
+        given: a parameter or a constant: it lies in HBM.
+        result: of the module: it is stored in HBM.
+        first, last: positions of the groups that make it (use it first, if it is given) and use it last.
+    """
+
+    of: Instruction
+    bytes: int
+    given: bool
+    result: bool
+    first: int
+    last: int
+
+
+@dataclass
+class Step:
+    """A group.
+
+    Attributes:
+        root: the instruction whose value it makes (the last one, if several).
+        products: its dots and convolutions, and the contraction that each is.
+        operands: what these read that is not computed in the group.
+        heavy: it has products or reductions.
+        vectors: that pass through the slowest slot of the vector unit, about.
+        reads, makes: values.
+    """
+
+    root: Instruction
+    products: list[tuple[Instruction, Contraction]] = field(default_factory=list)
+    operands: list[Value] = field(default_factory=list)
+    heavy: bool = False
+    vectors: int = 0
+    reads: list[Value] = field(default_factory=list)
+    makes: list[Value] = field(default_factory=list)
+
+
+class Trial:
+    """The groups of a computation as they would be.
+
+    Args:
+        computation: the module's entry.
+        grouped: the same, grouped.
+        chip: the target.
+    """
+
+    def __init__(self, computation: Computation, grouped: Computation, chip: Chip) -> None:
+        self.chip = chip
+        self.named = {i.name: i for i in computation.instructions}
+        self.aliases = Aliases(grouped)
+        self.groups = [i for i in grouped.instructions if i.opcode in ("fusion", "while", "conditional")]
+        self.values = self._values(grouped)
+        self.steps = [self._step(i) for i in self.groups]
+
+    def _values(self, grouped: Computation) -> dict[Leaf, Value]:
+        names: dict[Leaf, str] = {}
+        for i in grouped.instructions:
+            leaves = self.aliases.leaves[i]
+            if i.name in self.named and len(leaves) == 1:
+                names.setdefault(leaves[0], i.name)
+        place = {i: n for n, i in enumerate(grouped.instructions)}
+        ends = [place[g] for g in self.groups]
+        last = last_uses(grouped, self.aliases)
+        results = set(self.aliases.leaves[grouped.result])
+        used: dict[Leaf, int] = {}
+        for n, g in enumerate(self.groups):
+            for leaf in (leaf for o in g.operands for leaf in self.aliases.leaves[o]):
+                used.setdefault(leaf, n)
+        before = [0] * (len(grouped.instructions) + 2)
+        for n, end in enumerate(ends):
+            before[end + 1] = n + 1
+        for n in range(1, len(before)):
+            before[n] = max(before[n], before[n - 1])
+        return {
+            leaf: Value(
+                self.named[name],
+                leaf_shapes(leaf[0].shape)[leaf[1]].bytes,
+                leaf[0].opcode in GIVEN,
+                leaf in results,
+                used.get(leaf, 0) if leaf[0].opcode in GIVEN else before[place[leaf[0]]],
+                before[last[leaf]] if leaf in results else before[last[leaf] + 1] - 1,
+            )
+            for leaf, name in names.items()
+            if leaf in last
+        }
+
+    def _step(self, group: Instruction) -> Step:
+        made = (leaf for leaf in self.aliases.leaves[group] if leaf[0] is group)  # and not kept by a loop
+        makes = [self.values[leaf] for leaf in made if leaf in self.values]
+        read = dict.fromkeys(leaf for o in group.operands for leaf in self.aliases.leaves[o])
+        reads = [self.values[leaf] for leaf in read if leaf in self.values]
+        step = Step(makes[-1].of if makes else group, reads=reads, makes=makes)
+        if group.opcode == "fusion":
+            inside = group.computation("calls").instructions
+            products = [i for i in inside if on_mxu(i)]
+            step.products = [(self.named.get(i.name, i), _contraction(i)) for i in products]
+            bases = [view_base(o) for i in products for o in i.operands[:2]]
+            leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]
+            step.operands = [self.values[leaf] for leaf in leaves if leaf in self.values]
+            step.heavy = any(i.opcode in HEAVY for i in inside)
+            step.vectors = self._vectors(inside)
+        return step
+
+    def _vectors(self, inside: Sequence[Instruction]) -> int:
+        """What passes through the slowest slot of the vector unit: the largest stream, or the arithmetic."""
+        vpu = self.chip.vpu
+        busy = [i for i in inside if is_elementwise(i) or i.opcode in REDUCTIONS]
+        work = [max(o.shape.size for o in (i, *i.operands) if o.shape.is_array) for i in busy]
+        return max([sum(work) // vpu.alu_slots, *work]) // (vpu.lanes * vpu.sublanes)
+
+    def crossing(self, position: int) -> list[Value]:
+        """Values that are made before a group and used at it or after."""
+        return [v for v in self.values.values() if not v.given and v.first < position <= v.last]
+
+
+def _contraction(i: Instruction) -> Contraction:
+    make = dot_contraction if i.opcode == "dot" else convolution_contraction
+    return make(i, i.operands[0].dims, i.operands[1].dims)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A dimension in blocks; one block: the module as it is.
+
+    Attributes:
+        of: the dimension.
+        blocks: how many.
+    """
+
+    of: DimClass
+    blocks: int
+
+
+class Estimate:
+    """Costs of one split.
+
+    Args:
+        trial: the groups.
+        split: how they run.
+    """
+
+    def __init__(self, trial: Trial, split: Split) -> None:
+        self.trial, self.split, self.chip = trial, split, trial.chip
+
+    def part(self, value: Value) -> int:
+        """Bytes of a value that a block has."""
+        return -(-value.bytes // self.split.blocks) if value.of in self.split.of.dims else value.bytes
+
+    @cached_property
+    def spilled(self) -> set[Value]:
+        """Values that lie in HBM because they do not fit: the largest first, wherever there are too many.
+
+        Of what is given, those parts that a block copies to VMEM first.
+        """
+        values = dict.fromkeys(v for s in self.trial.steps for v in (*s.makes, *s.reads))
+        near = sorted((v for v in values if not v.given or self._is_sliced(v)), key=self.part)
+        vmem = self.chip.vmem.bytes
+        found = {v for v in near if self.part(v) > vmem * VALUE_SHARE}
+        alive: dict[int, list[Value]] = {}
+        for v in near:
+            for n in range(v.first, v.last + 1):
+                alive.setdefault(n, []).append(v)
+        for together in alive.values():
+            total = sum(self.part(v) for v in together if v not in found)
+            for v in reversed(together):
+                if total <= vmem * VALUES_SHARE * KNOWN_SHARE:
+                    break
+                if v not in found:
+                    found.add(v)
+                    total -= self.part(v)
+        return found
+
+    def cycles(self, step: Step) -> int:
+        """Of a group, over all blocks."""
+        arrays = sum(self._arrays(i, c) for i, c in step.products) * self.split.blocks
+        moved = self.transfer(sum(self._moved(v) for v in (*step.reads, *step.makes)) + self._again(step))
+        copied = self.ends([v for v in step.makes if v.result]) if self.split.blocks > 1 else 0
+        return max(arrays, moved, step.vectors) + copied
+
+    def transfer(self, size: int) -> int:
+        """Cycles in which HBM moves so many bytes."""
+        return size * self.chip.hbm.q // self.chip.hbm.p
+
+    def ends(self, values: Sequence[Value]) -> int:
+        """Cycles in which values are copied into a loop or out of it: parts of what lies whole in HBM."""
+        copied = sum(v.bytes * (3 if v in self.spilled else 1) for v in values if v.of in self.split.of.dims)
+        return self.transfer(copied)
+
+    def _is_sliced(self, value: Value) -> bool:
+        return self.split.blocks > 1 and value.of in self.split.of.dims
+
+    def _moved(self, value: Value) -> int:
+        """Bytes of a value that a group moves."""
+        spilled = value in self.spilled
+        if value.of in self.split.of.dims:
+            return value.bytes * (1 + 2 * spilled if value.given else spilled)
+        in_hbm = value.given or spilled or (value.result and self.split.blocks == 1)
+        small = value.given and value.bytes <= self.chip.vmem.bytes // SMALL_SHARE
+        return value.bytes * in_hbm * (1 if small else self.split.blocks)
+
+    def _again(self, step: Step) -> int:
+        """Bytes that are moved once more: of two large operands in HBM one comes again for each part of the other."""
+        far = [self.part(v) for v in step.operands if v.given or v in self.spilled]
+        if len(far) != 2:
+            return 0
+        kept = self.chip.vmem.bytes // STREAMED_SHARE
+        large, small = far
+        return self.split.blocks * min((-(-small // kept) - 1) * large, (-(-large // kept) - 1) * small)
+
+    def _arrays(self, i: Instruction, c: Contraction) -> int:
+        """Cycles of the matrix units for one block of a product."""
+        sizes = dict(c.sizes)
+        if i in self.split.of.dims:
+            for axis in c.out[self.split.of.dims[i]].coefs:
+                sizes[axis] = -(-sizes[axis] // self.split.blocks)
+        c = Contraction(sizes, c.batch, c.m, c.n, c.k, c.lhs, c.rhs, c.out)
+        mxu = self.chip.mxu
+        tiles = c.count(c.batch) * -(-c.count(c.k) // mxu.rows) * -(-c.count(c.n) // mxu.cols)
+        return tiles * max(c.count(c.m), mxu.rows) // mxu.count

@@ -1,0 +1,223 @@
+"""Batch loops: stretches of a module that run on a few indices of one dimension at a time, in a `while` loop.
+
+Where activations do not fit in VMEM every group writes its result to HBM and the next one reads it.  If the groups of a
+stretch all keep a dimension (the batch), the stretch can run on part of it at a time, so that what lies between its
+groups stays in VMEM: a chain of products, their epilogues and normalisations, tiled together.  Its weights are moved
+once for each part.  The program does not grow with the number of parts.
+
+Which stretches, along which dimension and in how many parts: the cheapest way through the module's groups by the
+estimates of `batch_cost.py` (Viterbi's algorithm: a group after another, a state for each split).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.groups.fusion import HEAVY, Fuse, on_mxu
+from systolith.compiler.hlo.clone import clone
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.memory.residency import VALUES_SHARE
+from systolith.compiler.passes.dead_code import drop_dead
+from systolith.compiler.passes.effects import Effects
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.tiling.batch_cost import Estimate, Split, Step, Trial
+from systolith.compiler.tiling.batch_rewrite import to_loop
+from systolith.compiler.tiling.blocking import BlockNormalisations, Region
+from systolith.compiler.tiling.dim_classes import DimClass, classes
+from systolith.isa.chip import Chip
+
+MOST_TURNS = 64
+"""Parts that a dimension is cut into at most."""
+
+MOST_CLASSES = 4
+"""Dimensions that are tried: those that most instructions keep."""
+
+TURN_LATENCIES = 8
+"""A turn costs as many latencies of HBM besides its work: nothing runs ahead from one turn into the next."""
+
+WORTH = 0.95
+"""A loop has to take less than this part of the cycles of its groups without it."""
+
+SHOWN = 3
+"""Splits that were not chosen, and are explained."""
+
+
+@dataclass(frozen=True)
+class BatchLoops:
+    """The pass.
+
+    Attributes:
+        chip: the target.
+        decisions: filled by `run`: the loops made, and what the module would take without.
+    """
+
+    chip: Chip
+    decisions: list[Decision] = field(default_factory=list, compare=False)
+
+    def run(self, module: Module) -> bool:
+        entry = module.entry
+        if not _overflows(entry, self.chip.vmem.bytes):
+            return False
+        found = sorted(classes(entry), key=lambda of: -len(of.kept))[:MOST_CLASSES]
+        trial = Trial(entry, _grouped(module, self.chip), self.chip)
+        path = _Path(trial, [Split(DimClass(1), 1), *(Split(of, n) for of in found for n in _divisors(of.size))])
+        taken = Names(c.name for c in module.computations)
+        changed = False
+        for split, first, last in path.loops():
+            made = to_loop(entry, *path.region(split, first, last), split.blocks, taken)
+            at = module.computations.index(entry)
+            module.computations[at:at] = made
+            self.decisions.append(path.decision(split, first, last))
+            changed = True
+        if changed:
+            drop_dead(entry, Effects())
+        return changed
+
+
+def _overflows(entry: Computation, vmem: int) -> bool:
+    """Whether what a product reads and makes is too much to stay in VMEM."""
+    return any(
+        i.shape.bytes + sum(o.shape.bytes for o in i.operands if o.opcode != "parameter") > vmem * VALUES_SHARE
+        for i in entry.instructions
+        if on_mxu(i)
+    )
+
+
+def _grouped(module: Module, chip: Chip) -> Computation:
+    """The entry in groups, as it would be without loops."""
+    trial = clone(module)
+    BlockNormalisations(chip.vmem.bytes).run(trial)
+    Fuse().run(trial)
+    return trial.entry
+
+
+def _divisors(size: int) -> list[int]:
+    return [n for n in range(2, min(size, MOST_TURNS) + 1) if size % n == 0]
+
+
+class _Path:
+    """The cheapest way through a module's groups.
+
+    Args:
+        trial: the groups.
+        splits: to choose from; the first is none at all.
+    """
+
+    def __init__(self, trial: Trial, splits: Sequence[Split]) -> None:
+        self.trial, self.splits = trial, splits
+        self.estimates = [Estimate(trial, s) for s in splits]
+        self.stored = {v.of for step in trial.steps for v in step.makes}
+        classes = {id(s.of): s.of for s in splits}
+        regions = {key: [self._region(of, step) for step in trial.steps] for key, of in classes.items()}
+        self.regions = [regions[id(s.of)] for s in splits]
+        self.changes = [self._change(position) for position in range(len(trial.steps) + 1)]
+        self.cycles = [
+            [self._cycles(n, step, region) for step, region in zip(trial.steps, regions, strict=True)]
+            for n, regions in enumerate(self.regions)
+        ]
+        self.chosen = self._viterbi()
+
+    def _region(self, of: DimClass, step: Step) -> Region | None:
+        """The instructions of a group that keep a dimension; None: what they are computed from needs all of it."""
+        found: Region = {}
+        todo = [v.of for v in step.makes]
+        while todo:
+            i = todo.pop()
+            if of.lost(i) or (i.opcode in HEAVY and i not in of.kept):
+                return None
+            if i in of.kept and i not in found:
+                found[i] = of.dims[i]
+                todo += [o for o in i.operands if o not in self.stored]
+        return found
+
+    def _cycles(self, n: int, step: Step, region: Region | None) -> float:
+        """Of a group with a split; what does not have the dimension runs outside."""
+        alone = n == 0 or (region is not None and not region)
+        return inf if region is None and n else self.estimates[0 if alone else n].cycles(step)
+
+    def _change(self, position: int) -> list[tuple[float, float]]:
+        """For each split, cycles of starting its loop before a group, and of ending one there."""
+        live = self.trial.crossing(position)
+        found: list[tuple[float, float]] = [(0, 0)]
+        for split, estimate in zip(self.splits[1:], self.estimates[1:], strict=True):
+            moved = estimate.ends(live)
+            found.append((moved + split.blocks * TURN_LATENCIES * self.trial.chip.hbm.latency, moved))
+        return found
+
+    def _viterbi(self) -> list[int]:
+        """The split of each group."""
+        steps = len(self.trial.steps)
+        total: list[float] = [0, *(inf for _ in self.splits[1:])]
+        back: list[list[int]] = []
+        for position in range(steps):
+            change = self.changes[position]
+            source = min(range(len(total)), key=lambda s: total[s] + change[s][1])
+            left = total[source] + change[source][1]
+            came = [s if total[s] <= left + change[s][0] else source for s in range(len(total))]
+            total = [
+                min(t, left + c[0]) + self.cycles[s][position]
+                for s, (t, c) in enumerate(zip(total, change, strict=True))
+            ]
+            back.append(came)
+        ended = self.changes[steps]
+        state = min(range(len(total)), key=lambda s: total[s] + ended[s][1])
+        chosen = []
+        for came in reversed(back):
+            chosen.append(state)
+            state = came[state]
+        return chosen[::-1]
+
+    def region(self, split: Split, first: int, last: int) -> tuple[Region, set[Instruction]]:
+        """The instructions of a stretch, and those whose values it stores."""
+        regions = self.regions[self.splits.index(split)][first:last]
+        region = {i: d for part in regions if part for i, d in part.items()}
+        return region, {v.of for step in self.trial.steps[first:last] for v in step.makes if v.of in region}
+
+    def decision(self, split: Split, first: int, last: int) -> Decision:
+        """What a loop is expected to take, and what its groups would take otherwise."""
+        number = self.splits.index(split)
+
+        def cycles(n: int) -> float:
+            return self._between(n, first, last)
+
+        others = sorted((n for n in range(1, len(self.splits)) if n != number and cycles(n) < inf), key=cycles)
+        roots = [step.root.name for step in self.trial.steps[first:last]]
+        rejected = [("no loop", 0), *((self._turns(n), n) for n in others[:SHOWN])]
+        return Decision(
+            "loop",
+            roots[-1],
+            f"{roots[0]} to {roots[-1]}: {self._turns(number)}",
+            "the least cycles",
+            {"cycles": round(cycles(number)), "groups": last - first},
+            tuple(Alternative(what, "", {"cycles": round(cycles(n))}) for what, n in rejected),
+        )
+
+    def _turns(self, number: int) -> str:
+        split = self.splits[number]
+        size = split.of.size // split.blocks
+        return f"{split.blocks} turns of {size} of {split.of.size} indices along {split.of}"
+
+    def loops(self) -> list[tuple[Split, int, int]]:
+        """Stretches in loops: the split, the first group, and the one after the last."""
+        runs = [(s, [n for n, _ in same]) for s, same in groupby(enumerate(self.chosen), key=lambda pair: pair[1])]
+        return [(self.splits[s], p[0], p[-1] + 1) for s, p in runs if s and self._is_worth(s, p[0], p[-1] + 1)]
+
+    def _is_worth(self, number: int, first: int, last: int) -> bool:
+        """Whether a stretch is a chain, and much faster in a loop.
+
+        An elementwise group and the product that reads it are none: it is computed in the product's tiles
+        (`prologue.py`).
+        """
+        inside = [n for n in range(first, last) if self.regions[number][n]]
+        steps = [self.trial.steps[n] for n in inside]
+        chain = sum(step.heavy for step in steps) > 1 and any(step.products for step in steps)
+        return chain and self._between(number, first, last) < WORTH * self._between(0, first, last)
+
+    def _between(self, n: int, first: int, last: int) -> float:
+        """Cycles of a stretch with a split."""
+        ends = 0 if not n else self.changes[first][n][0] + self.changes[last][n][1]
+        return ends + sum(self.cycles[n][first:last])

@@ -1,0 +1,330 @@
+"""Blocking: softmax, layer norm, attention as one group each, computed some rows at a time.
+
+A reduction whose result meets the elements that it reduces again (a normalisation) would have them all written to
+memory and read back where they do not fit in VMEM.  Here such a reduction, what leads to it and what follows from it
+become one `fusion` instruction with the frontend attribute `systolith.blocked`: the dimension of each result along
+which the group is computed in blocks whose intermediate values stay in VMEM.  `blocks.py` chooses their size and lowers
+it.
+
+The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
+reductions that keep the dimension, and through dots of which it is a batch dimension (so that a block needs no more of
+the other operand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from systolith.compiler.groups.fusion import is_cheap
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.passes.own_attributes import state
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.tiling.dim_propagation import BLOCKED, NotBlockableError, operand_dim, result_dim
+
+RESIDENT_SHARE = 0.5
+"""A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is."""
+
+NESTED_SHARE = 0.25
+"""The same for a region within a block: the rest is for the operands of other blocks, and for tiles."""
+
+Region = dict[Instruction, int]
+"""Instructions and the dimension of each that is blocked."""
+
+
+@dataclass(frozen=True)
+class BlockNormalisations:
+    """The pass.
+
+    Attributes:
+        vmem: bytes of the chip's VMEM.
+    """
+
+    vmem: int
+
+    def run(self, module: Module) -> bool:
+        taken = Names(c.name for c in module.computations)
+        changed = False
+        for computation in _running(module.entry):
+            for made in _Blocking(computation, self.vmem).outline(taken):
+                module.computations.insert(module.computations.index(computation), made)
+                changed = True
+        return changed
+
+
+def outline(computation: Computation, vmem: int) -> None:
+    """Outline the regions of one block's computation, in place: here a region may run along the rows of a product.
+
+    In a block every operand that such a product needs whole is read again for each block within it; outside this would
+    be the weights of all products that follow a normalisation.
+    """
+    _Blocking(computation, vmem, rows=True).outline(Names([computation.name]))
+
+
+def _running(entry: Computation) -> list[Computation]:
+    """The entry, and the bodies of loops and branches."""
+    found, todo = {entry: None}, [entry]
+    while todo:
+        for i in todo.pop().instructions:
+            if i.opcode in ("while", "conditional"):
+                todo += [c for c in i.called if c not in found]
+                found |= dict.fromkeys(i.called)
+    return list(found)
+
+
+class _Blocking:
+    """Regions of one computation."""
+
+    def __init__(self, computation: Computation, vmem: int, rows: bool = False) -> None:
+        self.computation, self.vmem, self.rows = computation, vmem, rows
+        self.users = computation.users()
+        self.place = {i: n for n, i in enumerate(computation.instructions)}
+
+    def outline(self, taken: Names) -> list[Computation]:
+        """Replace each region by a fusion; gives their computations."""
+        made = []
+        done: set[Instruction] = set()
+        for i in list(self.computation.instructions):
+            if i in done or not self._normalises(i):
+                continue
+            region = self._best(i, done)
+            if region:
+                done |= region.keys()
+                made.append(self._replace(region, taken.fresh(f"group.{i.name}")))
+                self.users = self.computation.users()
+                self.place = {j: n for n, j in enumerate(self.computation.instructions)}
+        return made
+
+    def _normalises(self, i: Instruction) -> bool:
+        """Whether a reduction's result is broadcast to elements that it reduces."""
+        if i.opcode != "reduce" or not i.shape.is_array or not i.shape.rank:
+            return False
+        seen, todo = {i}, [i]
+        while todo:
+            for user in self.users[todo.pop()]:
+                if user in seen or not is_cheap(user):
+                    continue
+                if user.dims == i.operands[0].dims and is_elementwise(user) and len(user.operands) > 1:
+                    return True
+                seen.add(user)
+                todo.append(user)
+        return False
+
+    def _best(self, seed: Instruction, done: set[Instruction]) -> Region:
+        """The largest region over a dimension of the seed that is worth blocking; empty if there is none."""
+        best: Region = {}
+        for d in range(seed.shape.rank):
+            if seed.dims[d] > 1:
+                region = self._grow(seed, d, done)
+                if len(region) > len(best) and self._bytes(region) > self.vmem * (
+                    NESTED_SHARE if self.rows else RESIDENT_SHARE
+                ):
+                    best = region
+        return best
+
+    def _grow(self, seed: Instruction, d: int, done: set[Instruction]) -> Region:
+        region: Region = {seed: d}
+        before = 0
+        while len(region) != before:
+            before = len(region)
+            self._grow_up(region, done)
+            self._grow_down(region, done)
+        self._trim(region)
+        return region if seed in region else {}
+
+    def _grow_up(self, region: Region, done: set[Instruction]) -> None:
+        """Take in operands that nothing else uses."""
+        for i in sorted(region, key=self.place.__getitem__, reverse=True):
+            for o in i.operands:
+                if o in region or o in done or o is self.computation.result or not _may_join(o):
+                    continue
+                if any(u not in region for u in self.users[o]):
+                    continue
+                dims = {operand_dim(u, j, region[u]) for u in self.users[o] for j, p in enumerate(u.operands) if p is o}
+                if len(dims) == 1 and (dim := dims.pop()) is not None and self._computes(o, dim):
+                    region[o] = dim
+
+    def _grow_down(self, region: Region, done: set[Instruction]) -> None:
+        """Take in users whose other operands do not depend on the region from outside."""
+        for i in list(region):
+            for user in self.users[i]:
+                if user in region or user in done or not _may_join(user) or self._depends(user, region):
+                    continue
+                try:
+                    dim = result_dim(user, i, region[i])
+                    agree = all(
+                        o not in region or operand_dim(user, k, dim) == region[o] for k, o in enumerate(user.operands)
+                    )
+                except NotBlockableError:
+                    continue
+                if agree and self._computes(user, dim):
+                    region[user] = dim
+
+    def _computes(self, i: Instruction, d: int) -> bool:
+        """Whether an operation works on its blocked dimension as a region may: a dot on a batch dimension, or a row."""
+        if i.opcode == "constant" or (i.opcode == "dot" and d >= self._dims_of_dot(i)):
+            return False
+        try:
+            for k in range(max(len(i.operands), 1)):
+                operand_dim(i, k, d)
+        except NotBlockableError:
+            return False
+        return True
+
+    def _dims_of_dot(self, dot: Instruction) -> int:
+        """How many dimensions of a dot's result, the first ones, a region may run along."""
+        contracted = len(dot.ints("lhs_contracting_dims", ()))
+        return dot.operands[0].shape.rank - contracted if self.rows else len(dot.ints("lhs_batch_dims", ()))
+
+    def _depends(self, user: Instruction, region: Region) -> bool:
+        """Whether an operand outside the region is computed from what is inside."""
+        first = min(self.place[i] for i in region)
+        seen: set[Instruction] = set()
+        todo = [o for o in user.operands if o not in region]
+        while todo:
+            i = todo.pop()
+            if i in seen or self.place[i] < first:
+                continue
+            seen.add(i)
+            if any(o in region for o in i.operands):
+                return True
+            todo += i.operands
+        return False
+
+    def _trim(self, region: Region) -> None:
+        """Leave out data movement at the end: what follows can do it as it reads."""
+        while True:
+            ends = [
+                i
+                for i in region
+                if i.opcode in ("reshape", "broadcast") and not any(u in region for u in self.users[i])
+            ]
+            if not ends:
+                return
+            for i in ends:
+                del region[i]
+
+    def _bytes(self, region: Region) -> int:
+        """What the region reads, writes, and at least keeps between its operations."""
+        inputs = {o for i in region for o in i.operands if o not in region}
+        outputs = self._outputs(region)
+        kept = [i.shape.bytes for i in region if len(self.users[i]) > 1 and i not in outputs]
+        return sum(i.shape.bytes for i in (*inputs, *outputs)) + max(kept, default=0)
+
+    def _outputs(self, region: Iterable[Instruction]) -> list[Instruction]:
+        inside = set(region)
+        return [
+            i
+            for i in self.computation.instructions
+            if i in inside and (i is self.computation.result or any(u not in inside for u in self.users[i]))
+        ]
+
+    def _replace(self, region: Region, name: str) -> Computation:
+        """Outline a region, in place."""
+        outputs = self._outputs(region)
+        inside = [i for i in self.computation.instructions if i in region]
+        copy = Outline(region)
+        for i in inside:
+            copy.take(i)
+        roots = [copy.taken[o] for o in outputs]
+        if len(roots) > 1:
+            roots = [Instruction("tuple", "tuple", tuple_of([o.shape for o in outputs]), roots)]
+            copy.body += roots
+        group = Computation(name, [*copy.parameters.values(), *copy.body], roots[0])
+        attributes: dict[str, Attribute] = {"kind": "kCustom", "calls": group}
+        last = outputs[-1]
+        operands = [o for o, _ in copy.parameters]
+        fused = Instruction(last.name, "fusion", roots[0].shape, operands, attributes, line=last.line)
+        state(fused, BLOCKED, ",".join(str(region[o]) for o in outputs))
+        self._insert(fused, region, outputs)
+        return group
+
+    def _insert(self, fused: Instruction, region: Region, outputs: list[Instruction]) -> None:
+        """Put the fusion where its operands are there and its users are not yet."""
+        value: dict[Instruction, Instruction] = {outputs[0]: fused}
+        made = [fused]
+        if len(outputs) > 1:
+            fused.name = self.computation.fresh_name(f"{outputs[-1].name}.blocks")
+            for k, o in enumerate(outputs):
+                value[o] = Instruction(o.name, "get-tuple-element", o.shape, [fused], {"index": k}, line=o.line)
+                made.append(value[o])
+        after = _downstream(self.computation, region)
+        first: list[Instruction] = []
+        rest: list[Instruction] = []
+        for i in self.computation.instructions:
+            if i not in region:
+                i.operands = [value.get(o, o) for o in i.operands]
+                (rest if i in after else first).append(i)
+        self.computation.instructions = [*first, *made, *rest]
+        if self.computation.root in value:
+            self.computation.root = value[self.computation.root]
+
+
+class Outline:
+    """A region's instructions as a computation of their own.
+
+    Attributes:
+        parameters: values from outside, with the dimension that is blocked; what is needed whole, too, is two.
+        body: the computation's other instructions.
+        taken: copies of the region's instructions.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.parameters: dict[tuple[Instruction, int | None], Instruction] = {}
+        self.body: list[Instruction] = []
+        self.taken: dict[Instruction, Instruction] = {}
+        self._repeated: dict[tuple[Instruction, int | None], Instruction] = {}
+
+    def take(self, i: Instruction) -> None:
+        """The next instruction of the region, operands first."""
+        operands = [trampoline(self._operand(o, i, k, self.region[i])) for k, o in enumerate(i.operands)]
+        self.taken[i] = replace(i, operands=operands, attributes=dict(i.attributes))
+        self.body.append(self.taken[i])
+
+    def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Steps[Instruction]:
+        if o in self.taken:
+            return self.taken[o]
+        key = o, None if d is None else operand_dim(user, k, d)
+        if _is_repeated(o, key[1]):
+            if key not in self._repeated:
+                operands: list[Instruction] = []
+                for n, p in enumerate(o.operands):
+                    operands.append((yield self._operand(p, o, n, key[1])))
+                self._repeated[key] = replace(o, operands=operands, attributes=dict(o.attributes))
+                self.body.append(self._repeated[key])
+            return self._repeated[key]
+        if key not in self.parameters:
+            number = len(self.parameters)
+            self.parameters[key] = Instruction(f"p{number}.{o.name}", "parameter", o.shape, number=number)
+        return self.parameters[key]
+
+
+def _is_repeated(o: Instruction, d: int | None) -> bool:
+    """Whether a region makes a value for itself: a scalar, or what is the same for all indices of its dimension."""
+    if o.opcode == "iota":
+        return d is None or d != o.integer("iota_dimension")
+    return o.opcode == "broadcast" or (o.opcode == "constant" and not o.shape.rank)
+
+
+def _downstream(computation: Computation, region: Iterable[Instruction]) -> set[Instruction]:
+    """Everything that is computed from the region, or was after its first instruction without being needed by it."""
+    inside = set(region)
+    found: set[Instruction] = set()
+    started = False
+    needed: set[Instruction] = set()
+    for i in reversed(computation.instructions):
+        if i in inside or i in needed:
+            needed.update(i.operands)
+    for i in computation.instructions:
+        started |= i in inside
+        if started and i not in inside and i not in needed:
+            found.add(i)
+    return found
+
+
+def _may_join(i: Instruction) -> bool:
+    return i.shape.is_array and (is_cheap(i) or i.opcode in ("reduce", "dot"))

@@ -1,0 +1,182 @@
+"""Tile loops of elementwise groups: boxes of the iteration space whose operands and results fit in VMEM, one after
+another.
+
+Operands in HBM are staged into fresh tiles and results out of them; values that live in VMEM are used in place.
+Consecutive tiles use different buffers, so that the transfers of one overlap the computation of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from operator import add
+from typing import Protocol
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.vpu.emit import Context, emit
+from systolith.compiler.vpu.parts import split_parts
+from systolith.compiler.vpu.transposes import TILES, Turns, turns
+from systolith.isa.instruction import Space
+from systolith.isa.program import Origin
+
+BUFFERS = 2
+"""Tiles of each staged value that are in VMEM at once."""
+
+TILES_WANTED = 6
+"""A group that is worth splitting is split into so many tiles, so that transfers and computation overlap."""
+
+SMALLEST_TILE = 1 << 15
+"""Bytes of HBM traffic below which splitting further costs more in latencies than overlap gains."""
+
+
+class StagingContext(Context, Protocol):
+    """What tile loops need besides: staging of boxes (`TileBuilder`)."""
+
+    budget: int
+
+    def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
+        """The box of `array` in VMEM."""
+
+    def out_tile(self, array: Array, box: Box) -> Array:
+        """Where to compute a box of `array`."""
+
+    def stage_out(self, tile: Array, array: Array, box: Box, what: str = "store") -> None:
+        """Store a tile to the box of `array`."""
+
+    def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
+        """For the debug map."""
+
+    def error(self, message: str) -> CompileError:
+        """An error about the group that is lowered."""
+
+
+def lower_loop(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a kLoop group.
+
+    Args:
+        ctx: where operations go; `budget` bytes of VMEM for tiles.
+        group: the `fusion` instruction.
+        operands: an array for each operand, in HBM or VMEM.
+        results: an array for each result (one, or a tuple's elements), in HBM or VMEM.
+
+    Raises:
+        CompileError: an operation that the vector unit does not have, or tiles that do not fit.
+    """
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    lower_plan(ctx, analyze(group_roots(computation)), arrays, results)
+
+
+def lower_plan(
+    ctx: StagingContext,
+    plan: GroupPlan,
+    arrays: Mapping[Instruction, Array],
+    results: Sequence[Array],
+    within: Box | None = None,
+    budget: int = 0,
+) -> None:
+    """Compute a plan's iteration space, tile by tile; arguments as for `lower_loop` and `emit`.
+
+    Args:
+        within: the part to compute; None: all of it.
+        budget: bytes of VMEM for the tiles; 0: as many as the context has.
+    """
+    within = within or Box.whole(plan.dims)
+
+    def written(box: Box) -> int:
+        return box.elements * sum(a.dtype.size for a in results if a.buf.space == Space.HBM)
+
+    def choose(traffic: Callable[[Box], int], turn: Turns | None = None) -> tuple[int, ...]:
+        order, tiles = (turn.order, TILES) if turn and turn.nests else (None, TILES_WANTED)
+        try:
+            return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
+        except CompileError as problem:
+            raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
+
+    nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
+    plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
+    staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
+    turn = turns(ctx.chip, plan, within, arrays, results)
+
+    def traffic(box: Box) -> int:
+        copied = [*staged, *turn.copied]
+        return written(box) + sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in copied)
+
+    sizes = choose(traffic, turn)
+    tiles: dict[Instruction, Array] = {}
+    for part in boxes(within.dims, sizes):
+        box = Box(tuple(map(add, within.origin, part.origin)), part.dims)
+        for leaf in staged:
+            need = plan.footprint(leaf, box)
+            have = tiles.get(leaf)
+            if have is None or (have.origin, have.dims) != (need.origin, need.dims):
+                tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
+        targets = [ctx.out_tile(a, box) for a in results]
+        leaves = turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose"))
+        if leaves is not None:
+            emit(ctx, plan, box, leaves, targets, ctx.origin("compute"))
+        for target, array in zip(targets, results, strict=True):
+            ctx.stage_out(target, array, box)
+
+
+def _half(sizes: Sequence[int], d: int) -> int:
+    return -(-sizes[d] // 2)
+
+
+def choose_tile(
+    dims: Sequence[int],
+    traffic: Callable[[Box], int],
+    budget: int,
+    order: Sequence[int] | None = None,
+    unwilling: Sequence[int] = (),
+    tiles: int = TILES_WANTED,
+    least: Sequence[int] | None = None,
+    smaller: Callable[[Sequence[int], int], int] = _half,
+) -> tuple[int, ...]:
+    """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes; large work is split into some, from the outermost
+    dimension, so that runs in memory stay long.
+
+    Args:
+        dims: sizes of the iteration space.
+        traffic: bytes that a box moves from and to HBM.
+        budget: bytes of VMEM.
+        order: dimensions in the order in which they are split; outermost first unless given.
+        unwilling: dimensions that are split only where tiles would not fit otherwise.
+        tiles: how many large work is split into.
+        least: sizes below which dimensions are split only where tiles would not fit otherwise.
+        smaller: the next smaller size of a dimension, of sizes and that; the same where there is none.
+
+    Raises:
+        CompileError: tiles of one element do not fit.
+    """
+    sizes = list(dims)
+    total = traffic(Box.whole(dims))
+    wanted = max(SMALLEST_TILE, total // tiles)
+    while (used := traffic(Box.whole(sizes))) * BUFFERS > budget or used > wanted:
+        fits = used * BUFFERS <= budget
+        smallers = ((d, smaller(sizes, d)) for d in order or range(len(dims)) if not (fits and d in unwilling))
+        candidates = [(d, n) for d, n in smallers if n < sizes[d]]
+        willing = [(d, n) for d, n in candidates if least is None or n >= least[d]]
+        d, size = next(iter(willing or ([] if fits else candidates)), (None, 0))
+        if d is None:
+            if used * BUFFERS > budget:
+                raise CompileError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")
+            break
+        trial = [*sizes[:d], size, *sizes[d + 1 :]]
+        if fits and prod(trial) < prod(dims) and traffic(Box.whole(trial)) < SMALLEST_TILE // 2:
+            break
+        sizes = trial
+    return tuple(sizes)
+
+
+def boxes(dims: Sequence[int], sizes: Sequence[int]) -> Iterator[Box]:
+    """The tiles of an iteration space, the last ones along each dimension cut off."""
+    starts = [range(0, n, size) for n, size in zip(dims, sizes, strict=True)]
+    for origin in product(*starts):
+        yield Box(origin, tuple(min(s, n - o) for o, n, s in zip(origin, dims, sizes, strict=True)))

@@ -1,0 +1,409 @@
+"""VPU instructions for a box of a group's iteration space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd, prod
+from types import MappingProxyType
+from typing import Protocol
+
+from systolith.compiler.errors import LimitError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Bound, Box, IndexMap, Quotient
+from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
+from systolith.compiler.ops.expression_builder import GroupPlan
+from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
+from systolith.compiler.vpu.expand import Expanded, copying, expanded
+from systolith.compiler.vpu.hoist import hoisting
+from systolith.compiler.vpu.kernel_builder import KernelBuilder, build, interval, latency
+from systolith.compiler.vpu.vectorise import Access, AxisCoord, Nest, Work, choose, merge
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import S32
+from systolith.isa.kernel import NSCALARS, Kernel
+from systolith.isa.pattern import UNBOUNDED
+from systolith.isa.program import Origin
+from systolith.isa.timing import vpu_cost
+
+NO_COPIES: Mapping[int, Work] = MappingProxyType({})
+
+What = Load | tuple[Coordinate, ...] | Inside | int
+"""What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
+
+
+class Context(Protocol):
+    """What lowerings of VPU groups need (`TileBuilder`)."""
+
+    chip: Chip
+
+    def append(self, op: TileOp) -> None:
+        """Append an operation."""
+
+    def vmem(self, name: str, size: int, align: int = 4) -> Buf:
+        """A new buffer in VMEM."""
+
+
+def emit(
+    ctx: Context,
+    plan: GroupPlan,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    origin: Origin,
+) -> None:
+    """Append the operations that compute a box of the group's outputs.
+
+    Args:
+        ctx: where operations go.
+        plan: the group.
+        box: of the iteration space.
+        leaves: an array for each leaf, covering at least its footprint over the box; VMEM or accumulators.
+        outs: an array for each root, covering at least the box; VMEM.
+        origin: for the debug map.
+
+    Raises:
+        LimitError: more streams, constants or registers than an instruction or kernel has.
+    """
+    if not box.elements:
+        return
+    for part in _split_pieces(plan, box):
+        _emit_part(ctx, plan, part, leaves, outs, origin)
+
+
+def vector_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int:
+    """Cycles of the vector unit for what `emit` appends; arguments and errors as there."""
+    total = 0
+    boxes = list(_split_pieces(plan, box))
+    while boxes:
+        part = boxes.pop()
+        code = _code(chip, plan, part, leaves, _targets(part, outs))
+        if code is None:
+            boxes.extend(halves(part))
+        else:
+            nest = code.nest
+            patterns = [nest.pattern(a) for a in code.work.accesses]
+            total += vpu_cost(code.kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip).latency
+            total += copying(chip, code.copies)
+    return total
+
+
+def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
+    """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
+    nodes = [n for n in plan.all_nodes if isinstance(n, Pieces)]
+    parts = [box]
+    while parts:
+        part = parts.pop()
+        cut = next((cut for n in nodes if (cut := _cut(n, part))), None)
+        if cut is None:
+            yield part
+        else:
+            d, at = cut
+            first = part.origin[d]
+            parts += [part.narrowed(d, at, first + part.dims[d]), part.narrowed(d, first, at)]
+
+
+def _cut(node: Pieces, box: Box) -> tuple[int, int] | None:
+    """A dimension of a box and the index there at which half of the pieces that it touches end; None: there is none."""
+    live = live_pieces(node, box)
+    used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
+    if len(live) < 2 or len(used) != 1 or abs(node.expr.coefs[used[0]]) != 1:
+        return None
+    (d,) = used
+    rest = node.expr.const + sum(c * box.origin[k] for k, c in enumerate(node.expr.coefs) if k != d)
+    end = node.ends[live[len(live) // 2 - 1]]
+    return d, end - rest if node.expr.coefs[d] == 1 else rest - end + 1
+
+
+def _emit_part(
+    ctx: Context,
+    plan: GroupPlan,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    origin: Origin,
+) -> None:
+    targets = _targets(box, outs)
+    code = _code(ctx.chip, plan, box, leaves, targets)
+    if code is None:
+        for half in halves(box):
+            _emit_part(ctx, plan, half, leaves, outs, origin)
+        return
+    streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
+    run(ctx, code.kernel, code.nest, code.work, streams, origin, code.copies)
+
+
+def kernel_cycles(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> int | None:
+    """Estimate of what one instruction for a box takes; arguments as for `emit`. None: it needs several."""
+    code = _code(chip, plan, box, leaves, _targets(box, outs))
+    return None if code is None else code.nest.cycles
+
+
+def _targets(box: Box, outs: Sequence[Array]) -> list[Target]:
+    return [Target(array, IndexMap.identity(len(box.dims)).shifted(box.origin)) for array in outs]
+
+
+@dataclass(frozen=True)
+class Code:
+    """What computes a box.
+
+    Attributes:
+        kernel, nest, work: kernel, loops, and merged accesses of its streams.
+        streams: what each stream is.
+        origin: of the box.
+        copies: of operands, by stream (see `expand.py`).
+    """
+
+    kernel: Kernel
+    nest: Nest
+    work: Work
+    streams: tuple[What, ...]
+    origin: tuple[int, ...]
+    copies: Mapping[int, Work] = field(default_factory=dict)
+
+    def streams_at(self, origin: tuple[int, ...]) -> Iterator[What]:
+        """What the streams are for a box that is computed alike."""
+        by = tuple(a - b for a, b in zip(origin, self.origin, strict=True))
+        for what in self.streams:
+            yield replace(what, map=what.map.shifted(by)) if isinstance(what, Load) and any(by) else what
+
+
+def _code(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> Code | None:
+    """The code of a box, made once for all that are computed alike; None: it has too many bounds for one kernel."""
+    if not plan.uniform:
+        return _vectorised(chip, plan, box, leaves, targets)
+    arrays = (*(leaves[leaf] for leaf in plan.leaves), *(t.array for t in targets))
+    key = (box.dims, *((a.dtype.name, a.strides) for a in arrays))
+    known = plan.code.get(key)
+    if known is None:
+        known = plan.code[key] = _vectorised(chip, plan, box, leaves, targets)
+    return known if isinstance(known, Code) else None
+
+
+def _vectorised(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> Code | None:
+    roots = plan.graph.specialise(plan.nodes, box)
+    builder = _builder(roots, ())
+    work = _work(chip, builder, box, leaves, targets)
+    nest = choose(chip, work)
+    if nest is None:
+        return None
+    better = hoisting(chip, roots, nest, work, builder.streams)
+    least = better.nest if better else nest
+    loads = [n for n, what in enumerate(builder.streams) if isinstance(what, Load)]
+    wider = expanded(chip, work, loads, least)
+    if wider is not None:
+        return _on_copies(chip, roots, builder, wider, box)
+    if better is not None:
+        builder, nest = _builder(roots, better.nodes), better.nest
+        work = _work(chip, builder, box, leaves, targets)
+    return Code(build(chip, builder.source()), nest, work, tuple(builder.streams), box.origin)
+
+
+def _on_copies(chip: Chip, roots: Sequence[Node], builder: KernelBuilder, wider: Expanded, box: Box) -> Code:
+    """The code of a box on expanded operands."""
+    nest, work, copies = wider.nest, wider.work, wider.copies
+    better = hoisting(chip, roots, nest, work, builder.streams)
+    if better is not None:
+        before, builder, nest = builder.streams, _builder(roots, better.nodes), better.nest
+        numbers = [before.index(what) for what in builder.streams]
+        work = replace(work, accesses=tuple(work.accesses[n] for n in numbers))
+        copies = {k: copies[n] for k, n in enumerate(numbers) if n in copies}
+        nest = replace(nest, cycles=nest.cycles + copying(chip, copies))
+    return Code(build(chip, builder.source()), nest, work, tuple(builder.streams), box.origin, copies)
+
+
+def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
+    """The kernel that stores the roots; `held` is computed in its prologue."""
+    builder = KernelBuilder()
+    builder.hold(held)
+    for k, register in enumerate(builder.lower("body", roots)):
+        builder.emit("body", "st", register, imm=builder.stream(k))
+    return builder
+
+
+def _work(
+    chip: Chip, builder: KernelBuilder, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+) -> Work:
+    """What is to be vectorised, merged."""
+    ops = [o.op for o in builder.source().body]
+    accesses = tuple(describe(what, box, leaves, targets).access for what in builder.streams)
+    return merge(Work(box.dims, accesses, interval=interval(chip, ops), latency=latency(chip, ops)))
+
+
+def halves(box: Box) -> tuple[Box, Box]:
+    """Two halves of a box along its first dimension of size over 1.
+
+    Raises:
+        LimitError: it is one point.
+    """
+    for d, (o, n) in enumerate(zip(box.origin, box.dims, strict=True)):
+        if n > 1:
+            return box.narrowed(d, o, o + n // 2), box.narrowed(d, o + n // 2, o + n)
+    raise LimitError("an expression reads elements under more bounds than an address generator has")
+
+
+@dataclass(frozen=True)
+class Target:
+    """An output: its array, and from (box-relative) iteration indices to its elements."""
+
+    array: Array
+    map: IndexMap
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """A stream before loops are chosen: its access, and where it starts."""
+
+    access: Access
+    array: Array | None = None
+    offset: int = 0
+
+
+def describe(
+    what: What,
+    box: Box,
+    leaves: Mapping[Instruction, Array],
+    targets: Sequence[Target],
+) -> StreamSpec:
+    """The access of a kernel's stream, in indices relative to the box."""
+    rank = len(box.dims)
+    if isinstance(what, int):
+        return addressed(targets[what].array, targets[what].map, 0, box)
+    if isinstance(what, Load):
+        return addressed(leaves[what.leaf], what.map, what.fill, box)
+    if isinstance(what, Inside):
+        quotients = dict.fromkeys(what.quotients, 0)
+        return StreamSpec(Access(S32, (0,) * rank, axis_coords(what.bounds, quotients), 0, False, False))
+    coords = tuple(AxisCoord(c.expr.coefs, c.expr.const) for c in what)
+    return StreamSpec(Access(S32, (0,) * rank, coords, 0, False, False))
+
+
+def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
+    """The access of an array's elements through an index map relative to a box.
+
+    Raises:
+        ValueError: the array does not cover what the map reads there (a staged tile is too small).
+    """
+    _check_covered(array, index, Box.whole(box.dims))
+    strides = [0] * len(box.dims)
+    offset = array.offset
+    quotients: dict[Quotient, int] = {}
+    for e, base, stride in zip(index.dims, array.origin, array.strides, strict=True):
+        offset += (e.const - base) * stride
+        for k, c in enumerate(e.coefs):
+            strides[k] += c * stride
+        for q, scale in e.quotients:
+            quotients[q] = quotients.get(q, 0) + scale * stride
+    access = Access(array.dtype, tuple(strides), axis_coords(index.bounds, quotients), fill)
+    return StreamSpec(access, array, offset)
+
+
+def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
+    reach = [e.interval(local) for e in index.dims]
+    ends = [base + n for base, n in zip(array.origin, array.dims, strict=True)]
+    if all(lo >= base and hi < end for (lo, hi), base, end in zip(reach, array.origin, ends, strict=True)):
+        return
+    read = index.footprint(local, ends)
+    inside = all(o >= base for o, base in zip(read.origin, array.origin, strict=True))
+    fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
+    if read.elements and not (inside and (index.bounds or fits)):
+        raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
+
+
+def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:
+    """Coordinates that test bounds, and that divide: `quotients` gives the bytes each quotient adds to the address.
+
+    Bounds of multiples of one function of the indices are one coordinate.
+    """
+    limits: dict[Quotient, tuple[int, int]] = {}
+    affine: dict[tuple[int, ...], list[Bound]] = {}
+    for b in bounds:
+        if b.expr.is_affine:
+            affine.setdefault(_direction(b)[0], []).append(b)
+            continue
+        ((q, scale),) = b.expr.quotients
+        ends = (b.lo - b.expr.const, b.hi - b.expr.const)
+        if scale < 0:  # lo <= s q < hi is 1 - hi <= -s q < 1 - lo
+            scale, ends = -scale, (1 - ends[1], 1 - ends[0])
+        lo, hi = limits.get(q, UNBOUNDED)
+        limits[q] = (max(lo, -(-ends[0] // scale)), min(hi, -(-ends[1] // scale)))
+    coords = [_intersection(alike) for alike in affine.values()]
+    for q in dict.fromkeys((*quotients, *limits)):
+        lo, hi = limits.get(q, UNBOUNDED)
+        coords.append(AxisCoord(q.coefs, q.const, lo, hi, q.div, quotients.get(q, 0)))
+    return tuple(coords)
+
+
+def _direction(bound: Bound) -> tuple[tuple[int, ...], int]:
+    """The coefficients of an affine bound without their common factor, and that factor; the first one is positive."""
+    coefs = bound.expr.coefs
+    factor = gcd(*coefs) or 1
+    if next((c for c in coefs if c), 1) < 0:
+        factor = -factor
+    return tuple(c // factor for c in coefs), factor
+
+
+def _intersection(bounds: Sequence[Bound]) -> AxisCoord:
+    """Affine bounds of multiples of one function of the indices as one coordinate."""
+    if len(bounds) == 1:
+        (b,) = bounds
+        return AxisCoord(b.expr.coefs, b.expr.const, b.lo, b.hi)
+    lo, hi = UNBOUNDED
+    for b in bounds:
+        coefs, factor = _direction(b)
+        ends = (b.lo - b.expr.const, b.hi - 1 - b.expr.const)  # of factor * the function, both inside
+        if factor < 0:
+            ends = (-ends[1], -ends[0])
+        lo, hi = max(lo, -(-ends[0] // abs(factor))), min(hi, ends[1] // abs(factor) + 1)
+    return AxisCoord(coefs, 0, lo, max(lo, hi))
+
+
+def run(
+    ctx: Context,
+    kernel: Kernel,
+    nest: Nest,
+    work: Work,
+    streams: Sequence[StreamSpec],
+    origin: Origin,
+    copies: Mapping[int, Work] = NO_COPIES,
+) -> None:
+    """Append a `vpu.run`, after the copies of operands that it reads; `work` holds the merged accesses of `streams`."""
+    streams = [_copied(ctx, s, copies[n], origin) if n in copies else s for n, s in enumerate(streams)]
+    refs = tuple(
+        Ref(s.array.buf, nest.pattern(access), s.offset, s.array.dynamic)
+        if s.array
+        else Ref(None, nest.pattern(access))
+        for s, access in zip(streams, work.accesses, strict=True)
+    )
+    args: dict[str, Arg] = {
+        "kernel": kernel,
+        "counts": tuple(p.count for p in nest.outer),
+        "inner": nest.inner,
+        "serial": 0,
+        "scalars": (0,) * NSCALARS,
+        "streams": refs,
+    }
+    ctx.append(TileOp("vpu.run", args, origin))
+
+
+def _copied(ctx: Context, source: StreamSpec, copy: Work, origin: Origin) -> StreamSpec:
+    """Append what copies an operand."""
+    assert source.array is not None
+    dtype, dims = copy.accesses[1].dtype, copy.dims
+    buf = ctx.vmem(f"{source.array.buf.name}.expanded", dtype.size * prod(dims))
+    target = Array(buf, dtype, dims, copy.accesses[1].strides, (0,) * len(dims))
+    builder = KernelBuilder()
+    builder.emit("body", "st", builder.emit("body", "ld", imm=builder.stream(0)), imm=builder.stream(1))
+    work = merge(copy)
+    nest = choose(ctx.chip, work)
+    if nest is None:
+        raise LimitError(f"a copy of {source.array.buf.name!r} has too many loops")
+    run(ctx, build(ctx.chip, builder.source()), nest, work, [source, StreamSpec(work.accesses[1], target)], origin)
+    return StreamSpec(copy.accesses[1], target)

@@ -1,0 +1,73 @@
+"""Parts of an operand that lie far apart, as the two halves of an array that are added: each is staged by itself.
+
+A leaf is staged as the box around all that a tile reads of it.  Where that box does not shrink with the tile, each part
+gets a leaf of its own, so that what lies between them is not loaded, and tiles are as large as what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression import Graph, Load, Node, topological
+from systolith.compiler.tile.ir import Array
+from systolith.isa.instruction import Space
+
+FAR_APART = 1.25
+"""Parts are staged one by one where the box around them has so many times their elements."""
+
+Traffic = Callable[[Box], int]
+
+
+def split_parts(
+    graph: Graph,
+    nodes: Sequence[Node],
+    arrays: Mapping[Instruction, Array],
+    written: Traffic,
+    choose: Callable[[Traffic], tuple[int, ...]],
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
+    """Nodes and arrays, with a leaf for each part of an operand in HBM that is far from the others.
+
+    Args:
+        graph: where the nodes were made.
+        nodes: what is computed over an iteration space.
+        arrays: an array for each leaf.
+        written: bytes of results of a box.
+        choose: sizes of tiles, from the bytes that a box moves; parts are seen in such a tile.
+    """
+    loads = [n for n in topological(nodes) if isinstance(n, Load) and arrays[n.leaf].buf.space == Space.HBM]
+    by_leaf: dict[Instruction, list[Load]] = {}
+    for load in loads:
+        by_leaf.setdefault(load.leaf, []).append(load)
+    if len(by_leaf) == len(loads):
+        return tuple(nodes), arrays
+    tile = Box.whole(choose(lambda box: written(box) + sum(_bytes(n, box) for n in loads)))
+    swap: dict[int, Node] = {}
+    made: dict[Instruction, Array] = {}
+    for leaf, of_leaf in by_leaf.items():
+        for part in _far_apart([(load.map.footprint(tile, leaf.dims), load) for load in of_leaf])[1:]:
+            alias = replace(leaf)
+            made[alias] = arrays[leaf]
+            swap |= {id(load): graph.node(replace(load, leaf=alias)) for load in part}
+    return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
+
+
+def _bytes(load: Load, box: Box) -> int:
+    return load.map.footprint(box, load.leaf.dims).elements * load.leaf.shape.dtype.size
+
+
+def _far_apart(loads: Iterable[tuple[Box, Load]]) -> list[list[Load]]:
+    """Loads by the boxes that they read: those near each other are in one list."""
+    parts: list[tuple[Box, list[Load]]] = []
+    for box, load in loads:
+        found, rest = [load], []
+        for other, others in parts:
+            hull = box.hull(other)
+            if hull.elements <= FAR_APART * (box.elements + other.elements):
+                box, found = hull, others + found
+            else:
+                rest.append((other, others))
+        parts = [*rest, (box, found)]
+    return [found for _, found in parts]

@@ -1,0 +1,375 @@
+"""Lowering of kInput groups: reductions on the vector and cross-lane units.
+
+Three ways, whichever the cost model finds cheaper for a box:
+
+- *kept lanes*: lanes and sublanes hold kept dimensions; a kernel carries one register an accumulator over the reduced
+  loops and computes the epilogue itself.
+- *reduced lanes*: lanes hold a reduced dimension; a kernel leaves partial results of `width` lanes in VMEM, the
+cross-lane unit (or, for general computations, a second kernel with kept lanes) reduces those, a last kernel computes
+the epilogue.
+- *unrolled*: a kernel loads the few elements that are to be reduced (a pooling window) through a stream each.
+
+Several reductions over the same dimensions, and values of the whole space, are made in one pass (`reduce_ways.py`).
+Reduced dimensions that do not fit in VMEM are taken in chunks, each combined with the result so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, lcm, prod
+
+from systolith.compiler.errors import CompileError, LimitError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.ops.expression import Carried, Load, Node
+from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
+from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
+from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
+from systolith.compiler.vpu.elementwise import StagingContext, boxes, choose_tile
+from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
+from systolith.compiler.vpu.kernel_builder import build
+from systolith.compiler.vpu.parts import Traffic, split_parts
+from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
+from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
+from systolith.compiler.vpu.scan import lower_scan, scan_of
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.pattern import Pattern
+
+
+def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a kInput group; arguments and errors as for `loops.lower_loop`."""
+    computation = group.computation("calls")
+    arrays = dict(zip(computation.parameters, operands, strict=True))
+    r = reduction_of(computation)
+    if (scan := scan_of(r)) is not None:
+        lower_scan(ctx, scan, arrays, results)
+        return
+    aside = {n for n, root in enumerate(group_roots(computation)) if root in r.sides}
+    sides = [a for n, a in enumerate(results) if n in aside]
+    _Lowering(ctx, r, arrays, [a for n, a in enumerate(results) if n not in aside], sides).lower()
+
+
+@dataclass
+class _Lowering:
+    """The lowering of one group."""
+
+    ctx: StagingContext
+    r: Reduction
+    arrays: Mapping[Instruction, Array]
+    results: Sequence[Array]
+    sides: Sequence[Array]
+
+    def lower(self) -> None:
+        """Tile over kept dimensions, in chunks of reduced ones where they do not fit."""
+        r = self.r
+        if not prod(r.dims):
+            index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
+            nodes = r.results(r.rounded(over_result(r).inits), index)
+            box = Box.whole([r.dims[d] for d in r.kept])
+            self._elementwise(nodes, box, self.arrays, self.results)
+            return
+        self.orders = Ways(self.ctx.chip).orders(r)
+        self._split_parts()
+        r = self.r
+        inputs = GroupPlan(r.dims, (), (*r.inputs, *r.side_nodes, *r.inits), r.graph)
+        self.epilogue = GroupPlan(
+            r.dims, (), tuple(r.results([r.graph.const(0)] * len(r.inputs), r.embedding())), r.graph
+        )
+        plans = (inputs, self.epilogue)
+        staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
+        self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
+        sizes = self._choose(self._traffic)
+        self.tiles: dict[Instruction, Array] = {}
+        kept = [r.dims[d] for d in r.kept]
+        for box in boxes(kept, [sizes[d] for d in r.kept]):
+            self._kept_box(box, [sizes[d] for d in r.reduced])
+
+    def _choose(self, traffic: Traffic) -> tuple[int, ...]:
+        try:
+            return self._sizes(traffic)
+        except CompileError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+
+    def _split_parts(self) -> None:
+        """Give parts of operands that lie far apart leaves of their own."""
+        r, n = self.r, len(self.r.inputs)
+        nodes, self.arrays = split_parts(r.graph, (*r.inputs, *r.side_nodes), self.arrays, self._written, self._choose)
+        self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
+
+    def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
+        """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
+        r, rows = self.r, 1
+        rest = set(r.reduced)
+        for order in self.orders:
+            if order is None or order.lanes:
+                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+            rows = lcm(rows, order.rows)
+            rest -= set(order.left)
+        chunked = sorted(rest)
+        around = [d for d in r.kept if d < chunked[0]]
+        inside = [d for d in r.kept if d > chunked[0]]
+
+        def smaller(sizes: Sequence[int], d: int) -> int:
+            if d not in rest:
+                return -(-sizes[d] // 2)
+            step = rows // gcd(rows, prod(r.dims[e] for e in chunked if e > d))
+            half = -(-sizes[d] // (2 * step)) * step
+            outer = any(sizes[e] > 1 for e in chunked if e < d)
+            few = prod(sizes[e] for e in chunked) // 2 < CHUNK * rows and any(sizes[e] > 1 for e in inside)
+            return sizes[d] if outer or few else min(half, sizes[d])
+
+        return choose_tile(r.dims, traffic, self.ctx.budget, [*around, *chunked, *inside, *chunked], smaller=smaller)
+
+    def _traffic(self, box: Box) -> int:
+        into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)
+        return into + self._written(box)
+
+    def _written(self, box: Box) -> int:
+        out = sum(a.dtype.size for a in self.results if a.buf.space == Space.HBM)
+        beside = sum(a.dtype.size for a in self.sides if a.buf.space == Space.HBM)
+        return beside * box.elements + out * prod(box.dims[d] for d in self.r.kept)
+
+    def _need(self, leaf: Instruction, box: Box) -> Box:
+        found = [plan.footprint(leaf, box) for plan in self.plans]
+        found = [b for b in found if b.elements] or found[:1]
+        origin = tuple(min(o) for o in zip(*(b.origin for b in found), strict=True))
+        ends = [max(e) for e in zip(*(tuple(map(sum, zip(b.origin, b.dims, strict=True))) for b in found), strict=True)]
+        return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
+
+    def _leaves(self, box: Box) -> dict[Instruction, Array]:
+        for leaf in self.staged:
+            need = self._need(leaf, box)
+            have = self.tiles.get(leaf)
+            if need.elements and (have is None or (have.origin, have.dims) != (need.origin, need.dims)):
+                self.tiles[leaf] = self.ctx.stage_in(self.arrays[leaf], need)
+        return {**self.arrays, **self.tiles}
+
+    def _kept_box(self, box: Box, chunk: Sequence[int]) -> None:
+        r, ctx = self.r, self.ctx
+        chunks = list(boxes([r.dims[d] for d in r.reduced], chunk))
+        targets = [ctx.out_tile(a, box) for a in self.results]
+        before: tuple[Instruction, ...] = ()
+        held: dict[Instruction, Array] = {}
+        raw: list[Array] = []
+        for k, part in enumerate(chunks):
+            whole = joined(r, box, part)
+            leaves = {**self._leaves(whole), **held}
+            sides = [ctx.out_tile(a, whole) for a in self.sides]
+            last = k == len(chunks) - 1
+            continued = tuple(order is not None and not order.lanes for order in self.orders)
+            task = Task(r, whole, box, Finish(before, last, continued), leaves, targets, sides)
+            if not last and not raw:
+                raw = self._between(task)
+                names = [scratch_leaf(f"sum{n}", a.dtype, a.dims) for n, a in enumerate(raw)]
+                held = dict(zip(names, raw, strict=True))
+            self._box(task if last else replace(task, targets=raw))
+            before = tuple(held)
+            for side, array in zip(sides, self.sides, strict=True):
+                ctx.stage_out(side, array, whole)
+        for target, array in zip(targets, self.results, strict=True):
+            ctx.stage_out(target, array, box)
+
+    def _between(self, task: Task) -> list[Array]:
+        """Where accumulated values are kept between chunks, for each accumulator."""
+        types = [register_type(s.dtype) for s in self.r.shapes]
+        boxes = [task.partial(order) if order is not None and order.two_steps else task.kept for order in self.orders]
+        return [
+            self._scratch(f"{self.r.heavy.name}.sum{n}", t, b)
+            for n, (t, b) in enumerate(zip(types, boxes, strict=True))
+        ]
+
+    def _scratch(self, name: str, dtype: DType, box: Box) -> Array:
+        return Array(self.ctx.vmem(name, 4 * box.elements), dtype, box.dims, _dense(box.dims), box.origin)
+
+    # One box.
+
+    def _box(self, task: Task) -> None:
+        """Reduce a box of the iteration space."""
+        self._by(Ways(self.ctx.chip).best(task), task)
+
+    def _by(self, way: Way, task: Task) -> None:
+        """Reduce it in a way that has been found for it."""
+        if way.name == "apart":
+            if task.sides:
+                emit(self.ctx, task.side_plan(), task.whole, task.leaves, task.sides, self.ctx.origin("compute"))
+            for one, part in zip(way.parts, task.parts(), strict=True):
+                self._by(one, part)
+        elif way.name == "halves":
+            for half in halves(Box(task.kept.origin, task.kept.dims)):
+                self._box(task.over(half))
+        elif way.name == "unrolled" and way.plan is not None:
+            emit(self.ctx, way.plan, task.kept, task.leaves, task.targets, self.ctx.origin("reduce"))
+        elif way.name == "stored":
+            self._stored(task)
+        elif way.kernel is not None and way.in_order is not None:
+            self._two_steps(way.kernel, way.in_order, task)
+        elif way.name == "rows" and way.source is not None:
+            self._rows_in_place(way.source, task)
+        elif way.kernel is not None and way.name == "across":
+            self._across(way.kernel, task)
+        elif way.kernel is not None:
+            self._run(way.kernel, way.kernel.streams, "reduce")
+
+    def _run(self, k: AccumulatingKernel, streams: Sequence[StreamSpec], what: str) -> None:
+        kernel = build(self.ctx.chip, k.builder.source())
+        run(self.ctx, kernel, k.nest, k.work, streams, self.ctx.origin(what), k.copies)
+
+    # Two steps.
+
+    def _two_steps(self, k: AccumulatingKernel, order: Order, task: Task) -> None:
+        """Leave partial results in memory; reduce those after the last chunk."""
+        finish = task.finish
+        partial: Sequence[Array]
+        if finish.goes_on and finish.before:
+            partial = [task.leaves[leaf] for leaf in finish.before]
+        elif finish.goes_on and not finish.last:
+            partial = task.targets
+        else:
+            box, name = task.partial(order), task.r.heavy.name
+            partial = [
+                self._scratch(f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
+            ]
+        streams = [
+            replace(s, array=partial[what]) if isinstance(what, int) and what < len(partial) else s
+            for s, what in zip(k.streams, k.builder.streams, strict=True)
+        ]
+        self._run(k, streams, "partial reduce")
+        if finish.second:
+            self._box(task.second(order, partial))
+
+    def _stored(self, task: Task) -> None:
+        """Compute what is to be reduced to memory, and reduce that: no kernel reads it in the order that it has."""
+        r = task.r
+        arrays = [
+            self._scratch(f"{r.heavy.name}.of{n}", register_type(s.dtype), task.whole) for n, s in enumerate(r.shapes)
+        ]
+        emit(
+            self.ctx,
+            GroupPlan(r.dims, (), r.inputs, r.graph),
+            task.whole,
+            task.leaves,
+            arrays,
+            self.ctx.origin("compute"),
+        )
+        held = [scratch_leaf(f"of{n}", a.dtype, r.dims) for n, a in enumerate(arrays)]
+        index = IndexMap.identity(len(r.dims)).over(r.dims)
+        inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in held)
+        if inputs == r.inputs:
+            raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: no kernel reduces it in its order")
+        leaves = {**task.leaves, **dict(zip(held, arrays, strict=True))}
+        self._box(replace(task, r=replace(r, inputs=inputs), leaves=leaves))
+
+    # Reduced lanes.
+
+    def _across(self, k: AccumulatingKernel, task: Task) -> None:
+        r, nest, kept = task.r, k.nest, task.kept
+        width = nest.lane.count
+        height = nest.sublane.count if nest.sublane.dim in nest.reduced else 1
+        partial = [
+            self._scratch(f"{r.heavy.name}.part{n}", register_type(s.dtype), Box.whole((kept.elements, height, width)))
+            for n, s in enumerate(r.shapes)
+        ]
+        accesses, streams = list(k.work.accesses), list(k.streams)
+        for number, what in enumerate(k.builder.streams):
+            if isinstance(what, int) and what < len(partial):
+                strides = [
+                    4 * height * width * s if d not in nest.reduced else 0
+                    for d, s in enumerate(accesses[number].strides)
+                ]
+                if height > 1:
+                    strides[nest.sublane.dim] = 4 * width if nest.sublane.dim != nest.lane.dim else 4
+                strides[nest.lane.dim] = 4
+                accesses[number] = replace(accesses[number], strides=tuple(strides), dtype=partial[what].dtype)
+                streams[number] = StreamSpec(accesses[number], partial[what], 0)
+        kernel = build(self.ctx.chip, k.builder.source())
+        run(
+            self.ctx,
+            kernel,
+            nest,
+            replace(k.work, accesses=tuple(accesses)),
+            streams,
+            self.ctx.origin("partial reduce"),
+            k.copies,
+        )
+        self._after_rows(self._rows(partial, height, width, task), task)
+
+    def _after_rows(self, rows: Sequence[Array], task: Task) -> None:
+        """The epilogue of what `rows` hold for the kept dimensions."""
+        r, kept = task.r, task.kept
+        held = [scratch_leaf(f"row{n}", a.dtype, s.dims) for n, (a, s) in enumerate(zip(rows, r.shapes, strict=True))]
+        index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
+        values = [r.graph.node(Load(leaf, index)) for leaf in held]
+        nodes = task.finish.nodes(over_result(r), values, index, None in r.identities)
+        self._elementwise(nodes, kept, {**task.leaves, **dict(zip(held, rows, strict=True))}, task.targets)
+
+    def _rows_in_place(self, source: Ref, task: Task) -> None:
+        """Let the cross-lane unit read rows as they lie in memory."""
+        r = task.r
+        row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), task.kept)
+        counts = source.pattern.counts[:-1]
+        dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), _dense(counts) or (4,)))
+        pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))
+        args: dict[str, Arg] = {"src": replace(source, pattern=pattern), "dst": dst, "function": r.plain[0]}
+        self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
+        self._after_rows([row], task)
+
+    def _rows(self, partial: Sequence[Array], height: int, width: int, task: Task) -> list[Array]:
+        """Partial results [rows, height, width] reduced to one element a row, as arrays over the kept dimensions."""
+        r, kept = task.r, task.kept
+        out = [self._scratch(f"{r.heavy.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
+        n = kept.elements
+        if not r.plain:
+            self._rows_by_kernel(r, partial, height, width, kept, out)
+            return out
+        for source, target, function, identity in zip(partial, out, r.plain, r.identities, strict=True):
+            assert identity is not None
+            if height > 1:
+                middle = self._scratch(f"{r.heavy.name}.column", source.dtype, Box.whole((n, height)))
+                self._xlu(source, middle, (n * height, width), function, identity)
+                self._xlu(middle, target, (n, height), function, identity)
+            else:
+                self._xlu(source, target, (n, width), function, identity)
+        return out
+
+    def _xlu(self, source: Array, target: Array, counts: tuple[int, int], function: str, identity: int) -> None:
+        """Reduce dense rows."""
+        rows, width = counts
+        src = Ref(source.buf, Pattern(row_type(function, source.dtype), counts, (4 * width, 4), fill=identity))
+        dst = Ref(target.buf, Pattern(target.dtype, (rows,), (4,)))
+        args: dict[str, Arg] = {"src": src, "dst": dst, "function": function}
+        self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
+
+    def _rows_by_kernel(
+        self, r: Reduction, partial: Sequence[Array], height: int, width: int, kept: Box, out: Sequence[Array]
+    ) -> None:
+        """The same for a general computation: a kernel with kept lanes over the partial results."""
+        dims = (kept.elements, height * width)
+        flat = [replace(a, dims=dims, strides=(4 * dims[1], 4), origin=(0, 0)) for a in partial]
+        leaves = [scratch_leaf(f"part{n}", a.dtype, dims) for n, a in enumerate(flat)]
+        index = IndexMap.identity(2)
+        inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in leaves)
+        inits = tuple(reranked(r, n, 2) for n in r.inits)
+        inner = replace(r, dims=dims, kept=(0,), reduced=(1,), inputs=inputs, inits=inits)
+        rows = [replace(a, dims=(dims[0],), strides=(4,), origin=(0,)) for a in out]
+        embed = inner.embedding()
+        targets = [Target(a, embed) for a in rows]
+        scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, flat, strict=True))}
+        nodes = [Carried(n) for n in range(len(inputs))]
+        job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        k = Accumulation(inner, self.ctx.chip).kernel(job)
+        if k is None:
+            raise LimitError("a reduction across lanes needs more streams than an instruction has", r.heavy)
+        self._run(k, k.streams, "across lanes")
+
+    def _elementwise(
+        self, nodes: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Array]
+    ) -> None:
+        plan = GroupPlan(tuple(self.r.dims[d] for d in self.r.kept), (), tuple(nodes), self.r.graph)
+        emit(self.ctx, plan, box, leaves, targets, self.ctx.origin("epilogue"))
+
+
+def _dense(dims: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in bytes of 32-bit elements."""
+    return tuple(4 * prod(dims[d + 1 :]) for d in range(len(dims)))

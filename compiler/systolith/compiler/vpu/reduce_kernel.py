@@ -1,0 +1,258 @@
+"""Kernels that accumulate: one register an accumulator, carried over the reduced loops of a box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node, topological
+from systolith.compiler.ops.reduction import Reduction
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe
+from systolith.compiler.vpu.expand import copying, expanded
+from systolith.compiler.vpu.hoist import held, unchanged
+from systolith.compiler.vpu.kernel_builder import KernelBuilder, build, interval, latency
+from systolith.compiler.vpu.vectorise import Access, LaneOrder, Loop, Nest, Work, apart, choose, merge
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import S32
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.timing import vpu_cost
+
+TAILS = Inside(())
+"""Where the elements of the last vectors exist."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order a reduction combines elements.
+
+    Attributes:
+        lanes: of reduced lanes (`Nest.order`); empty: lanes hold kept elements, and each accumulator takes its
+            elements in row-major order.
+        left: reduced dimensions that a second step reduces, of partial results.
+        rows: how many accumulators an element of the first step's result has, beside each other: one for the indices
+            of the other reduced dimensions, flattened, that are equal modulo `rows`.  The second step combines them.
+    """
+
+    lanes: LaneOrder = ()
+    left: tuple[int, ...] = ()
+    rows: int = 1
+
+    @property
+    def two_steps(self) -> bool:
+        """Whether partial results are reduced afterwards."""
+        return bool(self.left) or self.rows > 1
+
+
+@dataclass(frozen=True)
+class AccumulatingKernel:
+    """An accumulating kernel with its loops; `nest.cycles` are those of its run, and of the copies of operands that it
+    needs (see `expand.py`).
+    """
+
+    builder: KernelBuilder
+    nest: Nest
+    work: Work
+    streams: tuple[StreamSpec, ...]
+    copies: Mapping[int, Work] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a kernel is to accumulate.
+
+    Attributes:
+        box: of the iteration space.
+        leaves: an array for each leaf.
+        starts: what the accumulators start from.
+        finish: what is stored of them, in terms of `Carried`.
+        outs: where; None: partial results, one for each lane.
+        lanes_reduced: whether a reduced dimension goes to the lanes.
+        sides: where the reduction's sides go.
+        order: that the kernel must have; None: any of one step.
+        before: leaves of what earlier chunks gave, that accumulators start from.
+        stride: bytes between rows of partial results, where the order has two steps.
+    """
+
+    box: Box
+    leaves: Mapping[Instruction, Array]
+    starts: Sequence[Node]
+    finish: Sequence[Node]
+    outs: Sequence[Target] | None
+    lanes_reduced: bool
+    sides: Sequence[Target] = ()
+    order: Order | None = None
+    before: tuple[Instruction, ...] = ()
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Makes the accumulating kernels of a reduction for a chip.
+
+    A kernel runs the reduced loops inside, with a prologue and an epilogue around them for each vector of kept
+    elements, which costs the time to fill and drain the pipeline; where there are streams for it, an iteration takes a
+    vector of kept elements with all that is reduced to it instead.
+    """
+
+    r: Reduction
+    chip: Chip
+
+    def kernel(self, job: Job) -> AccumulatingKernel | None:
+        """The faster kernel; None if its loops do not fit."""
+        looped = self._looped(job, False)
+        if looped is not None and _beyond(looped):
+            looped = self._looped(job, True)
+        if looped is None:
+            return None
+        found = [looped, self._unrolled(job, looped)]
+        timed = [t for k in found if k is not None and (t := self._timed(k)) is not None]
+        return min(timed, key=lambda k: k.nest.cycles, default=looped)
+
+    def _timed(self, k: AccumulatingKernel) -> AccumulatingKernel | None:
+        """With the cycles of the scheduled kernel; None if it does not fit in the registers."""
+        try:
+            kernel = build(self.chip, k.builder.source())
+        except CompileError:
+            return None
+        patterns = [k.nest.pattern(a) for a in k.work.accesses]
+        cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)
+        return replace(k, nest=replace(k.nest, cycles=cost.occupancy + copying(self.chip, k.copies)))
+
+    def _looped(self, job: Job, tails: bool) -> AccumulatingKernel | None:
+        """A kernel that runs the reduced loops inside."""
+        r, g, box = self.r, self.r.graph, job.box
+        b = KernelBuilder()
+        inputs = g.specialise(r.inputs, box)
+        if tails:
+            inputs = [self._neutral(x, s) for x, s in zip(inputs, g.specialise(r.starts(), box), strict=True)]
+        for n, value in enumerate(b.lower("prologue", g.specialise(job.starts, box))):
+            b.carried[n] = b.register()
+            b.emit("prologue", "mov", value, dst=b.carried[n])
+        b.carry("body", self._step(b, job, inputs))
+        self._store(b, "epilogue", b.lower("epilogue", g.specialise(job.finish, box)), 0)
+        work, streams = self._work(b, job)
+        if work is None:
+            return None
+        lanes = job.order.lanes if job.order else None
+        merged = merge(work)
+        nest = choose(self.chip, merged, lanes)
+        loads = [n for n, s in enumerate(b.streams) if isinstance(s, Load) and s.leaf not in job.before]
+        better = expanded(self.chip, work, loads, nest, lanes)
+        if better is not None:
+            return AccumulatingKernel(b, better.nest, better.work, streams, better.copies)
+        return AccumulatingKernel(b, nest, merged, streams) if nest is not None else None
+
+    def _unrolled(self, job: Job, k: AccumulatingKernel) -> AccumulatingKernel | None:
+        """The kernel with all turns of its inner loops in one iteration; None: there are none, or too many."""
+        g, nest = self.r.graph, k.nest
+        inner, outer = nest.outer[len(nest.outer) - nest.inner :], nest.outer[: len(nest.outer) - nest.inner]
+        if not 1 < prod(p.count for p in inner) < MAX_STREAMS or _beyond(k):
+            return None
+        turns = list(product(*(range(p.count) for p in inner)))
+        access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
+        inputs, sides = g.specialise(self.r.inputs, job.box), g.specialise(self.r.side_nodes, job.box)
+        roots = [*self._combined(inputs), *sides]
+        order = topological(roots)
+        b = KernelBuilder()
+        still = held(order, roots, unchanged(order, access, inner))
+        for node, register in zip(still, b.lower("body", still), strict=True):
+            b.held[id(node)] = register
+        b.carried = dict(enumerate(b.lower("body", g.specialise(job.starts, job.box))))
+        at: dict[int, tuple[int, ...]] = {}
+        for turn in turns:
+            first = len(b.streams)
+            b.carried = dict(enumerate(self._step(b, job, inputs)))
+            at |= dict.fromkeys(range(first, len(b.streams)), turn)
+        self._store(b, "body", b.lower("body", g.specialise(job.finish, job.box)), 0)
+        work, streams = self._work(b, job)
+        work = None if work is None else merge(work)
+        if work is None or work.dims != k.work.dims or k.copies:
+            return None
+        by = {n: [(p.dim, p.step * t) for p, t in zip(inner, turn, strict=True)] for n, turn in at.items()}
+        moved = [_moved(s, a, by.get(n, ())) for n, (s, a) in enumerate(zip(streams, work.accesses, strict=True))]
+        around = replace(nest, outer=outer or (Loop(nest.lane.dim, nest.lane.count, 1),), inner=0)
+        work = replace(work, accesses=tuple(a for _, a in moved))
+        return AccumulatingKernel(b, around, work, tuple(s for s, _ in moved))
+
+    def _step(self, b: KernelBuilder, job: Job, inputs: Sequence[Node]) -> list[int]:
+        """Append what one vector of every input does; gives the new accumulated values."""
+        sides = self.r.graph.specialise(self.r.side_nodes, job.box)
+        values = b.lower("body", [*self._combined(inputs), *sides])
+        self._store(b, "body", values[len(inputs) :], len(job.finish))
+        return values[: len(inputs)]
+
+    def _combined(self, inputs: Sequence[Node]) -> list[Node]:
+        """What is carried, combined with one vector of every input."""
+        return self.r.combine([self.r.graph.node(Carried(n)) for n in range(len(inputs))], inputs)
+
+    def _store(self, b: KernelBuilder, section: str, values: Sequence[int], first: int) -> None:
+        for n, value in enumerate(values):
+            b.emit(section, "st", value, imm=b.stream(first + n))
+
+    def _work(self, b: KernelBuilder, job: Job) -> tuple[Work | None, tuple[StreamSpec, ...]]:
+        """What is to be vectorised, its dimensions merged but for rows that are kept apart, and its streams before
+        that; None: there are too many, or the order cannot be had.
+        """
+        r, chip, box = self.r, self.chip, job.box
+        if len(b.streams) > MAX_STREAMS:
+            return None, ()
+        streams = tuple(self._spec(what, job) for what in b.streams)
+        ops = [o.op for o in b.sections["body"]]
+        accesses = tuple(s.access for s in streams)
+        order = job.order or Order()
+        reduced, ii, length = frozenset(r.reduced) - set(order.left), interval(chip, ops), latency(chip, ops)
+        work: Work | None = merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced))
+        return apart(work, order.rows, job.stride) if work and order.rows > 1 else work, streams
+
+    def _spec(self, what: What, job: Job) -> StreamSpec:
+        """A stream of a kernel."""
+        if isinstance(what, int) and what >= len(job.finish):
+            return describe(what - len(job.finish), job.box, job.leaves, job.sides)
+        if isinstance(what, int) and job.outs is None:
+            return _partial(self.r, job.box)
+        if what == TAILS:
+            return StreamSpec(Access(S32, (0,) * len(job.box.dims), (), 0, False, True))
+        spec = describe(what, job.box, job.leaves, job.outs or ())
+        partial = isinstance(what, int) or (isinstance(what, Load) and what.leaf in job.before)
+        if partial and job.order is not None and job.order.two_steps:
+            return replace(spec, access=replace(spec.access, partial=True))
+        return spec
+
+    def _neutral(self, x: Node, start: Node) -> Node:
+        """An input that is neutral in the last vector's lanes beyond a reduced dimension."""
+        g = self.r.graph
+        if isinstance(x, Load) and isinstance(start, Const) and not x.map.bounds and x.map.total:
+            return g.node(replace(x, fill=start.image))
+        return g.micro("select", g.node(TAILS), x, start)
+
+
+def _beyond(k: AccumulatingKernel) -> bool:
+    """Whether vectors reach beyond the reduced elements."""
+    return k.work.ragged is not None or any(d in k.nest.reduced for d in k.nest.tails)
+
+
+def _moved(spec: StreamSpec, access: Access, by: Sequence[tuple[int, int]]) -> tuple[StreamSpec, Access]:
+    """A stream and its merged access, so many indices further along some dimensions."""
+    offset = spec.offset + sum(access.strides[d] * n for d, n in by)
+    coords = tuple(c._replace(offset=c.offset + sum(c.coefs[d] * n for d, n in by)) for c in access.coords)
+    return replace(spec, offset=offset), replace(access, coords=coords)
+
+
+def _partial(r: Reduction, box: Box) -> StreamSpec:
+    """Partial results before the vector's loops are known: strides of kept dimensions in units of rows."""
+    strides = [0] * len(box.dims)
+    step = 1
+    for d in reversed(r.kept):
+        strides[d] = step
+        step *= box.dims[d]
+    step = 4
+    for d in reversed(r.reduced):
+        strides[d] = step
+        step *= box.dims[d]
+    return StreamSpec(Access(S32, tuple(strides), partial=True))

@@ -1,0 +1,481 @@
+"""Ways of reducing a box, and which of them takes the fewest cycles of the vector unit.
+
+In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
+it is that of the fastest way to reduce an array in memory, so that fusion changes no bit.  A reduction of several
+parts, or with values of its whole space among its results, is one pass over its operands if all parts have the same
+order and that is faster than one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import lcm, prod
+from typing import Literal
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.ops.expression import Carried, Const, Graph, Load, Micro, Node, topological
+from systolith.compiler.ops.expression_builder import GroupPlan, streams_of
+from systolith.compiler.ops.reduction import Reduction, reached, register_type, scratch_leaf
+from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.ir import Array, Buf, Ref
+from systolith.compiler.vpu.elementwise import boxes
+from systolith.compiler.vpu.emit import Target, kernel_cycles
+from systolith.compiler.vpu.kernel_builder import interval, latency
+from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
+from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.timing import reduce_cost
+
+PASS_OVERHEAD = 16
+"""Cycles that a further instruction costs in fetch, fill and drain, roughly."""
+
+CHUNK = 8
+"""Elements that an accumulator takes of a chunk at least, where something else can be cut; chunks of so many must be
+possible."""
+
+FULL = 2.5
+"""One step that takes up to so many times the cycles of full vectors is fast enough."""
+
+WORTH = 0.8
+"""Part of one step's cycles that two steps must not exceed, nor those with longer rows those with shorter ones."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of accumulated values.
+
+    Attributes:
+        before: leaves that hold what earlier chunks gave; empty for the first chunk.
+        last: whether this is the last chunk, so that the group's results follow; else raw values are kept.
+        continued: for each accumulator, whether it starts from what earlier chunks gave (the first from the initial
+            value), so that chunks make no difference; else their results are combined.
+    """
+
+    before: tuple[Instruction, ...] = ()
+    last: bool = True
+    continued: tuple[bool, ...] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether accumulators start from what earlier chunks gave."""
+        return bool(self.continued) and self.continued[0]
+
+    @property
+    def second(self) -> bool:
+        """Whether partial results are reduced now, and not after the last chunk."""
+        return self.last or not self.goes_on
+
+    def part(self, n: int) -> Finish:
+        """Of one accumulator."""
+        return Finish(self.before[n : n + 1], self.last, self.continued[n : n + 1])
+
+    def nodes(self, r: Reduction, values: Sequence[Node], index: IndexMap, started: bool) -> list[Node]:
+        """Nodes of the targets; `started`: the initial values are in `values` already."""
+        g = r.graph
+        if self.before and not self.goes_on:
+            values = r.combine([g.node(Load(leaf, index)) for leaf in self.before], values)
+        if not self.last:
+            return list(values)
+        if r.flagged and not started:
+            values = r.combine(r.inits, values)
+        elif not started and None not in r.identities:
+            more = r.combine(values, r.inits)
+            neutral = [
+                isinstance(n, Const) and n.image == image for n, image in zip(r.inits, r.identities, strict=True)
+            ]
+            values = [v if same else m for v, m, same in zip(values, more, neutral, strict=True)]
+        return r.results(r.rounded(values), index)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A box that is to be reduced.
+
+    Attributes:
+        r: what is computed.
+        whole: the box of the iteration space.
+        kept: the same of the kept dimensions.
+        finish: what becomes of what is accumulated.
+        leaves: an array for each leaf.
+        targets: arrays that cover `kept`, for the results or raw values.
+        sides: arrays that cover `whole`, for the reduction's sides.
+    """
+
+    r: Reduction
+    whole: Box
+    kept: Box
+    finish: Finish
+    leaves: Mapping[Instruction, Array]
+    targets: Sequence[Array]
+    sides: Sequence[Array] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one reduction alone."""
+        return len(self.r.heavies) > 1 or bool(self.r.sides)
+
+    def over(self, kept: Box) -> Task:
+        """The part of it that a box of kept dimensions covers."""
+        r = self.r
+        reduced = Box(tuple(self.whole.origin[d] for d in r.reduced), tuple(self.whole.dims[d] for d in r.reduced))
+        return replace(self, whole=joined(r, kept, reduced), kept=kept)
+
+    def parts(self) -> list[Task]:
+        """A task for each reduction, which reads what `sides` hold."""
+        leaves = {**self.leaves, **dict(zip(self.r.sides, self.sides, strict=True))}
+        found = []
+        for n, r in enumerate(self.r.parts()):
+            own = [k for k, root in enumerate(self.r.roots) if reached(root, {self.r.heavies[n]})]
+            finish = self.finish.part(n)
+            targets = [self.targets[k] for k in own] if finish.last else [self.targets[n]]
+            found.append(replace(self, r=r, finish=finish, leaves=leaves, targets=targets, sides=()))
+        return found
+
+    def partial(self, order: Order) -> Box:
+        """Box of the partial results of an order of two steps."""
+        r, whole = self.r, self.whole
+        stays, place = _staying(r, order)
+        origin, dims = [whole.origin[d] for d in stays], [whole.dims[d] for d in stays]
+        return Box((*origin[:place], 0, *origin[place:]), (*dims[:place], order.rows, *dims[place:]))
+
+    def second(self, order: Order, arrays: Sequence[Array]) -> Task:
+        """The second step of an order, on the partial results in `arrays`."""
+        r, g = self.r, self.r.graph
+        stays, place = _staying(r, order)
+        spaces = [*stays[:place], None, *stays[place:]]
+        dims = tuple(order.rows if d is None else r.dims[d] for d in spaces)
+        kept = tuple(k for k, d in enumerate(spaces) if d in r.kept)
+        held = [scratch_leaf(f"partial{n}", a.dtype, dims) for n, a in enumerate(arrays)]
+        index = IndexMap.identity(len(dims)).over(dims)
+        inner = replace(
+            r,
+            dims=dims,
+            kept=kept,
+            reduced=tuple(k for k in range(len(dims)) if k not in kept),
+            inputs=tuple(g.node(Load(leaf, index)) for leaf in held),
+            inits=tuple(reranked(r, n, len(dims)) for n in r.inits),
+            sides=(),
+            side_nodes=(),
+        )
+        finish = Finish() if self.finish.goes_on else self.finish
+        leaves = {**self.leaves, **dict(zip(held, arrays, strict=True))}
+        return Task(inner, self.partial(order), self.kept, finish, leaves, self.targets)
+
+    def side_plan(self) -> GroupPlan:
+        """What computes the sides alone."""
+        return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a box is reduced.
+
+    Attributes:
+        name: `direct`, lanes of kept dimensions; `unrolled`, so too, a stream for each element; `two steps`, partial
+            results first; `across`, lanes of a reduced dimension; `rows`, those in memory as they are; `apart`, one
+            part after another; `halves`, in two; `stored`, once its operands are computed to memory.
+        cycles: of the vector unit, until the cross-lane unit takes over.
+        saved: cycles by which one pass is faster than one part after another.
+        kernel: of `direct`, `two steps` and `across`; that of `across` for `rows`, which does not need it.
+        in_order: of `two steps`.
+        plan: of `unrolled`.
+        source: of `rows`.
+        parts: of `apart`.
+    """
+
+    name: Literal["direct", "unrolled", "two steps", "across", "rows", "apart", "halves", "stored"]
+    cycles: int = 0
+    saved: int = 0
+    kernel: AccumulatingKernel | None = None
+    plan: GroupPlan | None = None
+    source: Ref | None = None
+    parts: tuple[Way, ...] = ()
+    in_order: Order | None = None
+
+    @property
+    def order(self) -> Order | None:
+        """In which order elements are combined; None: in more than one."""
+        if self.name in ("across", "rows") and self.kernel is not None:
+            return Order(self.kernel.nest.order)
+        return (self.in_order or Order()) if self.name in ("direct", "unrolled", "two steps") else None
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Finds the ways of a chip."""
+
+    chip: Chip
+
+    def best(self, task: Task) -> Way:
+        """The way that takes the fewest cycles."""
+        return self._several(task) if task.several else self._single(task)
+
+    def _several(self, task: Task) -> Way:
+        tasks = task.parts()
+        parts = tuple(self._single(part) for part in tasks)
+        sides = kernel_cycles(self.chip, task.side_plan(), task.whole, task.leaves, task.sides) if task.sides else 0
+        orders = {self.order(part) for part in tasks}
+        if sides is None or len(orders) > 1 or None in orders:
+            return Way("apart", parts=parts)
+        apart = Way("apart", sides + sum(part.cycles for part in parts), parts=parts)
+        (order,) = orders
+        way = None if order is None else self._in_order(task, order)
+        if way is None or way.cycles > apart.cycles:
+            return apart
+        return replace(way, saved=apart.cycles - way.cycles)
+
+    def _single(self, task: Task) -> Way:
+        order = self.order(task)
+        if order is None:
+            return self.any_order(task)
+        way = self._in_order(task, order)
+        if way is None:
+            return self.any_order(task) if order.lanes or task.r.ordered else Way("stored")
+        if order.lanes and way.kernel is not None:
+            return self._by_lanes(task, way.kernel)[0]
+        unrolled = self._unrolled(task, way) if task.finish.last and way.name == "direct" else None
+        return unrolled or way
+
+    def _in_order(self, task: Task, order: Order) -> Way | None:
+        """One pass that combines elements in an order; None: no kernel can."""
+        k = self._kernel(task, bool(order.lanes), order)
+        if k is None:
+            return None
+        if not order.two_steps:
+            return Way("across" if order.lanes else "direct", k.nest.cycles, kernel=k)
+        if not task.finish.second:
+            return Way("two steps", k.nest.cycles, kernel=k, in_order=order)
+        box = task.partial(order)
+        arrays = [somewhere(box, register_type(s.dtype)) for s in task.r.shapes]
+        after = self.best(task.second(order, arrays)).cycles + PASS_OVERHEAD
+        return Way("two steps", k.nest.cycles + after, kernel=k, in_order=order)
+
+    def order(self, task: Task) -> Order | None:
+        """The order in which elements are combined; None: it does not matter, nothing is fused with it.
+
+        Rows of reduced lanes are combined chunk by chunk; otherwise it does not depend on chunks.
+        """
+        whole = self.order_of(task.r)
+        return whole if whole is None or not whole.lanes else self.order_of(task.r, task.whole.dims)
+
+    def orders(self, r: Reduction) -> list[Order | None]:
+        """The order of each accumulator."""
+        several = len(r.heavies) > 1
+        return [self.order_of(part) for part in r.parts()] if several else [self.order_of(r)] * len(r.inputs)
+
+    def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> Order | None:
+        """The same for all of a reduction, or for chunks of the reduced dimensions of these sizes."""
+        if r.ordered:
+            return Order()
+        if r.heavy.opcode != "reduce" or not r.plain or None in r.identities:
+            return None
+        dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
+        operand = r.heavy.operands[0].shape
+        dtype = operand.dtype if operand.dims == r.dims else register_type(operand.dtype)
+        return _order(self.chip, dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0)
+
+    def any_order(self, task: Task) -> Way:
+        """The way that takes the fewest cycles, in whatever order."""
+        direct = self._in_order(task, Order())
+        free = not task.r.ordered and any(task.whole.dims[d] > 1 for d in task.r.reduced)
+        k = self._kernel(task, True) if free else None
+        if task.finish.last and direct is not None and (unrolled := self._unrolled(task, direct)) is not None:
+            return unrolled
+        best, least = direct or Way("halves"), None if direct is None else direct.cycles
+        if k is not None:
+            way, cycles = self._by_lanes(task, k)
+            if least is None or cycles < least:
+                best, least = way, cycles
+        if direct is not None and self._is_full(task, direct):
+            return best
+        for order in self._two_steps(task):
+            step = self._in_order(task, order)
+            if step is not None and (least is None or step.cycles < least * WORTH):
+                best, least = step, step.cycles
+        return best
+
+    def _is_full(self, task: Task, direct: Way) -> bool:
+        """Whether vectors of one step are full enough: two steps would lose what they save where more is fused."""
+        if direct.kernel is None:
+            return False
+        vpu = self.chip.vpu
+        vectors = -(-task.whole.elements // (vpu.lanes * vpu.sublanes))
+        return direct.cycles <= FULL * vectors * max(direct.kernel.work.interval, vpu.alu_latency)
+
+    def _two_steps(self, task: Task) -> list[Order]:
+        """Orders of two steps: vectors of kept elements and of a few indices of reduced dimensions."""
+        r, sizes, vpu = task.r, task.whole.dims, self.chip.vpu
+        if not r.plain or None in r.identities or not r.kept:
+            return []
+        left = tuple(d for d in r.reduced if d > max(r.kept))
+        rest = [d for d in r.reduced if d not in left]
+        if prod(sizes[d] for d in rest) == 1 or prod(sizes[d] for d in left) > vpu.lanes:
+            return []
+        inner = prod(sizes[max(rest) + 1 :])
+        wanted = dict.fromkeys((vpu.sublanes, vpu.lanes // inner * vpu.sublanes))
+        found: dict[Order, None] = {Order((), left): None} if left else {}
+        n = 1
+        for d in range(max(rest), min(rest) - 1, -1):
+            if d not in rest:
+                break
+            n, below = n * sizes[d], n
+            for most in wanted:
+                even = next((m for m in range(min(most, n - 1), 1, -1) if n % m == 0), 1)
+                for rows in (even, most) if d == min(rest) else (even,):
+                    if 1 < rows < n and lcm(rows, below) <= CHUNK * rows:
+                        found[Order((), left, rows)] = None
+        return list(found)
+
+    def _by_lanes(self, task: Task, k: AccumulatingKernel) -> tuple[Way, int]:
+        """With lanes of a reduced dimension, and cycles of the whole way."""
+        rows = task.kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
+        after = task.kept.elements // self.chip.vpu.lanes + PASS_OVERHEAD
+        whole = k.nest.cycles + rows + after + (1 + len(task.r.inputs)) * PASS_OVERHEAD
+        source = self._row_source(task, k)
+        in_place = 0 if source is None else reduce_cost(source.pattern, self.chip).occupancy + after
+        if source is None or in_place > whole:
+            return Way("across", k.nest.cycles, kernel=k), whole
+        return Way("rows", kernel=k, source=source), in_place
+
+    def _kernel(self, task: Task, across: bool, order: Order | None = None) -> AccumulatingKernel | None:
+        """The accumulating kernel of a task with lanes of a reduced dimension, or of kept ones."""
+        r, origin, finish = task.r, task.whole.origin, task.finish
+        carried = [Carried(k) for k in range(len(r.inputs))]
+        sides = [Target(a, IndexMap.identity(len(r.dims)).shifted(origin)) for a in task.sides]
+        job = Job(task.whole, task.leaves, r.starts(), carried, None, across, sides, order)
+        if across:
+            return Accumulation(r, self.chip).kernel(job)
+        before = finish.before if finish.goes_on else ()
+        if order is not None and order.two_steps:
+            _, place = _staying(r, order)
+            index, box = _into_partial(r, order), task.partial(order)
+            arrays = [somewhere(box, register_type(s.dtype)) for s in r.shapes]
+            stride = 4 * prod(box.dims[place + 1 :])
+            job = replace(job, outs=[Target(a, index.shifted(origin)) for a in arrays], stride=stride)
+        else:
+            started = finish.goes_on or (not finish.before and finish.last)
+            index = r.embedding()
+            outs = [Target(a, index.shifted(origin)) for a in task.targets]
+            nodes = finish.nodes(r, carried, index, started)
+            job = replace(job, starts=list(r.inits) if started else r.starts(), finish=nodes, outs=outs)
+        if before:
+            job = replace(job, starts=[r.graph.node(Load(leaf, index)) for leaf in before], before=before)
+        return Accumulation(r, self.chip).kernel(job)
+
+    def _unrolled(self, task: Task, direct: Way) -> Way | None:
+        """Few elements in one iteration, a stream each, where that is faster."""
+        r, whole, chip, k = task.r, task.whole, self.chip, direct.kernel
+        sizes = [whole.dims[d] for d in r.reduced]
+        if k is None or prod(sizes) * len(r.inputs) >= MAX_STREAMS or (task.finish.before and task.finish.goes_on):
+            return None
+        result = over_result(r)
+        values: list[Node] = list(result.inits)
+        for step in boxes(sizes, [1] * len(sizes)):
+            origin = [0] * len(r.dims)
+            for d, o in zip(r.reduced, step.origin, strict=True):
+                origin[d] = whole.origin[d] + o
+            values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
+        index = IndexMap.identity(len(task.kept.dims)).over([r.dims[d] for d in r.kept])
+        nodes = task.finish.nodes(result, values, index, True)
+        plan = GroupPlan(tuple(r.dims[d] for d in r.kept), (), tuple(nodes), r.graph)
+        ops = (
+            [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
+        )
+        outer = prod(p.count for p in k.nest.outer[: len(k.nest.outer) - k.nest.inner])
+        cycles = outer * interval(chip, ops) + latency(chip, ops)
+        if streams_of(plan) > MAX_STREAMS or cycles > k.nest.cycles:
+            return None
+        return Way("unrolled", cycles, plan=plan)
+
+    def _row_source(self, task: Task, k: AccumulatingKernel) -> Ref | None:
+        """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
+        r, nest = task.r, k.nest
+        source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
+        # What a broadcast repeats is one stream of a kernel that has all turns in one iteration.
+        several = prod(k.work.dims[d] for d in nest.reduced) != nest.lane.count or len(k.builder.streams) != 2
+        if source is None or source.array is None or source.access.coords or several or not r.plain:
+            return None
+        if not isinstance(r.inputs[0], Load):
+            return None
+        places = [d for d in range(len(k.work.dims)) if d not in nest.reduced]
+        access = k.work.accesses[[isinstance(w, Load) for w in k.builder.streams].index(True)]
+        dims = (*places, nest.lane.dim)
+        if access.dtype is not register_type(r.shapes[0].dtype):
+            return None  # the cross-lane unit does not widen
+        if len(dims) > MAX_LOOPS or r.identities[0] is None or source.array.buf.space != Space.VMEM:
+            return None
+        counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
+        pattern = Pattern(access.dtype, counts, strides, fill=r.identities[0])
+        return Ref(source.array.buf, pattern, source.offset, source.array.dynamic)
+
+
+@lru_cache(maxsize=4096)
+def _order(
+    chip: Chip, dims: tuple[int, ...], reduced: tuple[int, ...], dtype: DType, function: str, identity: int
+) -> Order | None:
+    """The order of the fastest way to reduce a dense array in VMEM."""
+    kept = tuple(d for d in range(len(dims)) if d not in reduced)
+    rest = tuple(dims[d] for d in kept)
+    source, result = (scratch_leaf(name, dtype, n) for name, n in (("source", dims), ("result", rest)))
+    graph = Graph()
+    element = graph.node(Load(source, IndexMap.identity(len(dims)).over(dims)))
+    start = graph.const(identity)
+    r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
+    arrays = [anywhere(i.shape) for i in (source, result)]
+    task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
+    return Ways(chip).any_order(task).order
+
+
+def _staying(r: Reduction, order: Order) -> tuple[list[int], int]:
+    """The dimensions that partial results have besides their rows, and how many of them are outside of the rows."""
+    last = max(d for d in r.reduced if d not in order.left)
+    stays = [d for d in range(len(r.dims)) if d in r.kept or d in order.left]
+    return stays, sum(d < last for d in stays)
+
+
+def _into_partial(r: Reduction, order: Order) -> IndexMap:
+    """From the iteration space to the first row of partial results."""
+    rank = len(r.dims)
+    stays, place = _staying(r, order)
+    units = [Expr(tuple(int(k == d) for k in range(rank))) for d in stays]
+    return IndexMap(rank, (*units[:place], Expr((0,) * rank), *units[place:]), extents=r.dims)
+
+
+def somewhere(box: Box, dtype: DType) -> Array:
+    """A dense array of a box in VMEM, for costs."""
+    whole = anywhere(array(dtype, box.dims))
+    return replace(whole, origin=box.origin)
+
+
+def anywhere(shape: Shape) -> Array:
+    """A dense array in VMEM, for costs."""
+    buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
+    return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
+
+
+def joined(r: Reduction, kept: Box, reduced: Box) -> Box:
+    """The box of the iteration space over boxes of the kept and of the reduced dimensions."""
+    origin, dims = [0] * len(r.dims), [1] * len(r.dims)
+    for box, places in ((kept, r.kept), (reduced, r.reduced)):
+        for d, o, n in zip(places, box.origin, box.dims, strict=True):
+            origin[d], dims[d] = o, n
+    return Box(tuple(origin), tuple(dims))
+
+
+def reranked(r: Reduction, node: Node, rank: int) -> Node:
+    """An initial value's expression (loads of scalars only) in a space of another rank."""
+    loads = [n for n in topological([node]) if isinstance(n, Load)]
+    swap: dict[int, Node] = {id(n): r.graph.node(replace(n, map=IndexMap(rank, ()))) for n in loads}
+    return r.graph.substitute([node], swap)[0]
+
+
+def over_result(r: Reduction) -> Reduction:
+    """The reduction with initial values over the result's space."""
+    return replace(r, inits=tuple(reranked(r, n, len(r.kept)) for n in r.inits))

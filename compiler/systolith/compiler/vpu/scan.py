@@ -1,0 +1,192 @@
+"""Cumulative sums, products, maxima and minima: a `reduce-window` over all that comes before an element, or after it.
+
+A kernel carries what it has accumulated along the dimension, a register for each vector of the other dimensions, and
+stores it, or what the group makes of it, in every iteration.  So elements are combined one after another, from the
+first (or the last) on, narrow floats in f32, rounded where they are stored.  A chunk of the dimension goes on from what
+the one before kept in VMEM.  Where neighbours in memory lie along the dimension the cross-lane unit turns tiles first,
+so that lanes hold other dimensions, and turns the results back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.ops.expression import Carried, Load, Node
+from systolith.compiler.ops.expression_builder import GroupPlan, expressions, streams_of
+from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf
+from systolith.compiler.passes.scans import scanned
+from systolith.compiler.tile.arrays import dense, dense_like, nesting, view
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile
+from systolith.compiler.vpu.emit import Target, run
+from systolith.compiler.vpu.kernel_builder import build
+from systolith.compiler.vpu.reduce_kernel import Accumulation, Job
+from systolith.compiler.vpu.reduce_ways import joined
+from systolith.compiler.vpu.transposes import TILES, innermost, shuffle
+from systolith.isa.dtypes import DType
+from systolith.isa.instruction import Space
+from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.pattern import MAX_LOOPS
+
+
+@dataclass(frozen=True)
+class Scan:
+    """An accumulation of which every step is a result.
+
+    Attributes:
+        r: over the operand's dimensions, the scanned one reduced; its sides are the results.
+        dim: the scanned dimension.
+        index: from a step to the element at which it is.
+    """
+
+    r: Reduction
+    dim: int
+    index: IndexMap
+
+    @cached_property
+    def plan(self) -> GroupPlan:
+        """What it reads."""
+        return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
+
+    def place(self, box: Box) -> Box:
+        """The elements at which the steps of a box are."""
+        return self.index.footprint(box, self.r.dims)
+
+
+def scan_of(r: Reduction) -> Scan | None:
+    """The reduction of a kInput group as a scan; None: it is none."""
+    found = scanned(r.heavy) if len(r.heavies) == 1 and r.plain and not r.sides else None
+    if found is None:
+        return None
+    dim, backwards = found
+    dims = r.heavy.operands[0].dims
+    index = IndexMap.identity(len(dims)).over(dims)
+    index = index.reverse((dim,), dims) if backwards else index
+    inputs = tuple(expressions(r.graph, r.heavy.operands[:1], index))
+    kept = tuple(d for d in range(len(dims)) if d != dim)
+    one = replace(r, dims=dims, kept=kept, reduced=(dim,), inputs=inputs)
+    nodes = one.results(one.rounded(one.combine([r.graph.node(Carried(0))], inputs)), index)
+    scan = Scan(replace(one, side_nodes=tuple(nodes)), dim, index)
+    return scan if streams_of(scan.plan) + 2 <= MAX_STREAMS else None
+
+
+def lower_scan(ctx: StagingContext, scan: Scan, arrays: Mapping[Instruction, Array], results: Sequence[Array]) -> None:
+    """Lower a kInput group that is a scan.
+
+    Args:
+        ctx: where operations go; `budget` bytes of VMEM for tiles.
+        scan: the group.
+        arrays: an array for each leaf, in HBM or VMEM.
+        results: an array for each result, in HBM or VMEM.
+
+    Raises:
+        CompileError: tiles that do not fit.
+    """
+    _Lowering(ctx, scan, arrays, results).lower()
+
+
+@dataclass
+class _Lowering:
+    """The lowering of one group."""
+
+    ctx: StagingContext
+    scan: Scan
+    arrays: Mapping[Instruction, Array]
+    results: Sequence[Array]
+
+    def lower(self) -> None:
+        """Tile over the other dimensions, in chunks of the scanned one."""
+        r, dim, plan = self.scan.r, self.scan.dim, self.scan.plan
+        outer = [d for d in nesting(self.results[0].strides) if r.dims[d] > 1]
+        others = prod(r.dims[d] for d in r.kept)
+        self.across = outer[-1:] == [dim] and others > self.ctx.chip.vpu.sublanes and len(outer) <= MAX_LOOPS
+        self.staged = [leaf for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM]
+        self.turned = [leaf for leaf in plan.leaves if self.across and innermost(plan, leaf, self.arrays[leaf]) == dim]
+        order, least = nesting(self.results[0].strides), None
+        if self.across:
+            order, least = [*r.kept, dim], self._least()
+        tiles = TILES if self.across else TILES_WANTED
+        try:
+            sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, order, tiles=tiles, least=least)
+        except CompileError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+        self.tiles: dict[Instruction, Array] = {}
+        for kept in boxes([r.dims[d] for d in r.kept], [sizes[d] for d in r.kept]):
+            before: Array | None = None
+            for chunk in boxes([r.dims[dim]], [sizes[dim]]):
+                last = chunk.origin[0] + chunk.dims[0] == r.dims[dim]
+                before = self._chunk(joined(r, kept, chunk), kept, before, last)
+
+    def _least(self) -> list[int]:
+        """Sizes of tiles that are turned: vectors of the other dimensions are full, and both sides' accesses are."""
+        vpu, r = self.ctx.chip.vpu, self.scan.r
+        least, room = [vpu.lanes] * len(r.dims), vpu.lanes * vpu.sublanes
+        for d in reversed(r.kept):
+            least[d] = min(r.dims[d], room)
+            room = -(-room // least[d])
+        return least
+
+    def _traffic(self, box: Box) -> int:
+        def size(leaf: Instruction) -> int:
+            return self.scan.plan.footprint(leaf, box).elements * self.arrays[leaf].dtype.size
+
+        out = box.elements * sum(a.dtype.size for a in self.results if self.across or a.buf.space == Space.HBM)
+        return out * (1 + self.across) + sum(map(size, self.staged)) + sum(map(size, self.turned))
+
+    def _chunk(self, box: Box, kept: Box, before: Array | None, last: bool) -> Array | None:
+        """Scan a box, from what `before` holds on; gives what is accumulated then, unless this is the last one."""
+        ctx, r, place = self.ctx, self.scan.r, self.scan.place(box)
+        shape = next(r.heavy.shape.leaves())
+        leaves, starts = self._leaves(box), list(r.inits)
+        if before is not None:
+            carried = scratch_leaf("carried", before.dtype, [r.dims[d] for d in r.kept])
+            leaves[carried] = before
+            starts = [r.graph.node(Load(carried, r.embedding()))]
+        finish: list[Node] = [] if last else [Carried(0)]
+        after = None if last else self._carried(register_type(shape.dtype), kept)
+        outs = [] if after is None else [Target(after, r.embedding().shifted(box.origin))]
+        targets = [ctx.out_tile(a, place) for a in self.results]
+        made = [self._nested(t, self.scan.dim) if self.across else t for t in targets]
+        sides = [Target(a, self.scan.index.shifted(box.origin)) for a in made]
+        k = Accumulation(r, ctx.chip).kernel(Job(box, leaves, starts, finish, outs, False, sides))
+        if k is None:
+            raise ctx.error("an accumulation over more dimensions than a kernel has loops")
+        run(ctx, build(ctx.chip, k.builder.source()), k.nest, k.work, k.streams, ctx.origin("scan"))
+        for source, target, array in zip(made, targets, self.results, strict=True):
+            if self.across:
+                shuffle(ctx, source, target, ctx.origin("transpose"))
+            ctx.stage_out(target, array, place)
+        return after
+
+    def _leaves(self, box: Box) -> dict[Instruction, Array]:
+        """What a box reads, where the kernel finds it."""
+        leaves = dict(self.arrays)
+        for leaf in self.staged:
+            need = self.scan.plan.footprint(leaf, box)
+            have = self.tiles.get(leaf)
+            if have is None or (have.origin, have.dims) != (need.origin, need.dims):
+                self.tiles[leaf] = self.ctx.stage_in(self.arrays[leaf], need)
+            leaves[leaf] = self.tiles[leaf]
+        for leaf in self.turned:
+            part = view(leaves[leaf], self.scan.plan.footprint(leaf, box))
+            nearest = [d for d in nesting(part.strides) if leaf.dims[d] > 1][-1]
+            leaves[leaf] = self._nested(part, nearest)
+            shuffle(self.ctx, part, leaves[leaf], self.ctx.origin("transpose"))
+        return leaves
+
+    def _carried(self, dtype: DType, kept: Box) -> Array:
+        buf = self.ctx.vmem(f"{self.scan.r.heavy.name}.carried", 4 * kept.elements)
+        return Array(buf, dtype, kept.dims, dense(kept.dims, 4), kept.origin)
+
+    def _nested(self, array: Array, outermost: int) -> Array:
+        """A new array for the same elements, one dimension outermost."""
+        order = [outermost, *(d for d in nesting(array.strides) if d != outermost)]
+        strides = dense_like(array.dims, [len(order) - order.index(d) for d in range(len(order))], array.dtype.size)
+        buf = self.ctx.vmem(f"{array.buf.name}.t", prod(array.dims) * array.dtype.size)
+        return Array(buf, array.dtype, array.dims, strides, array.origin)
