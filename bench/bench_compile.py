@@ -16,24 +16,26 @@ from unittest.mock import patch
 
 from bench import models
 from bench.modules import lowered, module
-from systolith.compiler import driver
+from systolith.compiler import driver, pressure
 from systolith.compiler.emit import assemble, codegen
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.lower import module as lower_module
+from systolith.compiler.schedule import fitting
 from systolith.isa.chip import load_chip
 
 STAGES: tuple[tuple[str, object, str], ...] = (
     ("canonical HLO", driver, "canonicalise"),
     ("groups", driver, "run_passes"),
-    ("placement", driver, "place"),
-    ("lowering", driver, "_lower"),
+    ("placement", lower_module, "place"),
+    ("lowering", driver, "lower_module"),
     ("check of tile IR", driver, "verify_tile_ir"),
-    ("loads ahead", driver, "prefetch"),
-    ("memory plan", driver, "plan_memory"),
+    ("loads ahead", fitting, "prefetch"),
+    ("memory plan", fitting, "plan_memory"),
     ("instructions", codegen.Generator, "run"),
     ("registers", assemble, "linearize"),
     ("tokens", assemble, "_order"),
-    ("assembly", driver, "assemble"),
+    ("assembly", pressure, "assemble"),
     ("prediction", driver, "predict"),
     ("table of groups", driver, "group_infos"),
     ("probes", driver, "probes"),

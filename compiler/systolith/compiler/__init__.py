@@ -1,4 +1,4 @@
-"""The compiler, from HLO to the binary of a chip.  Folders in the order of their imports, each of those before it only:
+"""The compiler, from HLO to the binary of a chip.  Each folder imports those before it only.
 
 hlo            HLO as data: text, protos, shapes, verifier, evaluator, cost analysis
 xla_builder    XLA's client builder, which makes HLO

@@ -19,7 +19,7 @@ class CompileError(SystolithError):
 
 
 class LimitError(CompileError):
-    """A group asks for more than one instruction can hold; smaller groups may not (`splitting.py`).
+    """A group asks for more than one instruction can hold; smaller groups may not (`groups/splitting.py`).
 
     Attributes:
         at: the operation that asks for it, if it is known.

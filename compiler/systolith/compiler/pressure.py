@@ -1,8 +1,8 @@
 """Relief: what is done about a module that does not fit in HBM.
 
 In turn, until it fits: temporaries lie in the memory of results that are not made yet; the groups of the entry run in
-another order; values are computed again (`rematerialise.py`).  What is estimated on grouped HLO is measured by lowering
-it, and kept if it takes fewer bytes.
+another order; values are computed again (`memory/rematerialise.py`).  What is estimated on grouped HLO is measured by
+lowering it, and kept if it takes fewer bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where the data movement of a group does not fold: the value that, once stored, lets the rest fold.
 
-Data movement folds if each operation's index map has a map of its operand (`group.py`).  One walk from the group's
-result finds every operation that does not, and the ways from the result to it; a value that is on all these ways is
-one whose storing takes all of them out of the group.
+Data movement folds if each operation's index map has a map of its operand (`ops/expression_builder.py`).  One walk from
+the group's result finds every operation that does not, and the ways from the result to it; a value that is on all these
+ways is one whose storing takes all of them out of the group.
 """
 
 from __future__ import annotations

@@ -6,19 +6,19 @@ In the grouped module each instruction of the entry and of the bodies of `while`
     bitcast                                                                 a view: the same dense bytes, another shape
     fusion, kind=kOutput    one dot or convolution and its elementwise epilogue
             kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
-                            convolution on the vector unit (`units.py`)
+                            convolution on the vector unit (`groups/unit_assignment.py`)
             kind=kLoop      elementwise operations and data movement
             kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...;
-                            with `blocked`: a group of any operations that runs in blocks (`blocking.py`)
+                            with `blocked`: a group of any operations that runs in blocks (`tiling/blocking.py`)
     infeed, outfeed, custom-call, collectives and the like, as they are
 
-Operands of a dot or convolution may be chains of views (`views.py`) of the group's parameters.  An epilogue has the
-shape of what it follows and reads it at the same index; transposes may follow in a kOutput group.  Scalar constants are
-inside the groups, other constants are operands.
+Operands of a dot or convolution may be chains of views (`tile/views.py`) of the group's parameters.  An epilogue has
+the shape of what it follows and reads it at the same index; transposes may follow in a kOutput group.  Scalar constants
+are inside the groups, other constants are operands.
 
 How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
-that uses it costs more.  A group computes one materialised value from others; `multi_output.py` then makes groups of
-several results of kLoop and kInput groups, with a tuple as the root.
+that uses it costs more.  A group computes one materialised value from others; `groups/multi_output.py` then makes
+groups of several results of kLoop and kInput groups, with a tuple as the root.
 """
 
 from __future__ import annotations

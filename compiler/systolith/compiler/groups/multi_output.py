@@ -9,7 +9,7 @@ Three kinds, of kLoop and kInput groups:
   elementwise values over those dimensions (an exponential and its sum).
 
 A group joins an earlier one, at that one's place: what it needs besides moves ahead of it.  It does so where the vector
-unit and HBM have less to do (`joint_groups.py`), where no value lives longer that VMEM has no room for, and where
+unit and HBM have less to do (`groups/fuse_pair.py`), where no value lives longer that VMEM has no room for, and where
 nothing is lost that was made in an operand's memory.
 """
 
@@ -33,7 +33,7 @@ WINDOW = 64
 """Instructions before a group among which it looks for another one to join."""
 
 CACHED_SHARE = 64
-"""A parameter of up to this part of VMEM is loaded once whoever reads it (see `lowering.py`)."""
+"""A parameter of up to this part of VMEM is loaded once whoever reads it (see `tile/builder.py`)."""
 
 LEAST_GAIN = 8
 """Cycles; less does not make up for users of the first group's results, which get them later."""

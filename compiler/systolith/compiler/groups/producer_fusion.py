@@ -4,11 +4,10 @@ A kLoop group whose value is an operand of products and nothing else joins the g
 expected to take fewer cycles:
 
     stored      its own cycles and those of the products, which read it where it is placed; what the products load
-                besides may move while the vector unit makes it
-    computed    the products', whose tiles cost what computing them takes (`computed.py`), as often as the best tile
-                plan stages them
+    besides may move while the vector unit makes it computed    the products', whose tiles cost what computing them
+    takes (`mxu/fused_operand.py`), as often as the best tile plan stages them
 
-Both are the estimates of `gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait
+Both are the estimates of `mxu/gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait
 until all of it is there; one that is computed keeps what it is made from alive for longer.
 """
 

@@ -4,8 +4,8 @@ address generator, data movement that is no index map) becomes several.
 Which groups those are only lowering knows, since it depends on tiles and on how loops merge: it says so by a
 `LimitError`, and goes on with the next group.  Each such group is then cut at one of its values, which is stored: where
 the parts ask for the least beyond what kernels have, and of those choices at the fewest bytes.  A group of one
-operation has no such value: the operation is written as several first (`decompose.py`).  The module is placed and
-lowered again until every group fits; a part has fewer operations than its group, so that ends.
+operation has no such value: the operation is written as several first (`groups/decompose.py`).  The module is placed
+and lowered again until every group fits; a part has fewer operations than its group, so that ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lowering of blocked groups: the group on some indices of its blocked dimension, one block after another.
 
 Of a block every operand and result is a view of the whole one; values in between lie in VMEM.  Several blocks are in
-the making at a time, their operations in one order (`interleave.py`).  How many indices a block has is the choice of an
-estimate: one block of each size is lowered and put in order with copies of itself.
+the making at a time, their operations in one order (`schedule/pipeline.py`).  How many indices a block has is the
+choice of an estimate: one block of each size is lowered and put in order with copies of itself.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Lowering:
         return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
 
     def apart(self, group: Instruction, picked: str = "") -> Lowering:
-        """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan that it is to have."""
+        """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan it is to have."""
         placement = Placement(live=dict(self.placement.live), share=self.placement.share)
         return Lowering(
             self.rules, self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings

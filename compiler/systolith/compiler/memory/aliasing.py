@@ -5,7 +5,7 @@ writes it for donated arguments.  A result is made in place if every read of the
 in program order: loads may be scheduled earlier than they are written down, never later.
 
 `buffer_donor={ (1, {}), ... }` leaves it to the compiler what parameter 1's memory is used for: for a result of as many
-bytes if one can be made there, and for temporaries (`hbm_plan.py`).  No parameter has both (XLA's
+bytes if one can be made there, and for temporaries (`memory/hbm.py`).  No parameter has both (XLA's
 `hlo_buffer_donor_config.cc`).
 """
 

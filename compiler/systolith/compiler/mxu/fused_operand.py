@@ -47,7 +47,7 @@ class Computed:
         """A box of the operand in VMEM, computed.
 
         Raises:
-            CompileError: as for `loops.lower_plan`.
+            CompileError: as for `elementwise.lower_plan`.
         """
         tile = ctx.tile(f"{self.like.buf.name}.made", self.like, box)
         lower_plan(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)

@@ -63,7 +63,7 @@ def sums_integers(product: Instruction) -> bool:
 
 
 def lower_output(ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kOutput group; arguments as for `loops.lower_loop`."""
+    """Lower a kOutput group; arguments as for `elementwise.lower_loop`."""
     computation = group.computation("calls")
     arrays = dict(zip(computation.parameters, operands, strict=True))
     product = product_of(computation)

@@ -68,7 +68,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Carried:
-    """A register that keeps its value from one iteration to the next (see `reduce.py`), by number."""
+    """A register that keeps its value from one iteration to the next (see `vpu/reduce.py`), by number."""
 
     number: int
 

@@ -1,7 +1,7 @@
 """Fusion groups as expressions over an iteration space.
 
 `analyze` walks a computation from its results to its leaves, composing data movement into index maps, and gives a
-`GroupPlan`: per output a graph of micro-operations on loads, coordinates and constants.  `emit.py` makes VPU
+`GroupPlan`: per output a graph of micro-operations on loads, coordinates and constants.  `vpu/emit.py` makes VPU
 instructions of it for any box of the iteration space.
 """
 

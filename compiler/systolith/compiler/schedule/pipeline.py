@@ -7,8 +7,8 @@ block's where several can.  Three rules make every such order right:
 - No product begins while another's operations on matrix units are to come: weights are state of the units.
 - Nor one that would sum into accumulators from which an earlier one's results are still to come.
 
-An operation waits for its unit and for what wrote its operands.  Loads wait for their queue only; `schedule.py` moves
-them ahead.
+An operation waits for its unit and for what wrote its operands.  Loads wait for their queue only;
+`schedule/prefetch.py` moves them ahead.
 """
 
 from __future__ import annotations

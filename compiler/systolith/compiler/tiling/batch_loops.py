@@ -6,7 +6,7 @@ groups stays in VMEM: a chain of products, their epilogues and normalisations, t
 once for each part.  The program does not grow with the number of parts.
 
 Which stretches, along which dimension and in how many parts: the cheapest way through the module's groups by the
-estimates of `batch_cost.py` (Viterbi's algorithm: a group after another, a state for each split).
+estimates of `tiling/batch_cost.py` (Viterbi's algorithm: a group after another, a state for each split).
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class _Path:
         """Whether a stretch is a chain, and much faster in a loop.
 
         An elementwise group and the product that reads it are none: it is computed in the product's tiles
-        (`prologue.py`).
+        (`groups/producer_fusion.py`).
         """
         inside = [n for n in range(first, last) if self.regions[number][n]]
         steps = [self.trial.steps[n] for n in inside]

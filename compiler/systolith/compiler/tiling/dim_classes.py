@@ -1,7 +1,7 @@
 """Which dimensions of a computation's values are one dimension: what index x of one value is computed from.
 
 The batch of a network runs through nearly all of its values.  `classes` finds such dimensions; over a stretch of
-instructions that all keep one, the stretch can run on a few of its indices at a time (`batch_loops.py`).
+instructions that all keep one, the stretch can run on a few of its indices at a time (`tiling/batch_loops.py`).
 """
 
 from __future__ import annotations

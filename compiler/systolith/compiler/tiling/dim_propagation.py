@@ -18,7 +18,7 @@ from systolith.compiler.ops.elementwise import is_elementwise
 from systolith.compiler.passes.own_attributes import stated
 
 BLOCKED = "blocked"
-"""Stated of a `fusion` that runs in blocks (`own_attributes.py`): the blocked dimension of each result."""
+"""Stated of a `fusion` that runs in blocks (`passes/own_attributes.py`): the blocked dimension of each result."""
 
 
 def blocked_along(group: Instruction) -> tuple[int, ...]:

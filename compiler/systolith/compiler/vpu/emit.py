@@ -154,7 +154,7 @@ class Code:
         kernel, nest, work: kernel, loops, and merged accesses of its streams.
         streams: what each stream is.
         origin: of the box.
-        copies: of operands, by stream (see `expand.py`).
+        copies: of operands, by stream (see `vpu/expand.py`).
     """
 
     kernel: Kernel

@@ -9,7 +9,7 @@ cross-lane unit (or, for general computations, a second kernel with kept lanes) 
 the epilogue.
 - *unrolled*: a kernel loads the few elements that are to be reduced (a pooling window) through a stream each.
 
-Several reductions over the same dimensions, and values of the whole space, are made in one pass (`reduce_ways.py`).
+Several reductions over the same dimensions, and values of the whole space, are made in one pass (`vpu/reduce_ways.py`).
 Reduced dimensions that do not fit in VMEM are taken in chunks, each combined with the result so far.
 """
 
@@ -39,7 +39,7 @@ from systolith.isa.pattern import Pattern
 
 
 def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kInput group; arguments and errors as for `loops.lower_loop`."""
+    """Lower a kInput group; arguments and errors as for `elementwise.lower_loop`."""
     computation = group.computation("calls")
     arrays = dict(zip(computation.parameters, operands, strict=True))
     r = reduction_of(computation)

@@ -52,7 +52,7 @@ class Order:
 @dataclass(frozen=True)
 class AccumulatingKernel:
     """An accumulating kernel with its loops; `nest.cycles` are those of its run, and of the copies of operands that it
-    needs (see `expand.py`).
+    needs (see `vpu/expand.py`).
     """
 
     builder: KernelBuilder
