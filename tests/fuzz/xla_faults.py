@@ -36,6 +36,15 @@ def _of_parts(i: Instruction) -> bool:
     return source.opcode == "concatenate"
 
 
+def _one_padded(i: Instruction) -> bool:
+    """A window of one element that leaves some out, or adds some."""
+    return (
+        i.opcode == "reduce-window"
+        and all(w.size == 1 for w in i.window.dims)
+        and any(w.low or w.high for w in i.window.dims)
+    )
+
+
 def _strides(i: Instruction) -> bool:
     """A loop whose first state counts by more than one."""
     if i.opcode != "while":
@@ -48,6 +57,7 @@ FAULTS: dict[str, Callable[[Instruction], bool]] = {
     "it rounds each step of a sum in a narrow type": lambda i: i.opcode in SUMS and _narrow(i),
     "it takes a reduction of dimensions of size 1 for a reshape, without the initial value": _keeps_size,
     "it reduces the parts of a concatenation one by one, those of size 1 without the initial value": _of_parts,
+    "it takes windows of one element for the array, whatever the padding, and crashes": _one_padded,
     "it takes the limit of a loop for the last value of a counter that steps past it": _strides,
     "layouts of a module's text are assigned anew before it runs": lambda i: i.opcode == "bitcast",
 }

@@ -470,10 +470,8 @@ def joined(r: Reduction, kept: Box, reduced: Box) -> Box:
 
 
 def reranked(r: Reduction, node: Node, rank: int) -> Node:
-    """An initial value's expression (loads of scalars only) in a space of another rank."""
-    loads = [n for n in topological([node]) if isinstance(n, Load)]
-    swap: dict[int, Node] = {id(n): r.graph.node(replace(n, map=IndexMap(rank, ()))) for n in loads}
-    return r.graph.substitute([node], swap)[0]
+    """An initial value's expression, which depends on no index, in a space of another rank."""
+    return r.graph.project([node], (0,) * len(r.dims), (0,) * rank)[0]
 
 
 def over_result(r: Reduction) -> Reduction:

@@ -1,0 +1,61 @@
+"""Initial values of reductions that are computed in their group, from elements of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from tests.compiler.vpu.test_reducers import on_chip, show, small
+from tests.examples import examples
+
+OPS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+INITS = {
+    "element": " e = s32[1,1] slice(y), slice={[1:2], [2:3]}\n i = s32[] reshape(e)",
+    "last": " v = s32[2,3] reverse(y), dimensions={0,1}\n e = s32[1,1] slice(v), slice={[0:1], [0:1]}\n"
+    " i = s32[] reshape(e)",
+    "negated": " e = s32[1,1] slice(y), slice={[1:2], [2:3]}\n s = s32[] reshape(e)\n i = s32[] negate(s)",
+    "scalar": " e = s32[1,1] slice(y), slice={[1:2], [2:3]}\n s = s32[] reshape(e)\n one = s32[] constant(1)\n"
+    " i = s32[] add(s, one)",
+}
+VALUES: dict[str, Callable[[np.ndarray], int]] = {
+    "element": lambda y: int(y[1, 2]),
+    "last": lambda y: int(y[1, 2]),
+    "negated": lambda y: -int(y[1, 2]),
+    "scalar": lambda y: int(y[1, 2]) + 1,
+}
+
+
+@pytest.mark.parametrize("init", sorted(INITS))
+@given(
+    op=st.sampled_from(sorted(OPS)),
+    dims=st.lists(st.sampled_from([1, 2, 3, 5, 17, 40]), min_size=1, max_size=5).map(tuple),
+    data=st.data(),
+)
+@examples(8, 80)
+def test_initial_values_computed_from_elements(init: str, op: str, dims: tuple[int, ...], data: st.DataObject) -> None:
+    reduced = tuple(sorted(data.draw(st.sets(st.integers(0, len(dims) - 1), min_size=1))))
+    kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
+    text = f"""HloModule m
+f {{
+ a = s32[] parameter(0)
+ b = s32[] parameter(1)
+ ROOT r = s32[] {op}(a, b)
+}}
+ENTRY e {{
+ x = s32[{show(dims)}] parameter(0)
+ y = s32[2,3] parameter(1)
+{INITS[init]}
+ ROOT r = s32[{show(kept)}] reduce(x, i), dimensions={{{show(reduced)}}}, to_apply=f
+}}
+"""
+    x, y = small(1, "s32", dims), small(2, "s32", (2, 3))
+    want = OPS[op].reduce(x, axis=reduced, initial=VALUES[init](y))
+    for (got,) in (on_chip(text, [x, y]), evaluate(parse_hlo(text), x, y)):
+        np.testing.assert_array_equal(got, want)
