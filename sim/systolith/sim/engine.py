@@ -1,6 +1,6 @@
 """The time plane: when each instruction is issued, starts, ends and retires.
 
-The start rule (docs/architecture.md, 2.1) is a recurrence over maxima and sums, so times follow directly in whatever
+The start rule (docs/machine.md, section Time) is a recurrence over maxima and sums, so times follow directly in any
 order their inputs become known: there is no event queue.  Only HBM is arbitrated.  The end of a transfer is left open
 until SEQ can issue nothing more and no queue can start anything more with what is known.  Every open time then depends
 on the completion of a transfer that is at the arbiter, so nothing else can arrive there before the next completion, and

@@ -1,6 +1,6 @@
 """The race detector: accesses to the same bytes that nothing orders.
 
-It goes by what hardware guarantees (docs/architecture.md, *happens-before*), never by observed times: a race is found
+It goes by what hardware guarantees (docs/machine.md, section Order), never by observed times: a race is found
 even where this chip's timing hides it.  Each queue has a clock: for every queue, how many of its instructions have
 retired for certain when the queue's next instruction starts.  Retirement is in order, so one number a queue says all,
 but for those that retire alone (`mxu.latch`), which are numbered by themselves.

@@ -3,7 +3,7 @@
 In each cycle, in this order: the credit gains p; if it is at least q x chunk and a client has a chunk to move, the next
 such client after the one granted last is granted one chunk and the credit loses q x chunk; the credit is cut to
 q x chunk, so that idle time is not saved up.  The credit starts full.  A request that arrives at time t can be granted
-in the cycle from t to t + 1; a grant in that cycle is done at t + 1.  (docs/architecture.md, 2.1.)
+in the cycle from t to t + 1; a grant in that cycle is done at t + 1.  (docs/machine.md, Bandwidth of HBM.)
 """
 
 from __future__ import annotations

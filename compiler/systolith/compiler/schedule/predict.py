@@ -1,4 +1,4 @@
-"""Cycles that a group takes: one pass over the program by the rules of `docs/architecture.md` section 2.1.
+"""Cycles that a group takes: one pass over the program by the rules of `docs/machine.md`, section Time.
 
 Every instruction starts when it has been issued, its unit is free and its tokens are there; how long it takes is a
 closed form of `isa/timing.py`.  Two things are simpler than in the simulator, so that program order is all the order

@@ -306,7 +306,7 @@ def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
 
 
 def access_cycles(vpu: Vpu, a: Access, nest: Nest) -> int:
-    """Cycles of one vector access: see the closed form of a row in docs/architecture.md."""
+    """Cycles of one vector access: see the closed form of a row in docs/isa.md."""
     stride = a.strides[nest.lane.dim]
     segments = 1 if stride in (0, a.dtype.size) or nest.lane.count == 1 else nest.lane.count
     return _ceil(segments * nest.sublane.count, vpu.sublanes)

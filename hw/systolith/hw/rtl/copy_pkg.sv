@@ -1,4 +1,4 @@
-// How long copies take: the closed forms of docs/architecture.md, from entries of the pattern table.
+// How long copies take: the closed forms of docs/isa.md (Times), from entries of the pattern table.
 package copy_pkg;
   import walk_pkg::*;
 

@@ -57,7 +57,7 @@ class Client:
 
 
 class Definition:
-    """The arbiter as docs/architecture.md, 2.1, says it."""
+    """The arbiter as docs/machine.md says it."""
 
     def __init__(self, chip: Chip) -> None:
         self.gain, self.need = chip.hbm.p, chip.hbm.q * chip.hbm.chunk
