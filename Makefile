@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz lint format bless bench synth clean distclean
+.PHONY: help demo test test-all fuzz lint format bless bench docs synth clean distclean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -57,6 +57,9 @@ bless: $(STAMP) ## rewrite the recorded cycle counts after a wanted change of ti
 bench: $(STAMP) ## measure everything and write bench/RESULTS.md (some: .venv/bin/python -m bench NAME ...)
 	$(BIN)/python -m bench
 	@set -e; for script in $(sort $(wildcard bench/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(STAMP) ## build the pages, the Python API and the command line as a site, build/site; a broken link fails
+	$(BIN)/python -m mkdocs build
 
 synth: $(STAMP) ## synthesize the core at tiny with Yosys: no latches, no loops; gates by unit (the first time takes long)
 	$(BIN)/python -m systolith.hw.synth

@@ -88,6 +88,14 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert list(broken_links(page, page.read_text())) == []
 
 
+def test_the_site_has_every_page_and_its_pages_link_to_no_file_outside() -> None:
+    pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    shown = re.findall(r"^  - .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(shown) == sorted(["index.md", *(p.relative_to(ROOT / "docs").as_posix() for p in pages)])
+    links = [(page, target) for page in pages for target in LINK.findall(page.read_text()) if ":" not in target]
+    assert [link for link in links if not (link[0].parent / link[1]).resolve().is_relative_to(ROOT / "docs")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     assert sorted(set(missing_paths(page.read_text()))) == []
