@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from systolith.compiler.emit.assemble import probes
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import CompileError, DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
@@ -139,7 +139,7 @@ class Front:
             try:
                 compiled = lower(module, chip, options, [*decisions, *left_out.values()])
                 break
-            except CompileError as problem:
+            except DoesNotFitError as problem:
                 name = next((n for n in OPTIONAL if n in changed), None)
                 if name is None:
                     raise
@@ -222,7 +222,7 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted
     """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
 
     Raises:
-        CompileError: it never does.
+        DoesNotFitError: it never does.
     """
     spilled: set[Leaf] = set()
     share = 0
@@ -246,7 +246,7 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted
             break
         spilled.add(owners[max(around, key=lambda b: b.bytes)])
         share = 0
-    raise CompileError(
+    raise DoesNotFitError(
         f"the module does not fit in the {chip.vmem.bytes} bytes of VMEM of chip {chip.name!r}: a buffer of"
         f" {plan.failed.buf.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
     )

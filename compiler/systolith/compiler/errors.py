@@ -18,6 +18,10 @@ class CompileError(SystolithError):
         self.refusals = (message, *others)
 
 
+class DoesNotFitError(CompileError):
+    """What was chosen asks for more than the chip has: memory, scalar registers, tokens.  Other choices may not."""
+
+
 class LimitError(CompileError):
     """A group asks for more than one instruction can hold; smaller groups may not (`groups/splitting.py`).
 
@@ -30,7 +34,7 @@ class LimitError(CompileError):
         self.at = at
 
 
-def compile_error(instruction: Instruction, message: str) -> CompileError:
+def compile_error(instruction: Instruction, message: str, kind: type[CompileError] = CompileError) -> CompileError:
     """An error about an instruction: place, opcode, name, shape, then `message` (what is wrong; what to do)."""
     where = f"{instruction.place}: " if instruction.place else ""
-    return CompileError(f"{where}{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}")
+    return kind(f"{where}{instruction.opcode} {instruction.name!r} ({instruction.shape}): {message}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.tile.ir import Arg, Buf, Ref, TileOp, VReg
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel
@@ -136,7 +136,7 @@ class Generator:
         if constant == 0:
             return source
         if self._scratch == len(SCRATCH):
-            raise CompileError(f"{origin.group}: an operation with over {len(SCRATCH)} dynamic addresses")
+            raise DoesNotFitError(f"{origin.group}: an operation with over {len(SCRATCH)} dynamic addresses")
         scratch = Reg(SCRATCH[self._scratch])
         self._scratch += 1
         add = Instruction("add", {"rd": scratch, "ra": source, "b": constant})

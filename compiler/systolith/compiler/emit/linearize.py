@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.tile.ir import Block, If, Ref, TileOp, VReg
 from systolith.isa.program import Origin
 
@@ -138,7 +138,7 @@ def _allocate(line: Linear) -> None:
                 active.remove((end, done))
                 free.append(line.registers[done])
         if not free:
-            raise CompileError(
+            raise DoesNotFitError(
                 f"more than {len(REGISTERS)} scalars are live at once; use fewer dynamic slices in a group"
             )
         line.registers[v] = free.pop()

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from typing import Protocol
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_TOKENS, MAX_WAITS, OPCODES, queue_of
@@ -270,7 +270,7 @@ class Orderer:
                 producer.signals.append(first + k % many)
                 consumer.waits.append(first + k % many)
         if len(table) > MAX_TOKENS:
-            raise CompileError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
+            raise DoesNotFitError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
         return table
 
 

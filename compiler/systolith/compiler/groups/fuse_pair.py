@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import LimitError
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
@@ -126,7 +126,7 @@ class Kernels:
         outs = [anywhere(root.shape) for root in plan.roots]
         try:
             cycles = kernel_cycles(self.chip, plan, Box.whole(plan.dims), leaves, outs)
-        except CompileError as e:
+        except LimitError as e:
             raise NotJointError(str(e)) from None
         if cycles is None:
             raise NotJointError(otherwise)
@@ -139,7 +139,7 @@ class Kernels:
         kept = Box.whole([r.dims[d] for d in r.kept])
         try:
             way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
-        except CompileError as e:
+        except LimitError as e:
             raise NotJointError(str(e)) from None
         if way.name == "apart":
             raise NotJointError("one pass would not be faster, or combine elements in another order", True)
@@ -184,7 +184,7 @@ def check_results(joint: Joint) -> None:
 def _plan(computation: Computation) -> GroupPlan:
     try:
         plan = analyze(group_roots(computation))
-    except CompileError as e:
+    except LimitError as e:
         raise NotJointError(str(e)) from None
     if not plan.dims or not Box.whole(plan.dims).elements or any(isinstance(n, Pieces) for n in plan.all_nodes):
         raise NotJointError("nothing to compute, or pieces with a kernel each")

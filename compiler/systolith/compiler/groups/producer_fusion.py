@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.fusion import made_of
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -140,7 +140,7 @@ class _Computation:
             try:
                 apart = self._apart(maker, [self._planned(r.group, r.group) for r in readers])
                 plans = [self._planned(r.fused, r.group, self._more(maker, r.group)) for r in readers]
-            except CompileError as problem:
+            except (DoesNotFitError, LimitError) as problem:
                 why = str(problem)
             else:
                 held = sum(map(_held, plans)) if in_vmem else 0
@@ -193,13 +193,14 @@ class _Computation:
         """Tiles of a product's group that is `placed` or replaces it; `more` bytes of values are alive beside it then.
 
         Raises:
-            CompileError: it cannot be lowered.
+            DoesNotFitError: no tiles fit.
+            LimitError: no instruction can hold it.
         """
         self.ctx.group = group
         self.ctx.budget = self.placement.budget[placed] - int(more * self.placement.share)
         plan = planned(self.ctx, group, [self._array(o) for o in group.operands], [self._array(placed)])
         if plan is None:
-            raise CompileError("no tiles fit in VMEM")
+            raise DoesNotFitError("no tiles fit in VMEM")
         return plan
 
     def _array(self, value: Instruction) -> Array:

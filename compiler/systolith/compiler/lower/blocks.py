@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.fingerprint import group_key
 from systolith.compiler.groups.fusion import group_computation
@@ -241,7 +241,7 @@ def _tried(
         if sub.oversized:
             Splitting(Names([small.name])).split(sub.oversized)
             return _tried(lowering, group, inputs, results, size, room)
-    except CompileError:
+    except DoesNotFitError:
         if size == 1:
             raise
         return None, "no tiles of a block fit"

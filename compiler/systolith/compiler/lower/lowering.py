@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from systolith.compiler.emit.assemble import GroupRecord
-from systolith.compiler.errors import CompileError, LimitError, compile_error
+from systolith.compiler.errors import DoesNotFitError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.groups.fingerprint import group_key
 from systolith.compiler.groups.splitting import Oversized
@@ -232,7 +232,7 @@ class Lowering:
                 self.rules.groups[kind](self.ctx, i, near, outputs)
         except LimitError as problem:
             if blocked:  # its own groups have been split as far as they can be
-                raise CompileError(str(problem)) from problem
+                raise DoesNotFitError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]

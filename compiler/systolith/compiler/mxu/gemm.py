@@ -13,6 +13,7 @@ from itertools import islice, product
 from math import prod
 from typing import Any, Protocol, TypeVar
 
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.index.affine import Box
 from systolith.compiler.index.contraction import Contraction, Index, Ranges
@@ -173,14 +174,13 @@ class Gemm:
         """Append everything.
 
         Raises:
-            CompileError: no choice of tiles fits.
+            DoesNotFitError: no choice of tiles fits.
             LimitError: an operand needs more loops or bounds than an address generator has.
         """
         plans = self.plans()
         if not plans:
-            raise self.ctx.error(
-                f"{self.hlo}: no tiles fit in the {self.ctx.budget} bytes of VMEM left; use a chip with more VMEM"
-            )
+            left = f"no tiles fit in the {self.ctx.budget} bytes of VMEM left"
+            raise self.ctx.error(f"{self.hlo}: {left}; use a chip with more VMEM", DoesNotFitError)
         self.ctx.plans = plans
         picked = self.ctx.picked
         plan = next((p for p in plans if p.signature == picked), plans[0]) if picked else plans[0]

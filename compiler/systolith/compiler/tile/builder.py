@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.errors import CompileError, DoesNotFitError, compile_error
 from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
@@ -92,12 +92,11 @@ class TileBuilder:
         """A new buffer in VMEM of `size` bytes.
 
         Raises:
-            CompileError: it is larger than the chip's VMEM.
+            DoesNotFitError: it is larger than the chip's VMEM.
         """
         if size > self.chip.vmem.bytes:
-            raise self.error(
-                f"a tile {name!r} of {size} bytes does not fit in the {self.chip.vmem.bytes} bytes of VMEM"
-            )
+            what = f"a tile {name!r} of {size} bytes does not fit in the {self.chip.vmem.bytes} bytes of VMEM"
+            raise self.error(what, DoesNotFitError)
         return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
 
     def smem(self, name: str, size: int = 4) -> Buf:
@@ -153,9 +152,9 @@ class TileBuilder:
         group = self.group.name if self.group is not None else ""
         return Origin(hlo or group, self.region.name if self.region is not None else group, what, macs)
 
-    def error(self, message: str) -> CompileError:
+    def error(self, message: str, kind: type[CompileError] = CompileError) -> CompileError:
         """An error about the current group."""
-        return compile_error(self.group, message) if self.group is not None else CompileError(message)
+        return compile_error(self.group, message, kind) if self.group is not None else kind(message)
 
     # Copies.
 

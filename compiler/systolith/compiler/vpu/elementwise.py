@@ -14,7 +14,7 @@ from math import prod
 from operator import add
 from typing import Protocol
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import CompileError, DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
@@ -52,7 +52,7 @@ class StagingContext(Context, Protocol):
     def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
         """For the debug map."""
 
-    def error(self, message: str) -> CompileError:
+    def error(self, message: str, kind: type[CompileError] = ...) -> CompileError:
         """An error about the group that is lowered."""
 
 
@@ -96,8 +96,8 @@ def lower_plan(
         order, tiles = (turn.order, TILES) if turn and turn.nests else (None, TILES_WANTED)
         try:
             return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
-        except CompileError as problem:
-            raise ctx.error(f"{problem}; use a chip with more VMEM") from problem
+        except DoesNotFitError as problem:
+            raise ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
     nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
@@ -153,7 +153,7 @@ def choose_tile(
         smaller: the next smaller size of a dimension, of sizes and that; the same where there is none.
 
     Raises:
-        CompileError: tiles of one element do not fit.
+        DoesNotFitError: tiles of one element do not fit.
     """
     sizes = list(dims)
     total = traffic(Box.whole(dims))
@@ -166,7 +166,7 @@ def choose_tile(
         d, size = next(iter(willing or ([] if fits else candidates)), (None, 0))
         if d is None:
             if used * BUFFERS > budget:
-                raise CompileError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")
+                raise DoesNotFitError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")
             break
         trial = [*sizes[:d], size, *sizes[d + 1 :]]
         if fits and prod(trial) < prod(dims) and traffic(Box.whole(trial)) < SMALLEST_TILE // 2:

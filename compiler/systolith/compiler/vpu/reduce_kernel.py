@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node, topological
@@ -118,7 +118,7 @@ class Accumulation:
         """With the cycles of the scheduled kernel; None if it does not fit in the registers."""
         try:
             kernel = build(self.chip, k.builder.source())
-        except CompileError:
+        except LimitError:
             return None
         patterns = [k.nest.pattern(a) for a in k.work.accesses]
         cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Carried, Load, Node
@@ -114,8 +114,8 @@ class _Lowering:
         tiles = TILES if self.across else TILES_WANTED
         try:
             sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, order, tiles=tiles, least=least)
-        except CompileError as problem:
-            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+        except DoesNotFitError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
         self.tiles: dict[Instruction, Array] = {}
         for kept in boxes([r.dims[d] for d in r.kept], [sizes[d] for d in r.kept]):
             before: Array | None = None
