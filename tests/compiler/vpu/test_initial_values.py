@@ -40,7 +40,7 @@ VALUES: dict[str, Callable[[np.ndarray], int]] = {
 )
 @examples(8, 80)
 def test_initial_values_computed_from_elements(init: str, op: str, dims: tuple[int, ...], data: st.DataObject) -> None:
-    reduced = tuple(sorted(data.draw(st.sets(st.integers(0, len(dims) - 1), min_size=1))))
+    reduced = tuple(sorted(data.draw(st.sets(st.integers(0, len(dims) - 1)))))
     kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
     text = f"""HloModule m
 f {{
@@ -56,6 +56,34 @@ ENTRY e {{
 }}
 """
     x, y = small(1, "s32", dims), small(2, "s32", (2, 3))
-    want = OPS[op].reduce(x, axis=reduced, initial=VALUES[init](y))
+    start = VALUES[init](y)
+    want = OPS[op].reduce(x, axis=reduced, initial=start) if reduced else OPS[op](x, start)
     for (got,) in (on_chip(text, [x, y]), evaluate(parse_hlo(text), x, y)):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 9])
+def test_any_number_of_operands_is_reduced_at_once(count: int) -> None:
+    names = [f"{c}{n}" for c in "ab" for n in range(count)]
+    body = "\n".join(f" {name} = s32[] parameter({k})" for k, name in enumerate(names))
+    parts = "\n".join(f" r{n} = s32[] {sorted(OPS)[n % len(OPS)]}(a{n}, b{n})" for n in range(count))
+    listed = ", ".join(f"r{n}" for n in range(count))
+    operands = ", ".join("xy"[n % 2] for n in range(count))
+    scalars, rows = ", ".join(["s32[]"] * count), ", ".join(["s32[8]"] * count)
+    text = f"""HloModule m
+f {{
+{body}
+{parts}
+ ROOT r = ({scalars}) tuple({listed})
+}}
+ENTRY e {{
+ x = s32[7,8] parameter(0)
+ i = s32[] parameter(1)
+ y = s32[7,8] negate(x)
+ ROOT r = ({rows}) reduce({operands}, {", ".join("i" * count)}), dimensions={{0}}, to_apply=f
+}}
+"""
+    x, i = small(1, "s32", (7, 8)), np.array(3, np.int32)
+    for n, got in enumerate(on_chip(text, [x, i])):
+        want = OPS[sorted(OPS)[n % len(OPS)]].reduce(-x if n % 2 else x, axis=0, initial=3)
         np.testing.assert_array_equal(got, want)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, lcm, prod
 
-from systolith.compiler.errors import CompileError, LimitError
+from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Carried, Load, Node
@@ -89,8 +89,8 @@ class _Lowering:
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
         try:
             return self._sizes(traffic)
-        except CompileError as problem:
-            raise self.ctx.error(f"{problem}; use a chip with more VMEM") from problem
+        except DoesNotFitError as problem:
+            raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
     def _split_parts(self) -> None:
         """Give parts of operands that lie far apart leaves of their own."""
@@ -107,6 +107,8 @@ class _Lowering:
                 return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
             rows = lcm(rows, order.rows)
             rest -= set(order.left)
+        if not rest:  # nothing is reduced, or every element of it at once
+            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
         chunked = sorted(rest)
         around = [d for d in r.kept if d < chunked[0]]
         inside = [d for d in r.kept if d > chunked[0]]
@@ -242,6 +244,8 @@ class _Lowering:
     def _stored(self, task: Task) -> None:
         """Compute what is to be reduced to memory, and reduce that: no kernel reads it in the order that it has."""
         r = task.r
+        if task.stored:
+            raise LimitError(f"no kernel reduces {len(r.inputs)} operands at once in their order", r.heavy)
         arrays = [
             self._scratch(f"{r.heavy.name}.of{n}", register_type(s.dtype), task.whole) for n, s in enumerate(r.shapes)
         ]
@@ -256,10 +260,8 @@ class _Lowering:
         held = [scratch_leaf(f"of{n}", a.dtype, r.dims) for n, a in enumerate(arrays)]
         index = IndexMap.identity(len(r.dims)).over(r.dims)
         inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in held)
-        if inputs == r.inputs:
-            raise CompileError(f"{r.heavy.opcode} {r.heavy.name!r}: no kernel reduces it in its order")
         leaves = {**task.leaves, **dict(zip(held, arrays, strict=True))}
-        self._box(replace(task, r=replace(r, inputs=inputs), leaves=leaves))
+        self._box(replace(task, r=replace(r, inputs=inputs), leaves=leaves, stored=True))
 
     # Reduced lanes.
 

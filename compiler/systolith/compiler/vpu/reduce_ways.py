@@ -106,6 +106,7 @@ class Task:
         leaves: an array for each leaf.
         targets: arrays that cover `kept`, for the results or raw values.
         sides: arrays that cover `whole`, for the reduction's sides.
+        stored: whether what is reduced has been computed to memory for this.
     """
 
     r: Reduction
@@ -115,6 +116,7 @@ class Task:
     leaves: Mapping[Instruction, Array]
     targets: Sequence[Array]
     sides: Sequence[Array] = ()
+    stored: bool = False
 
     @property
     def several(self) -> bool:
