@@ -5,6 +5,7 @@ from __future__ import annotations
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.constants import FoldConstants
@@ -39,6 +40,7 @@ CANONICAL: tuple[Pass, ...] = (
     RemoveControlDependencies(),
     Inline(),
     DeadCode(),
+    ExpandBatchNorm(),
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
     SplitScans(),
