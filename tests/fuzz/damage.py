@@ -58,7 +58,7 @@ def changed(value: Any, dice: Random) -> Any:
         inside += inside[:100]
     elif act < 0.6 and isinstance(inside[key], int | float):
         number = inside[key]
-        inside[key] = dice.choice([-number, number + 1, number * 2, number * 10**12, number / 3])
+        inside[key] = dice.choice([-number, number + 1, number * 2, number * 10**12, number // 3])
     else:
         inside[key] = new
     return value

@@ -182,7 +182,10 @@ class Sequencer:
         if resolver is not None:
             issue = Issue(pc, resolver(self.registers), issue.queue)
         if self.machine is not None:
-            EXECUTE[issue.instr.op](self.machine, issue.instr)
+            try:
+                EXECUTE[issue.instr.op](self.machine, issue.instr)
+            except MemoryError:
+                raise self.machine.error("takes more memory than this process may have") from None
         elif self._known and _stores_scalars(issue.instr):
             self._known.clear()
         return issue
