@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,10 +66,58 @@ def test_registers_that_live_together_differ(pairs: list[tuple[int, int]]) -> No
 
 
 def test_a_register_read_in_a_loop_is_kept_through_it() -> None:
-    loop = While(Block([_set(2)]), VReg(2), Block([_add(3, 1), _set(4), _add(5, 4)]))
+    """What the body writes after its last read of r1 would be read as r1 in the next turn."""
+    loop = While(Block([_set(2)]), VReg(2), Block([_add(3, 1), _set(4), _add(5, 4), _add(6, 3)]))
     line = linearize(Block([_set(1), loop]))
     kept = line.registers[VReg(1)]
-    assert kept not in {line.registers[VReg(n)] for n in (2, 3, 4, 5)}
+    assert kept not in {line.registers[VReg(n)] for n in (2, 3, 4, 5, 6)}
+
+
+def test_a_register_of_a_loop_that_is_read_after_it_is_kept_through_it() -> None:
+    """The last turn of the condition runs after the body wrote r3."""
+    loop = While(Block([_set(2), _set(4), _add(2, 4)]), VReg(2), Block([_set(3)]))
+    line = linearize(Block([loop, _add(5, 3)]))
+    assert line.registers[VReg(3)] not in {line.registers[VReg(n)] for n in (2, 4)}
+
+
+NAMES = st.integers(1, 12)
+OPERATIONS = st.one_of(st.builds(_set, NAMES), st.builds(_add, NAMES, NAMES))
+BLOCKS = st.recursive(
+    st.builds(Block, st.lists(OPERATIONS, max_size=5)),
+    lambda inner: st.builds(
+        lambda parts: Block([item for part in parts for item in part.items]),
+        st.lists(
+            st.one_of(
+                inner,
+                st.builds(lambda c, p, b: Block([While(c, VReg(p), b, "l")]), inner, NAMES, inner),
+                st.builds(lambda p, a, b: Block([If(VReg(p), [a, b])]), NAMES, inner, inner),
+            ),
+            min_size=1,
+            max_size=4,
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(BLOCKS, st.randoms(use_true_random=False))
+def test_a_read_finds_what_was_written_on_any_path(block: Block, chance: random.Random) -> None:
+    """Branches go either way; whatever a register is read as was the last to be written to it."""
+    line = linearize(block)
+    places = {item.name: n for n, item in enumerate(line.items) if isinstance(item, Label)}
+    holds: dict[int, VReg] = {}
+    written: set[VReg] = set()
+    at = steps = 0
+    while at < len(line.items) and steps < 200:
+        item, at, steps = line.items[at], at + 1, steps + 1
+        target = item.args["rd"] if isinstance(item, TileOp) else None
+        for v in vregs_of(item):
+            assert v is target or v not in written or holds[line.registers[v]] == v
+        if isinstance(target, VReg):
+            holds[line.registers[target]] = target
+            written.add(target)
+        elif isinstance(item, Jump) and (item.op == "jmp" or chance.random() < 0.4):
+            at = places[item.target]
 
 
 def test_too_many_scalars_are_refused() -> None:
