@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed-$(firstword $(shell printf %s '$(CURDIR)' | cksum))
 DEMO   ?= resnet18_infer_224
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz lint format bless bench docs synth clean distclean
+.PHONY: help demo test test-all fuzz mutants lint format bless bench docs synth clean distclean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -39,6 +39,9 @@ test-all: lint ## the lint, then every test, and every property on more examples
 
 fuzz: $(STAMP) ## 20,000 random files of every format: a result or one line of refusal (goes on where it was interrupted)
 	$(BIN)/python -m tests.fuzz
+
+mutants: $(STAMP) ## change the code in 200 places, one at a time, which a test must notice (goes on where it was interrupted)
+	$(BIN)/python -m tests.mutants
 
 lint: $(STAMP) ## ruff, mypy, the import direction, Verilator
 	$(BIN)/ruff check

@@ -1,0 +1,189 @@
+"""Draws mutants by seed and runs the tests that can see each, in a copy of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from difflib import unified_diff
+from hashlib import sha256
+from pathlib import Path
+
+from tests.mutants.mutate import mutants
+from tests.mutants.table import AREAS, select
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("isa", "sim", "compiler", "hw", "runtime", "reports")
+TEST_SECONDS = 180
+"""No test of `make test` takes a tenth of it: one that takes longer hangs."""
+MEMORY_KIB = 8 << 20
+_CHILDREN: set[subprocess.Popen[str]] = set()
+
+
+class BrokenTestError(Exception):
+    """A test that fails without a mutant says nothing about one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mutant of one of the project's modules.
+
+    Attributes:
+        path: the module, below the project's root.
+        line: what is changed, from 1.
+        old, text: the module's text as it is, and changed.
+    """
+
+    path: str
+    line: int
+    old: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The same for the same change of the same text."""
+        return sha256(f"{self.path}\0{self.old}\0{self.text}".encode()).hexdigest()[:16]
+
+    @property
+    def diff(self) -> str:
+        lines = unified_diff(self.old.splitlines(), self.text.splitlines(), self.path, self.path, lineterm="", n=0)
+        return "\n".join([*lines][2:])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        what: `killed`; `timeout`: a test hung; `survived` all its tests; or `unfinished`: none had failed at the limit.
+        by: the test that failed, if any.
+        seconds: it took.
+    """
+
+    path: str
+    line: int
+    diff: str
+    what: str
+    by: str
+    seconds: int
+
+
+def drawn(count: int, seed: int, root: Path = ROOT, areas: Sequence[str] = AREAS) -> list[Case]:
+    """Mutants of all modules of some folders, each as likely as any other."""
+    texts = {str(p.relative_to(root)): p.read_text() for area in areas for p in sorted((root / area).rglob("*.py"))}
+    places = [(path, n) for path, text in texts.items() for n, _ in enumerate(mutants(text))]
+    chosen = random.Random(seed).sample(places, min(count, len(places)))
+    made = {path: list(mutants(texts[path])) for path in {path for path, _ in chosen}}
+    return [Case(path, made[path][n].line, texts[path], made[path][n].text) for path, n in chosen]
+
+
+def copy_project(tree: Path) -> None:
+    """What git knows of, or would, in a folder of its own."""
+    shutil.rmtree(tree, ignore_errors=True)
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tree / name)
+
+
+def tried(case: Case, tree: Path, limit: int, sound: set[str]) -> Outcome:
+    """Run a mutant's tests in a copy of the project, which is left as it was.
+
+    Args:
+        limit: seconds for all tests.
+        sound: tests known to pass without mutants; grows.
+
+    Raises:
+        BrokenTestError: the test that fails does so without the mutant too.
+    """
+    began = time.monotonic()
+    _write(tree / case.path, case.text)
+    try:
+        what, by = _verdict(select(case.path, tree), tree, limit)
+    finally:
+        _write(tree / case.path, case.old)
+    if by and by not in sound:
+        if _verdict([by], tree, limit)[0] != "survived":
+            raise BrokenTestError(f"{by} fails without a mutant")
+        sound.add(by)
+    return Outcome(case.path, case.line, case.diff, what, by, round(time.monotonic() - began))
+
+
+def _write(path: Path, text: str) -> None:
+    """Byte code is known by the time and size of its source: two mutants may agree in both."""
+    path.write_text(text)
+    for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        stale.unlink()
+
+
+def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
+    """What becomes of the copy as it is, and by what."""
+    options = ["-m", "not slow", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={TEST_SECONDS}"]
+    command = [sys.executable, "-m", "pytest", "-xq", *options, "-o", "faulthandler_exit_on_timeout=true", *tests]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(tree / name) for name in FOLDERS),
+        "XDG_CACHE_HOME": str(tree.parent / "cache"),
+        "HYPOTHESIS_PROFILE": "ci",
+    }
+    child = subprocess.Popen(
+        ["sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh", *command],
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    _CHILDREN.add(child)
+    try:
+        output, _ = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        return "unfinished", ""
+    finally:
+        _end(child)
+        _CHILDREN.discard(child)
+    if child.returncode == 0:
+        return "survived", ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py(?:::\S+)?)", output, re.MULTILINE)
+    hung = child.returncode == 1 and not failed  # ended from within; a crash ends by a signal
+    return "timeout" if hung else "killed", failed[1] if failed else ""
+
+
+def end_all() -> None:
+    """End what other threads wait for."""
+    for child in list(_CHILDREN):
+        _end(child)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End the tests with all that they started."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        child.wait()
+
+
+def load(path: Path) -> dict[str, Outcome]:
+    """Outcomes by key of their cases; none if there is no file."""
+    return {k: Outcome(**v) for k, v in json.loads(path.read_text()).items()} if path.exists() else {}
+
+
+def save(path: Path, outcomes: dict[str, Outcome]) -> None:
+    """Write the file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({k: asdict(v) for k, v in outcomes.items()}, indent=1) + "\n")
+    new.replace(path)
