@@ -57,6 +57,8 @@ def _mutable(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
     """Nodes that run, each before those in it."""
     if isinstance(node, ast.JoinedStr):
         return  # places in f-strings are not known before Python 3.12
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return  # zip's: a check
     if isinstance(node, ast.expr | ast.stmt):
         yield node
     for name, value in ast.iter_fields(node):

@@ -8,18 +8,26 @@ from pathlib import Path
 
 AREAS = ("compiler/systolith/compiler", "sim/systolith/sim", "isa/systolith/isa")
 
-_BACK_END = "codegen tile tokens memory gemm vpu fusion driver"
 TESTS: dict[str, str] = {
     "isa/systolith/isa/numerics": "isa_numerics sim_values programs",
     "isa/systolith/isa": "isa isa_numerics sim_time sim_values programs test_goldens.py reports hw",
     "sim/systolith/sim": "sim_time sim_values programs test_goldens.py reports hw",
-    "compiler/systolith/compiler/hlo": "compiler/hlo compiler/passes seeds runtime",
-    "compiler/systolith/compiler/xla_builder": "compiler/xla_builder seeds",
-    "compiler/systolith/compiler/passes": "compiler/passes compiler/driver seeds",
-    "compiler/systolith/compiler": " ".join(f"compiler/{name}" for name in _BACK_END.split())
-    + " test_goldens.py seeds bench runtime",
+    "compiler/systolith/compiler/hlo": "compiler/hlo compiler/passes",
+    "compiler/systolith/compiler/xla_builder": "compiler/xla_builder",
+    "compiler/systolith/compiler/passes": "compiler/passes",
+    "compiler/systolith/compiler/ops": "compiler/vpu",
+    "compiler/systolith/compiler/index": "compiler/vpu compiler/gemm",
+    "compiler/systolith/compiler/vpu": "compiler/vpu",
+    "compiler/systolith/compiler/mxu": "compiler/gemm",
+    "compiler/systolith/compiler/groups": "compiler/fusion",
+    "compiler/systolith/compiler/tiling": "compiler/fusion",
+    "compiler/systolith/compiler/lower": "compiler/fusion",
+    "compiler/systolith/compiler/memory": "compiler/memory",
+    "compiler/systolith/compiler/tile": "compiler/tile compiler/vpu",
+    "compiler/systolith/compiler/emit": "compiler/codegen compiler/tokens",
+    "compiler/systolith/compiler": "test_goldens.py compiler seeds bench runtime",
 }
-"""Source folder to folders and files of `tests`; the longest folder that a module is in counts."""
+"""Source folder to folders and files of `tests`: those of the longest folder that a module is in, then the others'."""
 
 
 def select(module: str, root: Path) -> list[str]:
@@ -29,13 +37,15 @@ def select(module: str, root: Path) -> list[str]:
         module: its path below `root`.
         root: where `tests` is.
     """
-    folder = max((f for f in TESTS if module.startswith(f + "/")), key=len)
+    folders = sorted((f for f in TESTS if module.startswith(f + "/")), key=len, reverse=True)
     name = module.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    found = [path for path, names in _imports(root).items() if name in names]
-    for word in TESTS[folder].split():
+    found: list[Path] = []
+    for word in " ".join(TESTS[f] for f in folders).split():
         path = root / "tests" / word
         found += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
-    return list(dict.fromkeys(str(path.relative_to(root)) for path in found))
+    naming = [path for path, names in _imports(root).items() if name in names]
+    direct = sorted(naming, key=lambda path: found.index(path) if path in found else len(found))
+    return list(dict.fromkeys(str(path.relative_to(root)) for path in [*direct, *found]))
 
 
 @cache

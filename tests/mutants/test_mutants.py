@@ -13,14 +13,14 @@ from tests.mutants.table import AREAS, TESTS, select
 
 MODULE = '''"""Not a number: 1."""
 
-def inside(x: "int" = 3, *, strict=True):
+def inside(x: "int" = 3, *, loud=True):
     """Whether."""
     if not x < 4 and x != 0 or (
         x + 1) in (9,):
         raise ValueError(f"{x + 1} is out")
     é = "ü" * 2; total = é
     total += "!"
-    print(total)
+    print(total, *zip(total, total, strict=True))
     return total
 '''
 
@@ -33,15 +33,16 @@ def changes(text: str) -> list[str]:
 
 def test_every_kind_of_mutant() -> None:
     assert {c for c in changes(MODULE) if c.startswith("def")} == {
-        'def inside(x: "int" = (4), *, strict=True):',
-        'def inside(x: "int" = (2), *, strict=True):',
-        'def inside(x: "int" = 3, *, strict=(False)):',
+        'def inside(x: "int" = (4), *, loud=True):',
+        'def inside(x: "int" = (2), *, loud=True):',
+        'def inside(x: "int" = 3, *, loud=(False)):',
     }
     wanted = ["if (x < 4) and x != 0 or (", "if not (x <= 4) and x != 0 or (", "if not x < 4 and (x == 0) or ("]
     assert not {*wanted, "if (not x < 4 or x != 0) or (", "(x - 1)) in (9,):"} - set(changes(MODULE))
     assert not {'é = "ü" * (3); total = é', "total -= '!'", "return None", "pass"} - set(changes(MODULE))
     assert changes(MODULE).count("pass") == 3  # raise, total +=, print
     assert "Not a number" not in " ".join(changes(MODULE))
+    assert "strict=(False)" not in " ".join(changes(MODULE))
 
 
 def test_each_mutant_differs_and_is_python() -> None:
