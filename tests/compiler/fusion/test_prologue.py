@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler import driver
 from systolith.compiler.driver import Compiled
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.producer_fusion import FusePrologues
@@ -441,7 +441,7 @@ def test_what_cannot_be_lowered_so_is_stored(monkeypatch: pytest.MonkeyPatch) ->
 
     def crowded(module: Module, *rest: Any) -> Compiled:
         if kinds(module) == ["kOutput"]:
-            raise CompileError("no place")
+            raise DoesNotFitError("no place")
         return lower(module, *rest)
 
     monkeypatch.setattr(driver, "compile_grouped", crowded)
