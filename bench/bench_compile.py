@@ -21,7 +21,7 @@ from systolith.compiler.emit import assemble, codegen
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.lower import module as lower_module
-from systolith.compiler.schedule import fitting
+from systolith.compiler.schedule import fitting, program
 from systolith.isa.chip import load_chip
 
 STAGES: tuple[tuple[str, object, str], ...] = (
@@ -35,11 +35,11 @@ STAGES: tuple[tuple[str, object, str], ...] = (
     ("instructions", codegen.Generator, "run"),
     ("registers", assemble, "linearize"),
     ("tokens", assemble, "_order"),
-    ("assembly", pressure, "assemble"),
-    ("prediction", driver, "predict"),
-    ("table of groups", driver, "group_infos"),
-    ("probes", driver, "probes"),
-    ("check of the program", driver, "verify_program"),
+    ("assembly", program, "assemble"),
+    ("prediction", program, "predict"),
+    ("table of groups", pressure, "group_infos"),
+    ("probes", program, "probes"),
+    ("check of the program", program, "verify_program"),
 )
 """Stages by the function that does them; one that is called in another counts for itself only."""
 

@@ -13,8 +13,9 @@ from tests.fuzz.npz import Npz
 from tests.fuzz.proto import Proto
 from tests.fuzz.records import RECORDS
 from tests.fuzz.slb import Slb
+from tests.fuzz.tile_text import TileText
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 
-_ALL: tuple[Fuzzer, ...] = (HloText(), Proto(), Slb(), Assembler(), ChipToml(), Npz(), *RECORDS, Graphs())
+_ALL: tuple[Fuzzer, ...] = (HloText(), Proto(), TileText(), Slb(), Assembler(), ChipToml(), Npz(), *RECORDS, Graphs())
 FUZZERS: dict[str, Fuzzer] = {fuzzer.name: fuzzer for fuzzer in _ALL}

@@ -6,14 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from systolith.compiler.emit.assemble import probes
 from systolith.compiler.errors import CompileError, DoesNotFitError
-from systolith.compiler.explain import Alternative, Decision, as_text, each_once, planned_cycles
+from systolith.compiler.explain import Alternative, Decision, as_text, each_once
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.splitting import Splitting
-from systolith.compiler.groups.stats import group_infos
 from systolith.compiler.groups.unit_assignment import ChooseUnits
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
@@ -22,18 +20,19 @@ from systolith.compiler.legality import check_legality
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.aliasing import most_in_place
+from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.report import Layout, MemoryUse
 from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan, value_at
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass, pass_name, run_passes
-from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.pressure import Lowered, Relief, relieved
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
-from systolith.compiler.schedule.predict import predict
-from systolith.compiler.tile.ir import Buf
+from systolith.compiler.schedule.program import planned, program_of
+from systolith.compiler.tile.ir import Buf, TileModule
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir
 from systolith.compiler.tiling.batch_loops import BatchLoops
@@ -43,7 +42,6 @@ from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
 from systolith.isa.files import Fill, text_fill
 from systolith.isa.program import Program
-from systolith.isa.verify import verify_program
 
 SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
 """Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
@@ -79,28 +77,36 @@ class Stages(Mapping[str, str]):
 
 
 @dataclass
-class Compiled:
-    """Result of a compilation.
+class Assembled:
+    """A program, and how it was made.
 
     Attributes:
         program: what runs.
-        grouped: the grouped module.
-        stages: text of each stage by name, in order, made when asked for: `canonical.hlo`, `grouped.hlo`, `tile.txt`,
-            `plan.txt`, `memory.txt`, `program.s`, and `explain.txt`.
+        stages: text of each stage by name, in order, made when asked for: of `canonical.hlo`, `grouped.hlo`,
+            `tile.txt`, `plan.txt`, `memory.txt`, `program.s` and `explain.txt` those that were gone through.
         memory: what it takes of HBM and VMEM.
-        explain: what was chosen, in order.
-        module: the grouped module itself.
     """
 
     program: Program
-    module: Module
     stages: Stages
     memory: MemoryUse
-    explain: list[Decision] = field(default_factory=list)
 
     def dumps(self, folder: Path) -> dict[Path, Fill]:
         """Every stage as a file of a folder, for `write_all`."""
         return {folder / name: text_fill(text) for name, text in self.stages.items()}
+
+
+@dataclass
+class Compiled(Assembled):
+    """Result of a compilation.
+
+    Attributes:
+        module: the grouped module.
+        explain: what was chosen, in order.
+    """
+
+    module: Module
+    explain: list[Decision] = field(default_factory=list)
 
 
 @collection_paused()
@@ -117,12 +123,16 @@ def compile_module(module: Module, chip: Chip, options: Options | None = None) -
 class Front:
     """A module in canonical form, to be compiled for any number of chips: what does not depend on the chip, done once.
 
+    Args:
+        module: any module, which is changed in place here and left alone from then on.
+        canonical: whether it is in canonical form already; what later stages rely on is seen to again.
+
     Attributes:
-        canonical: the module, which is changed in place here and left alone from then on.
+        canonical: the module.
     """
 
-    def __init__(self, module: Module) -> None:
-        self.canonical = canonicalise(module)
+    def __init__(self, module: Module, canonical: bool = False) -> None:
+        self.canonical = legalise(module) if canonical else canonicalise(module)
 
     @collection_paused()
     def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
@@ -196,26 +206,47 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     lowered, relief = lower(module), Relief()
     if lowered.hbm > chip.hbm.bytes:
         lowered, relief = relieved(lowered, chip, lower)
-    module, lowering, fitted = lowered.module, lowered.lowering, lowered.fitted
-    ctx, plan = lowering.ctx, fitted.plan
-    program, ops, buffers = lowered.assembled(chip)
-    explain = each_once([*decided, *relief.decisions, *ctx.explain])
-    program.groups = group_infos(module, planned_cycles(ctx.explain), predict(program, chip))
-    if options.probes:
-        program.probes = probes(lowering.records, ops, fitted.moved, plan, buffers)
-    verify_program(program, chip)
-    memory = MemoryUse(program, Layout(fitted.block, plan, buffers, ctx.whole), relief.remade)
+    module = lowered.module
+    tile = lowered.tile(records=options.probes)
+    explain = each_once([*decided, *relief.decisions, *lowered.lowering.ctx.explain])
+    made = _assembled(tile, lowered.fitted.plan, chip, relief.remade)
+    before = Stages({"grouped.hlo": lambda: print_hlo(module)})
+    after = Stages({"explain.txt": lambda: as_text(explain)})
+    return Compiled(made.program, before | made.stages | after, made.memory, module, explain)
+
+
+@collection_paused()
+def compile_tile(tile: TileModule, chip: Chip) -> Assembled:
+    """Compile tile IR that was read as text, and so is checked.
+
+    Raises:
+        CompileError: it breaks a rule of tile IR, or asks for more memory, registers or tokens than there are.
+        ProgramError: it breaks a rule of the instruction set.
+    """
+    if tile.chip_digest not in ("", chip.digest()):
+        raise CompileError(
+            f"module {tile.name!r}: its tile IR is for chip {tile.chip} {tile.chip_digest}, not for {chip.name}"
+            f" {chip.digest()}: compile it from HLO for this one"
+        )
+    verify_tile_ir(tile.block)
+    return _assembled(tile, planned(tile, chip), chip, given=True)
+
+
+def _assembled(
+    tile: TileModule, plan: MemoryPlan, chip: Chip, remade: Sequence[Remade] = (), given: bool = False
+) -> Assembled:
+    """The program of tile IR, with its stages; `remade`: see `MemoryUse`; `given`: see `program_of`."""
+    program = program_of(tile, chip, plan, given)
+    memory = MemoryUse(program, Layout(tile.block, plan, tile.buffers, tile.whole), remade)
     stages = Stages(
         {
-            "grouped.hlo": lambda: print_hlo(module),
-            "tile.txt": lambda: print_tile_ir(fitted.block),
+            "tile.txt": lambda: print_tile_ir(tile),
             "plan.txt": lambda: _plan_text(plan),
             "memory.txt": memory.table,
             "program.s": lambda: disassemble(program),
-            "explain.txt": lambda: as_text(explain),
         }
     )
-    return Compiled(program, module, stages, memory, explain)
+    return Assembled(program, stages, memory)
 
 
 def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:

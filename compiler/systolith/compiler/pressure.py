@@ -7,12 +7,12 @@ lowering it, and kept if it takes fewer bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from systolith.compiler.emit.assemble import assemble
 from systolith.compiler.errors import CompileError
-from systolith.compiler.explain import Decision
+from systolith.compiler.explain import Decision, planned_cycles
 from systolith.compiler.groups.stats import group_infos
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lower.lowering import Lowering
@@ -20,10 +20,10 @@ from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.linear_schedule import ORDERS, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
 from systolith.compiler.schedule.fitting import Fitted
-from systolith.compiler.schedule.predict import predict
-from systolith.compiler.tile.ir import Buf, TileOp
+from systolith.compiler.schedule.program import predicted
+from systolith.compiler.tile.ir import GroupRecord, TileModule
 from systolith.isa.chip import Chip
-from systolith.isa.program import Program, Role
+from systolith.isa.program import Role
 
 MOST_ROUNDS = 8
 """How often values that are to be computed again are chosen, and the module lowered with them."""
@@ -58,11 +58,22 @@ class Lowered:
         owners = self.lowering.ctx.donated.union(b.memory for b in results if into_results)
         share_temporaries(self.fitted.block, [b for b in buffers if b.memory in owners])
 
-    def assembled(self, chip: Chip) -> tuple[Program, list[TileOp | None], list[Buf]]:
-        """The program, the tile operation of each instruction, and the buffers in the order of its table."""
-        buffers = buffer_table(self.lowering.ctx.buffers)
-        program, ops = assemble(self.module.name, self.fitted.block, buffers, self.fitted.plan, chip)
-        return program, ops, buffers
+    def tile(self, records: bool) -> TileModule:
+        """The module in tile IR; `records`: with what checks need to know of each group."""
+        ctx = self.lowering.ctx
+        block, buffers = self.fitted.block, buffer_table(ctx.buffers)
+        groups = group_infos(self.module, planned_cycles(ctx.explain))
+        found = list(self._records()) if records else []
+        chip = ctx.chip
+        return TileModule(self.module.name, block, chip.name, chip.digest(), buffers, ctx.whole, groups, found)
+
+    def _records(self) -> Iterator[GroupRecord]:
+        """Of groups that have operations of their own: loads that moved ahead are not among them."""
+        position = {op: n for n, op in enumerate(self.fitted.block.ops())}
+        for made in self.lowering.records:
+            own = sorted((op for op in made.ops if op not in self.fitted.moved), key=position.__getitem__)
+            if own:
+                yield GroupRecord(made.group.name, own[0], own[-1], made.inputs, made.outputs)
 
 
 @dataclass
@@ -115,8 +126,9 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
 
 
 def _rematerialised(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered], relief: Relief) -> Lowered:
-    program, _, _ = lowered.assembled(chip)
-    cycles = {g.name: g.predicted for g in group_infos(lowered.module, {}, predict(program, chip))}
+    tile = lowered.tile(records=False)
+    program, _ = assemble(tile.name, tile.block, tile.buffers, lowered.fitted.plan, chip)
+    cycles = {g.name: g.predicted for g in predicted(tile.groups, program, chip)}
     wanted, most = lowered.hbm - chip.hbm.bytes, -1
     for _ in range(MOST_ROUNDS):
         changing = Rematerialiser(lowered.module, lowered.lowering.spilled, cycles)

@@ -6,7 +6,7 @@ value and the limit.  Kernels are checked in `verify_kernel.py`, tokens in `veri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, cast
 
@@ -335,8 +335,13 @@ def _check_tables(program: Program, chip: Chip) -> None:
         _fail(f"pattern {wide}: {program.patterns[wide].dtype}: the chip has no 64-bit types (features.wide)")
 
 
-def verify_program(program: Program, chip: Chip) -> None:
-    """Check every rule that does not need a run.
+def verify_code(code: Sequence[Instruction], program: Program, chip: Chip) -> None:
+    """Check a program's tables, and instructions with the operands and memories that they name; not where they lead.
+
+    Args:
+        code: the instructions; the program need not have them yet.
+        program: its tables.
+        chip: that it is for.
 
     Raises:
         ProgramError: the first broken rule, in one line.
@@ -352,7 +357,7 @@ def verify_program(program: Program, chip: Chip) -> None:
         raise ProgramError(str(e)) from None
     known_queues = queues(chip)
     checked: set[Hashable] = set()
-    for i, instr in enumerate(program.code):
+    for i, instr in enumerate(code):
         try:
             form = _form(instr)
             if form not in checked:
@@ -367,6 +372,15 @@ def verify_program(program: Program, chip: Chip) -> None:
                 _check_bounds(instr, program, chip)
         except (EncodingError, ProgramError) as e:
             raise ProgramError(f"instruction {i}: {instr.op}: {e}") from None
+
+
+def verify_program(program: Program, chip: Chip) -> None:
+    """Check every rule that does not need a run.
+
+    Raises:
+        ProgramError: the first broken rule, in one line.
+    """
+    verify_code(program.code, program, chip)
     _check_control(program)
     _check_jumps(program)
     verify_tokens(program, chip)

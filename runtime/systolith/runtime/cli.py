@@ -121,32 +121,33 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 @click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
 @click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
+@click.option(
+    "--from",
+    "stage",
+    type=click.Choice(["hlo", "canonical", "tile", "assembly"]),
+    default="hlo",
+    show_default=True,
+    help="Go on from FILE as that stage of an earlier compilation: a file of its --dump-dir.",
+)
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
 @click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
 @autotuning
 @listing_refusals
-def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, **options: Any) -> None:
+def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, stage: str, **options: Any) -> None:
     """Compile FILE to a self-contained binary."""
-    from systolith.compiler.driver import compile_module
     from systolith.compiler.options import Options
     from systolith.isa.binary import to_bytes
     from systolith.isa.chip import chip_file, load_chip
-    from systolith.isa.errors import SystolithError
     from systolith.isa.files import make_folder, require_apart, write_all
-    from systolith.runtime.sources import elided_note, read_source
+    from systolith.runtime.stages import compile_from
     from systolith.runtime.tuning import with_tuner
 
     inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
     require_apart({"-o": output}, inputs)
-    with progress() as stage:
-        stage("reading")
-        source = read_source(file)
-        if source.module is None:
-            raise SystolithError(f"{file}: is a binary already")
-        stage("compiling")
+    with progress() as doing:
+        doing("compiling")
         target = load_chip(chip)
-        note = elided_note(source.module)
-        compiled = compile_module(source.module, target, with_tuner(Options(**options), target, stage))
+        compiled, note = compile_from(stage, file, target, with_tuner(Options(**options), target, doing))
         program = compiled.program
         binary = to_bytes(program)
         stages = compiled.dumps(dump_dir) if dump_dir else {}

@@ -63,6 +63,20 @@ def read_source(path: Path) -> Source:
     return Source(path, module=parse_module(text, str(path), left_out=True))
 
 
+def read_given(path: Path) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        SourceError: it cannot be read, or is no UTF-8.
+    """
+    if path != STDIN:
+        return read_text(path, SourceError)
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(f"stdin: {error}") from None
+
+
 def elided_note(module: Module | None) -> str:
     """What to say where constants whose values the text leaves out are zeros; empty if there are none."""
     count = sum(i.opcode == "constant" and i.literal is None for i in module.instructions()) if module else 0

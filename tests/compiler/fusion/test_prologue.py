@@ -431,7 +431,7 @@ def test_a_grouped_module_prints_and_parses() -> None:
     args = arguments((16, 24), (24,), (24, 8))
     for a, b in zip(evaluate(module, *args), evaluate(again, *args), strict=True):
         np.testing.assert_array_equal(a, b)
-    (info,) = group_infos(module)
+    (info,) = group_infos(module, {})
     assert info.transcendentals == 16 * 24
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from systolith.compiler.emit.codegen import Generator, Line
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.emit.tokens import FINE, Ordered, Orderer
-from systolith.compiler.hlo.ir import Instruction as HloInstruction
 from systolith.compiler.memory.vmem import MemoryPlan
-from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
+from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp
 from systolith.isa.access import Access, Tile, accesses, size_of
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import queues
 from systolith.isa.program import Location, Origin, Probe, Program
+from systolith.isa.verify import verify_code
 
 MEMORIES = (Space.VMEM, Space.SMEM)
 
@@ -26,9 +26,22 @@ def line_bytes(chip: Chip) -> int:
 
 
 def assemble(
-    name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip: Chip
+    name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip: Chip, given: bool = False
 ) -> tuple[Program, list[TileOp | None]]:
-    """The program, and for each instruction the tile operation it was made of."""
+    """The program, and for each instruction the tile operation it was made of.
+
+    Args:
+        name: of the program.
+        block: operations.
+        buffers: the buffer table.
+        plan: addresses.
+        chip: the target.
+        given: the operations are a user's, so that instructions are checked before an order is derived from them.
+
+    Raises:
+        DoesNotFitError: too many scalars are live at once, or there are too few tokens.
+        ProgramError: the operations of a user break a rule of the instruction set.
+    """
     linear = linearize(block)
     generator = Generator(linear, plan.address, buffers)
     lines = [*generator.run(), Line(Instruction("halt"))]
@@ -38,6 +51,8 @@ def assemble(
     program.kernels = list(generator.tables.kernels)
     program.buffers = [b.decl for b in buffers if b.decl is not None]
     program.vmem_high_water = plan.high_water
+    if given:
+        verify_code(instructions, program, chip)
     ordered = _order(instructions, boundaries, program, chip)
     program.tokens = ordered.tokens
     real = [line for line in lines if line.instruction is not None]
@@ -85,41 +100,26 @@ def _order(instructions: list[Instruction], boundaries: frozenset[int], program:
     return Orderer(queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
 
 
-@dataclass
-class GroupRecord:
-    """A group as it was lowered, for probes.
+def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> list[Probe]:
+    """For each group record, where operands lie before it and results after it.
 
-    Attributes:
-        group: the `fusion` instruction.
-        ops: its operations.
-        inputs, outputs: where its operands and results lie.
+    Args:
+        tile: what the program is made of.
+        ops: the operation of each instruction.
+        plan: addresses.
     """
-
-    group: HloInstruction
-    ops: list[TileOp]
-    inputs: list[tuple[str, Array]]
-    outputs: list[tuple[str, Array]]
-
-
-def probes(
-    records: Sequence[GroupRecord],
-    ops: Sequence[TileOp | None],
-    hoisted: Collection[TileOp],
-    plan: MemoryPlan,
-    buffers: Sequence[Buf],
-) -> list[Probe]:
-    """For each group, where its operands lie before it and its results after it."""
     position = {op: n for n, op in enumerate(ops) if op is not None}
-    numbers = {b: n for n, b in enumerate(buffers)}
-    found = []
-    for record in records:
-        own = [position[op] for op in record.ops if op in position and op not in hoisted]
-        if not own:
-            continue
-        inputs = tuple(_location(name, a, plan, numbers) for name, a in record.inputs)
-        outputs = tuple(_location(name, a, plan, numbers) for name, a in record.outputs)
-        found.append(Probe(record.group.name, min(own), max(own), inputs, outputs))
-    return found
+    numbers = {b: n for n, b in enumerate(tile.buffers)}
+    return [
+        Probe(
+            record.name,
+            position[record.first],
+            position[record.last],
+            tuple(_location(name, a, plan, numbers) for name, a in record.inputs),
+            tuple(_location(name, a, plan, numbers) for name, a in record.outputs),
+        )
+        for record in tile.records
+    ]
 
 
 def _location(name: str, array: Array, plan: MemoryPlan, numbers: dict[Buf, int]) -> Location:

@@ -10,7 +10,6 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.mxu.matmul import CONTRACTIONS, contraction_of
 from systolith.compiler.passes.scans import scanned
-from systolith.compiler.schedule.predict import Prediction
 from systolith.isa.program import GroupInfo
 
 TRANSCENDENTAL = frozenset(
@@ -24,26 +23,16 @@ FREE = frozenset(
 """No arithmetic."""
 
 
-def group_infos(
-    module: Module, planned: Mapping[str, int] | None = None, predicted: Mapping[str, Prediction] | None = None
-) -> list[GroupInfo]:
+def group_infos(module: Module, planned: Mapping[str, int]) -> list[GroupInfo]:
     """A row for each group, in program order; those in loops are counted as often as they run, where that is known.
 
     Args:
         module: grouped.
-        planned, predicted: cycles of one execution of each group, by name.
+        planned: cycles of one execution of each group, by name, as its tiles were chosen by.
     """
     found: list[GroupInfo] = []
     _collect(module.entry, 1, found)
-    cycles = {name: p.cycles for name, p in (predicted or {}).items()}
-    return [
-        replace(
-            g,
-            planned=(planned or {}).get(g.name, 0) * g.executions,
-            predicted=cycles.get(g.name, 0) * g.executions,
-        )
-        for g in found
-    ]
+    return [replace(g, planned=planned.get(g.name, 0) * g.executions) for g in found]
 
 
 def _collect(computation: Computation, executions: int, found: list[GroupInfo]) -> None:

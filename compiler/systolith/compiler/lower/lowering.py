@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from systolith.compiler.emit.assemble import GroupRecord
 from systolith.compiler.errors import DoesNotFitError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
 from systolith.compiler.groups.fingerprint import group_key
@@ -53,6 +52,22 @@ class LoweringRules:
 
 
 @dataclass
+class LoweredGroup:
+    """A group as it was lowered, for checks.
+
+    Attributes:
+        group: the `fusion` instruction.
+        ops: its operations.
+        inputs, outputs: where its operands and results lie, by the names of their values.
+    """
+
+    group: Instruction
+    ops: list[TileOp]
+    inputs: tuple[tuple[str, Array], ...]
+    outputs: tuple[tuple[str, Array], ...]
+
+
+@dataclass
 class Lowering:
     """Lowers computations.
 
@@ -73,7 +88,7 @@ class Lowering:
     rules: LoweringRules
     ctx: TileBuilder
     placement: Placement
-    records: list[GroupRecord] = field(default_factory=list)
+    records: list[LoweredGroup] = field(default_factory=list)
     homes: dict[Leaf, Array] = field(default_factory=dict)
     cache: dict[Buf, Array] = field(default_factory=dict)
     owners: dict[Buf, Leaf] = field(default_factory=dict)
@@ -238,7 +253,7 @@ class Lowering:
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
-            GroupRecord(i, ops, list(zip(names, inputs, strict=True)), [(i.name, array) for array in outputs])
+            LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), tuple((i.name, array) for array in outputs))
         )
         return shaped(iter(outputs), i.shape)
 

@@ -32,7 +32,7 @@ ROUND: tuple[Pass, ...] = (
 )
 """Repeated: each gives the others something to do."""
 
-CANONICAL: tuple[Pass, ...] = (
+LEGAL: tuple[Pass, ...] = (
     DropOwnAttributes(),
     RemoveShardings(),
     SplitTupleConstants(),
@@ -45,6 +45,11 @@ CANONICAL: tuple[Pass, ...] = (
     ExpandIntegerDots(),
     SplitScans(),
     ExpandBarriers(),
+)
+"""What every later stage relies on: calls inlined, layouts row-major, no operation that is written by others."""
+
+CANONICAL: tuple[Pass, ...] = (
+    *LEGAL,
     *ROUND,
     AnnotateTripCounts(),
     SplitWideIntegers(),
@@ -64,3 +69,14 @@ def canonicalise(module: Module) -> Module:
         CompileError: a pass broke the module (a bug in the pass).
     """
     return run_passes(module, CANONICAL)
+
+
+def legalise(module: Module) -> Module:
+    """Bring a module, in place, into the form that later stages rely on, and leave the rest of it as it is.
+
+    One in canonical form does not change.
+
+    Raises:
+        CompileError: a pass broke the module (a bug in the pass).
+    """
+    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitWideIntegers()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from systolith.compiler.emit.assemble import line_bytes
 from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Block, TileOp
+from systolith.compiler.tile.ir import Block, Buf, TileOp
+from systolith.isa.chip import Chip
 
 AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 """Part of the free VMEM that loads ahead of their use may take: tried in turn."""
@@ -31,8 +33,13 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
     for part in AHEAD_SHARES:
         moved: set[TileOp] = set()
         block = prefetch(ctx.block, Lookahead(int(free * part), loads if part else 0), moved)
-        plan = plan_memory(block, ctx.whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))
+        plan = memory_plan(block, ctx.whole, chip)
         fitted = Fitted(block, moved, plan, part)
         if plan.failed is None:
             break
     return fitted
+
+
+def memory_plan(block: Block, whole: Collection[Buf], chip: Chip) -> MemoryPlan:
+    """Addresses of the buffers of operations; `whole`: those that hold whole values."""
+    return plan_memory(block, whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))

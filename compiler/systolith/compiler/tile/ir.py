@@ -15,7 +15,7 @@ from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import BufferDecl, Origin
+from systolith.isa.program import BufferDecl, GroupInfo, Origin
 
 
 @dataclass(eq=False)
@@ -166,3 +166,44 @@ class Array:
     origin: tuple[int, ...]
     offset: int = 0
     dynamic: VReg | None = None
+
+
+@dataclass(eq=False)
+class GroupRecord:
+    """Where a group's operands lie before its first operation, and its results after its last.
+
+    Attributes:
+        name: of the group.
+        first, last: operations, both of one block; the group's others are between them.
+        inputs, outputs: each with the name of its HLO value.
+    """
+
+    name: str
+    first: TileOp
+    last: TileOp
+    inputs: tuple[tuple[str, Array], ...]
+    outputs: tuple[tuple[str, Array], ...]
+
+
+@dataclass(eq=False)
+class TileModule:
+    """A module in tile IR, with everything that a program is made of.
+
+    Attributes:
+        name: of the module.
+        block: its operations.
+        chip, chip_digest: name and digest of the chip that it is for; empty: by hand, for any chip.
+        buffers: in HBM, in the order of the buffer table: owners of memory before those that share it.
+        whole: buffers in VMEM that hold whole values.
+        groups: for reports; cycles that are predicted from the code are not in them yet.
+        records: for checks.
+    """
+
+    name: str
+    block: Block
+    chip: str = ""
+    chip_digest: str = ""
+    buffers: list[Buf] = field(default_factory=list)
+    whole: set[Buf] = field(default_factory=set)
+    groups: list[GroupInfo] = field(default_factory=list)
+    records: list[GroupRecord] = field(default_factory=list)

@@ -4,71 +4,134 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, cast, get_type_hints
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Arg, Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import (
+    Arg,
+    Array,
+    Block,
+    Buf,
+    GroupRecord,
+    If,
+    Ref,
+    TileModule,
+    TileOp,
+    VReg,
+    While,
+)
+from systolith.isa.checked import matches
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
-from systolith.isa.program import BufferDecl, Origin, Role
+from systolith.isa.program import BufferDecl, GroupInfo, Origin, Role
 
-RECORDS = {c.__name__: c for c in (Pattern, Coord, Kernel, Section, MicroOp, Origin, BufferDecl, Ref)}
-BUFFER = re.compile(r"%(\S+) = (\w+) (\d+) align (\d+)(?: unit (\d+))?(?: (BufferDecl\(.*\)))?")
-ENTRY = re.compile(r"([pko]\d+) = (.*)")
-OPERATION = re.compile(r"([\w.]+)(?:\[(\d+)\])? (.*?) ?; (o\d+)")
-LOOP = re.compile(r'while %v(-?\d+) "(.*)"(?: trip (\d+))? \{')
-BRANCH = re.compile(r'if %v(-?\d+) "(.*)" \{')
-NAME = re.compile(r"%v(-?\d+)\b(?![\w.~])|%([^\s,()]+)")
+RECORDS: dict[str, type] = {
+    c.__name__: c for c in (Array, Pattern, Coord, Kernel, Section, MicroOp, Origin, BufferDecl, GroupInfo, Ref)
+}
+NAMED: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "Pattern": ("dtype", DTYPES.__getitem__),
+    "Array": ("dtype", DTYPES.__getitem__),
+    "BufferDecl": ("role", Role),
+}
+"""Fields that are written by name, and what makes the value of it."""
+
+HEAD = re.compile(r'module "(.*?)"(?: chip "(.*)" "(\w+)")?')
+BUFFER = re.compile(r"%(\S+) = (\w+) (\d+) align (\d+)(?: unit (\d+))?( whole)?(?: (BufferDecl\(.*\)))?")
+ENTRY = re.compile(r"([pkog]\d+) = (.*)")
+GROUP = re.compile(r"group (GroupInfo\(.*\))")
+OPERATION = re.compile(r"([\w.]+)(?:\[(\d+)\])? (.*?) ?; (o\d+)(?: begin (g\d+))?(?: end (g\d+))?")
+LOOP = re.compile(r'while \$(\d+) "(.*)"(?: trip (\d+))? \{')
+BRANCH = re.compile(r'if \$(\d+) "(.*)" \{')
+NAME = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\$(\d+)|%([^\s,()]+)""")
+
+DEEPEST = 256
+"""Regions around an operation: no module has more."""
+
+PROBLEMS = (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError)
+"""What Python makes of text that is not what it should be."""
 
 
-def parse_tile_ir(text: str) -> Block:
-    """The block that a text describes.
+def parse_tile_ir(text: str, name: str = "tile IR") -> TileModule:
+    """The module that a text describes.
+
+    Args:
+        text: as `print_tile_ir` writes it.
+        name: of the text, for errors.
 
     Raises:
         CompileError: a line is not tile IR; gives its number.
     """
-    return _Parser(text).run()
+    return _Parser(text, name).run()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self.lines = list(enumerate(text.splitlines(), 1))
-        self.at = 0
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self.lines = list(enumerate(text.split("\n"), 1))
+        self.at = self.depth = 0
         self.names: dict[str, object] = {}
+        self.begins: dict[str, TileOp] = {}
+        self.ends: dict[str, TileOp] = {}
+        self.module = TileModule("", Block())
 
-    def run(self) -> Block:
+    def run(self) -> TileModule:
         for number, line in self._head():
             try:
                 self._declare(line)
-            except (ValueError, SyntaxError, KeyError, TypeError) as problem:
-                raise _bad(number, line, str(problem)) from None
-        block, end = self._block()
+            except PROBLEMS as problem:
+                raise self._bad(number, line, problem) from None
+        self.module.block, end = self._block()
         if end:
-            raise _bad(self.at, end, "closes nothing")
-        return block
+            raise self._bad(self.at, end, ValueError("closes nothing"))
+        for name, record in self.names.items():
+            if isinstance(record, _Record):
+                self.module.records.append(self._finished(name, record))
+        return self.module
 
     def _head(self) -> Iterator[tuple[int, str]]:
         while self.at < len(self.lines):
             number, line = self.lines[self.at]
-            if not (BUFFER.fullmatch(line) or ENTRY.fullmatch(line)):
+            if line.strip() and not any(form.fullmatch(line) for form in (BUFFER, ENTRY, GROUP, HEAD)):
                 return
             self.at += 1
-            yield number, line
+            if line.strip():
+                yield number, line
 
     def _declare(self, line: str) -> None:
-        found = BUFFER.fullmatch(line)
-        if found:
-            name, space, size, align, unit, decl = found.groups()
-            entry = self._value(decl) if decl else None
-            buf = Buf(name, Space[space], int(size), int(align), entry, int(unit or 0))
-            self.names[f"%{name}"] = buf
-            return
-        entry_match = ENTRY.fullmatch(line)
-        assert entry_match is not None
-        self.names[entry_match[1]] = self._value(entry_match[2])
+        if head := HEAD.fullmatch(line):
+            self.module.name, self.module.chip, self.module.chip_digest = head[1], head[2] or "", head[3] or ""
+        elif found := BUFFER.fullmatch(line):
+            self._buffer(*found.groups())
+        elif group := GROUP.fullmatch(line):
+            self.module.groups.append(self._value(group[1]))
+        elif entry := ENTRY.fullmatch(line):
+            self._define(entry[1], self._value(entry[2]))
+
+    def _define(self, name: str, value: object) -> None:
+        if name in self.names:
+            raise ValueError(f"{name} is there already")
+        self.names[name] = value
+
+    def _buffer(
+        self, name: str, space: str, size: str, align: str, unit: str | None, whole: str | None, text: str | None
+    ) -> None:
+        decl: BufferDecl | None = self._value(text) if text else None
+        if (decl is not None) != (Space[space] is Space.HBM):
+            raise ValueError("a buffer has a BufferDecl if it is in HBM, and only then")
+        buf = Buf(name, Space[space], int(size), int(align), decl, int(unit or 0))
+        self._define(f"%{name}", buf)
+        if whole:
+            self.module.whole.add(buf)
+        if decl is not None:
+            if decl.alias >= 0:
+                if decl.alias >= len(self.module.buffers):
+                    raise ValueError(f"alias {decl.alias}: must be an earlier buffer")
+                buf.shares = self.module.buffers[decl.alias]
+            self.module.buffers.append(buf)
 
     def _block(self) -> tuple[Block, str]:
         """Items up to a line that starts with a brace, which is given too (empty at the end of the text)."""
@@ -82,46 +145,70 @@ class _Parser:
             if text:
                 try:
                     block.items.append(self._item(text))
-                except (ValueError, SyntaxError, KeyError, TypeError) as problem:
-                    raise _bad(number, line, str(problem)) from None
+                except PROBLEMS as problem:
+                    raise self._bad(number, line, problem) from None
         return block, ""
+
+    def _inner(self) -> tuple[Block, str]:
+        """A region of what the line before begins, and the line that ends it."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise ValueError(f"regions are nested deeper than {DEEPEST}")
+        block, end = self._block()
+        self.depth -= 1
+        return block, end
 
     def _item(self, text: str) -> TileOp | While | If:
         loop, branch = LOOP.fullmatch(text), BRANCH.fullmatch(text)
         if loop:
-            condition, middle = self._block()
+            condition, middle = self._inner()
             if middle != "} do {":
                 raise ValueError("a while has '} do {' between condition and body")
-            body, _ = self._block()
+            body, end = self._inner()
+            if end != "}":
+                raise ValueError("its body does not end with '}'")
             trip = int(loop[3]) if loop[3] else None
             return While(condition, VReg(int(loop[1])), body, loop[2], trip)
         if branch:
             branches = []
             end = "} {"
             while end == "} {":
-                block, end = self._block()
+                block, end = self._inner()
                 branches.append(block)
+            if end != "}":
+                raise ValueError("its last branch does not end with '}'")
             return If(VReg(int(branch[1])), branches, branch[2])
+        return self._operation(text)
+
+    def _operation(self, text: str) -> TileOp:
         operation = OPERATION.fullmatch(text)
         if not operation:
             raise ValueError("not an operation")
-        op, unit, args, origin = operation.groups()
+        name, unit, args, origin, begin, end = operation.groups()
         where = self.names[origin]
-        assert isinstance(where, Origin)
-        return TileOp(op, self._arguments(args), where, int(unit or 0))
+        if not isinstance(where, Origin):
+            raise ValueError(f"{origin} is no origin")
+        op = TileOp(name, self._arguments(args), where, int(unit or 0))
+        for marked, places in ((begin, self.begins), (end, self.ends)):
+            if marked and not isinstance(self.names[marked], _Record):
+                raise ValueError(f"{marked} is no group record")
+            if marked and places.setdefault(marked, op) is not op:
+                raise ValueError(f"{marked} begins or ends twice")
+        return op
+
+    def _finished(self, name: str, record: _Record) -> GroupRecord:
+        if name not in self.begins or name not in self.ends:
+            raise CompileError(f"{self.name}: {name}: no operation begins it, or none ends it")
+        return GroupRecord(record.name, self.begins[name], self.ends[name], record.inputs, record.outputs)
 
     def _arguments(self, text: str) -> dict[str, Arg]:
-        call = ast.parse(f"f({self._pythonic(_commas(text))})", mode="eval").body
+        call = ast.parse(f"f({_pythonic(_commas(text))})", mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
             raise ValueError("arguments are written name=value")
         return {k.arg or "": self._build(k.value) for k in call.keywords}
 
     def _value(self, text: str) -> Any:
-        return self._build(ast.parse(self._pythonic(text), mode="eval").body)
-
-    def _pythonic(self, text: str) -> str:
-        """Names of buffers and registers as calls that `_build` knows."""
-        return NAME.sub(lambda m: f"V({m[1]})" if m[1] else f"B({m[2]!r})", text)
+        return self._build(ast.parse(_pythonic(text), mode="eval").body)
 
     def _build(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -130,7 +217,10 @@ class _Parser:
             return tuple(self._build(e) for e in node.elts)
         if isinstance(node, ast.Name):
             return self.names[node.id]
-        return ast.literal_eval(node)
+        value = ast.literal_eval(node)
+        if not isinstance(value, int | str | bytes | None) or isinstance(value, bool):
+            raise ValueError(f"{ast.unparse(node)}: not a number, text or name")
+        return value
 
     def _call(self, name: str, node: ast.Call) -> Any:
         args = [self._build(a) for a in node.args]
@@ -139,17 +229,55 @@ class _Parser:
         if name == "B":
             return self.names[f"%{args[0]}"]
         keywords = {k.arg or "": self._build(k.value) for k in node.keywords}
-        if name == "Pattern":
-            args[0] = DTYPES[args[0]]
-        if name == "BufferDecl":
-            args[1] = Role(args[1])
-        return RECORDS[name](*args, **keywords)
+        if name == "GroupRecord":
+            return _Record(*args)
+        hints = _fields(RECORDS[name])
+        given = dict(zip(hints, args, strict=False)) | keywords
+        if len(given) != len(args) + len(keywords):
+            raise ValueError(f"{name}: too many arguments")
+        if name in NAMED:
+            field, make = NAMED[name]
+            given[field] = make(given[field])
+        for field, value in given.items():
+            if field not in hints or not matches(value, hints[field]):
+                raise ValueError(f"{name}: {field} = {value!r}")
+        return RECORDS[name](**given)
+
+    def _bad(self, number: int, line: str, problem: BaseException) -> CompileError:
+        what = f"no {problem}" if isinstance(problem, KeyError) else str(problem) or type(problem).__name__
+        return CompileError(f"{self.name} line {number}: {line.strip()[:100]!r}: {' '.join(what.split())}")
+
+
+Located = tuple[tuple[str, Array], ...]
+
+
+class _Record:
+    """A group record whose operations are still to come."""
+
+    def __init__(self, name: object, inputs: object, outputs: object) -> None:
+        self.name, self.inputs, self.outputs = str(name), _located(inputs), _located(outputs)
+
+
+def _located(arrays: object) -> Located:
+    """Arrays with the names of their values."""
+    pairs = arrays if isinstance(arrays, tuple) else (None,)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Array)):
+            raise ValueError("a group record has a name, and two tuples of pairs of a name and an Array")
+    return cast(Located, pairs)
+
+
+@cache
+def _fields(record: type) -> dict[str, Any]:
+    """The fields of a record, with their types."""
+    return get_type_hints(record)
+
+
+def _pythonic(text: str) -> str:
+    """Names of buffers and registers, outside of strings, as calls that `_build` knows."""
+    return NAME.sub(lambda m: m[0] if m[1] else f"V({m[2]})" if m[2] else f"B({m[3]!r})", text)
 
 
 def _commas(text: str) -> str:
     """`a=1 b=(2, 3)` with commas between the arguments."""
     return re.sub(r"(?<=[^\s,]) (?=\w+=(?!=))", ", ", text) if text else ""
-
-
-def _bad(number: int, line: str, problem: str) -> CompileError:
-    return CompileError(f"tile IR line {number}: {line.strip()[:100]!r}: {problem}")

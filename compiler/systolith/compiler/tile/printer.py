@@ -1,12 +1,17 @@
 """Tile IR as text.  `parser.py` reads it back.
 
-    %x = VMEM 128 align 4                         a buffer
-    p0 = Pattern(f32, (4, 8), (32, 4))            a table entry: patterns, kernels and origins, each once
-    dma.load src=Ref(%a, p0) dst=Ref(%x, p0) ; o0 an operation and its origin
-    while %v3 "name" trip 20 { ... } do { ... }   regions
-    if %v4 "name" { ... } { ... }
+    module "name" chip "small" "0123456789abcdef"   what it is for; without a chip, for any
+    %a = HBM 128 align 4 BufferDecl("a", ...)     the buffer table, in its order
+    %x = VMEM 128 align 4 whole                   other buffers; `whole`: it holds a whole value
+    group GroupInfo("fusion", ...)                a group, for reports
+    p0 = Pattern("f32", (4, 8), (32, 4))          table entries: patterns, kernels, origins, group records, each once
+    g0 = GroupRecord("fusion", (("a", Array(%a, ...)),), (("fusion", Array(%x, ...)),))
+    dma.load src=Ref(%a, p0) dst=Ref(%x, p0) ; o0 begin g0
+                                                  an operation, its origin, and the group that begins or ends with it
+    while $3 "name" trip 20 { ... } do { ... }    regions
+    if $4 "name" { ... } { ... }
 
-`%vN` is a virtual register.  Everything else is a Python literal or the name of a table entry.
+`$N` is a virtual register.  Everything else is a Python literal or the name of a table entry.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Array, Block, Buf, GroupRecord, If, Ref, TileModule, TileOp, VReg, While
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel, MicroOp, Section
@@ -23,18 +28,31 @@ from systolith.isa.program import BufferDecl, Role
 
 
 class Printer:
-    """Collects the tables while the body is printed."""
+    """Collects the tables while the body is printed.
 
-    def __init__(self) -> None:
+    Args:
+        module: what is printed.
+    """
+
+    def __init__(self, module: TileModule) -> None:
+        self.module = module
         self.tables: dict[str, dict[object, str]] = {"p": {}, "k": {}, "o": {}}
-        self.buffers: dict[Buf, str] = {}
+        self.buffers = {b: f"%{b.name}" for b in module.buffers}
         self.body: list[str] = []
+        self.begin = {record.first: f"g{n}" for n, record in enumerate(module.records)}
+        self.end = {record.last: f"g{n}" for n, record in enumerate(module.records)}
 
     def text(self) -> str:
-        """Everything printed so far."""
+        """The module."""
+        self.block(self.module.block, 0)
+        records = [f"g{n} = {self._record(record)}" for n, record in enumerate(self.module.records)]
         entries = [f"{name} = {self._call(value)}" for table in self.tables.values() for value, name in table.items()]
         buffers = [self._buffer(b) for b in self.buffers]
-        return "\n".join([*buffers, *entries, *self.body]) + "\n"
+        groups = [f"group {self._call(g)}" for g in self.module.groups]
+        chip = f' chip "{self.module.chip}" "{self.module.chip_digest}"' if self.module.chip_digest else ""
+        return (
+            "\n".join([f'module "{self.module.name}"{chip}', *buffers, *groups, *entries, *records, *self.body]) + "\n"
+        )
 
     def block(self, block: Block, depth: int) -> None:
         """Print a block."""
@@ -63,7 +81,13 @@ class Printer:
     def _op(self, op: TileOp) -> str:
         unit = f"[{op.unit}]" if op.unit else ""
         args = " ".join(f"{name}={self._value(value)}" for name, value in op.args.items())
-        return f"{op.op}{unit} {args}{' ' * bool(args)}; {self._entry('o', op.origin)}"
+        begin = f" begin {self.begin[op]}" if op in self.begin else ""
+        end = f" end {self.end[op]}" if op in self.end else ""
+        return f"{op.op}{unit} {args}{' ' * bool(args)}; {self._entry('o', op.origin)}{begin}{end}"
+
+    def _record(self, record: GroupRecord) -> str:
+        arrays = ", ".join(self._value(of) for of in (record.inputs, record.outputs))
+        return f"GroupRecord({record.name!r}, {arrays})"
 
     def _entry(self, table: str, value: object) -> str:
         return self.tables[table].setdefault(value, f"{table}{len(self.tables[table])}")
@@ -76,8 +100,8 @@ class Printer:
         if isinstance(value, Buf):
             return self.buffers.setdefault(value, f"%{value.name}")
         if isinstance(value, VReg):
-            return f"%v{value.n}"
-        if isinstance(value, Ref | Coord | Section | MicroOp | BufferDecl):
+            return f"${value.n}"
+        if isinstance(value, Array | Ref | Coord | Section | MicroOp | BufferDecl):
             return self._call(value)
         if isinstance(value, DType):
             return f'"{value.name}"'
@@ -98,12 +122,11 @@ class Printer:
 
     def _buffer(self, b: Buf) -> str:
         unit = f" unit {b.unit}" if b.unit else ""
+        whole = " whole" if b in self.module.whole else ""
         decl = f" {self._call(b.decl)}" if b.decl is not None else ""
-        return f"%{b.name} = {Space(b.space).name} {b.bytes} align {b.align}{unit}{decl}"
+        return f"%{b.name} = {Space(b.space).name} {b.bytes} align {b.align}{unit}{whole}{decl}"
 
 
-def print_tile_ir(block: Block) -> str:
-    """A block as text: buffers, tables, then the operations in program order."""
-    printer = Printer()
-    printer.block(block, 0)
-    return printer.text()
+def print_tile_ir(module: TileModule) -> str:
+    """A module as text: buffers, groups, tables, then the operations in program order."""
+    return Printer(module).text()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Block, If, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Arg, Block, If, Ref, TileOp, VReg
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
-from systolith.isa.opcodes import OPCODES
+from systolith.isa.kernel import Kernel
+from systolith.isa.opcodes import OPCODES, Field, FieldKind
 
 CONTROL = frozenset({"jmp", "loop", "halt", "beq", "bne", "blt", "bge", "bltu", "bgeu"})
 """Made of regions, never written in tile IR."""
@@ -52,6 +53,9 @@ def _op(op: TileOp, known: set[VReg]) -> None:
         _fail(op, "not an operation of tile IR")
     if op.args.keys() != opcode.names:
         _fail(op, f"arguments {sorted(op.args)}, declared are {sorted(opcode.names)}")
+    for field in opcode.fields:
+        if not _is_of_kind(op.args[field.name], field):
+            _fail(op, f"{field.name} = {op.args[field.name]!r}: must be {field.kind}")
     for name, value in op.args.items():
         for part in value if type(value) is tuple else (value,):
             if type(part) is Ref:
@@ -63,11 +67,40 @@ def _op(op: TileOp, known: set[VReg]) -> None:
         known.add(result)
 
 
+_SCALARS = (int, VReg)
+_PARTS: dict[FieldKind, tuple[type, ...]] = {
+    FieldKind.STREAMS: (Ref,),
+    FieldKind.COUNTS: (int,),
+    FieldKind.SCALARS: _SCALARS,
+}
+_VALUES: dict[FieldKind, tuple[type, ...]] = {
+    FieldKind.UINT: (int,),
+    FieldKind.SINT: (int, Ref),
+    FieldKind.REG: _SCALARS,
+    FieldKind.OPERAND: _SCALARS,
+    FieldKind.CHOICE: (str,),
+    FieldKind.STREAM: (Ref,),
+}
+
+
+def _is_of_kind(value: Arg, field: Field) -> bool:
+    """Whether an argument is what a field takes: tile IR has kernels and references where instructions have numbers."""
+    if field.kind in _PARTS:
+        return type(value) is tuple and all(type(part) in _PARTS[field.kind] for part in value)
+    if field.name == "kernel":
+        return type(value) is Kernel
+    if field.kind is FieldKind.REG and type(value) is int:
+        return value == 0
+    return type(value) in _VALUES.get(field.kind, ())
+
+
 def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg]) -> None:
     registers = [r for r in (ref.dynamic, *ref.bias) if type(r) is VReg]
     for register in registers:
         if register not in known:
             _fail(op, f"{name}: register {register} is not set")
+    if ref.index is not None and ref.index.space is not Space.VMEM:
+        _fail(op, f"{name}: the index list {ref.index.name} is in {ref.index.space.name}, must be in VMEM")
     if ref.buf is None or registers:
         return
     span = interval(ref.pattern)

@@ -1,0 +1,131 @@
+"""A compilation goes on from any stage that it dumps, to the same binary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.errors import CompileError
+from systolith.compiler.options import Options
+from systolith.isa.binary import to_bytes
+from systolith.isa.chip import load_chip
+from systolith.isa.errors import SystolithError
+from systolith.runtime.sources import parse_module
+from systolith.runtime.stages import STAGES, compile_from
+from tests.corpus.load import load
+from tests.runtime.command import systolith
+
+FILES = {"canonical": "canonical.hlo", "tile": "tile.txt", "assembly": "program.s"}
+
+CASES = [
+    ("bf16_dot_f32", "tiny"),
+    ("mlp_infer", "tpu_v3"),
+    ("lstm_scan", "small"),
+    ("cond_switch", "tiny"),
+    ("int8_dot_i32", "small"),
+    ("reduce_variants", "tiny"),
+    ("cumsum_reduce_window", "tiny"),
+    ("lenet_infer", "small"),
+    *(
+        pytest.param(name, chip, marks=pytest.mark.slow)
+        for name, chip in [
+            ("mlp_infer_bf16", "tiny"),
+            ("mlp_train_sgd", "small"),
+            ("elementwise_zoo", "tpu_v3"),
+            ("gpt2_decode_kvcache", "tpu_v3"),
+        ]
+    ),
+]
+"""Products, loops, branches, constants, convolutions, many kernels."""
+
+
+def test_every_stage_has_a_file() -> None:
+    assert STAGES.keys() == {"hlo", *FILES}
+
+
+@pytest.mark.parametrize(("name", "chip"), CASES)
+def test_every_stage_leads_to_the_same_binary(name: str, chip: str, tmp_path: Path) -> None:
+    target = load_chip(chip)
+    whole = compile_module(parse_module(load(name).text, name), target)
+    binary = to_bytes(whole.program)
+    for stage, file in FILES.items():
+        path = tmp_path / file
+        path.write_text(whole.stages[file])
+        resumed = compile_from(stage, path, target, Options()).assembled
+        assert to_bytes(resumed.program) == binary, stage
+        # What is dumped from there on is the same, too.
+        for later in resumed.stages:
+            assert later in ("explain.txt", "memory.txt") or resumed.stages[later] == whole.stages[later], later
+
+
+def test_text_is_for_its_own_chip(tmp_path: Path) -> None:
+    whole = compile_module(parse_module(load("int8_dot_i32").text, "m"), load_chip("tiny"))
+    for stage in ("tile", "assembly"):
+        path = tmp_path / FILES[stage]
+        path.write_text(whole.stages[FILES[stage]])
+        with pytest.raises(SystolithError, match="tiny"):
+            compile_from(stage, path, load_chip("small"), Options())
+
+
+@pytest.mark.parametrize("stage", ["tile", "assembly"])
+def test_options_that_come_too_late_are_refused(stage: str, tmp_path: Path) -> None:
+    with pytest.raises(SystolithError, match="--precision: has nothing to choose"):
+        compile_from(stage, tmp_path / "x", load_chip("tiny"), Options(precision="high"))
+
+
+def test_canonical_text_that_is_not_canonical_is_brought_into_the_form_that_it_needs(tmp_path: Path) -> None:
+    # Layouts and calls would be taken for what canonical HLO has: row-major arrays, nothing to inline.
+    path = tmp_path / "canonical.hlo"
+    path.write_text(
+        """HloModule m
+twice { x = f32[4,8]{0,1} parameter(0)  ROOT y = f32[4,8]{0,1} add(x, x) }
+ENTRY e { a = f32[4,8]{0,1} parameter(0)  ROOT c = f32[4,8]{0,1} call(a), to_apply=twice }
+"""
+    )
+    chip = load_chip("tiny")
+    resumed = compile_from("canonical", path, chip, Options()).assembled
+    assert [b.dims for b in resumed.program.buffers] == [(4, 8), (4, 8)]
+    assert resumed.program.groups[0].opcodes == ("add",)
+
+
+def test_tile_ir_that_breaks_a_rule_of_the_instruction_set_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tile.txt"
+    path.write_text(
+        """module "m"
+%a = HBM 64 align 4 BufferDecl("a", "parameter", "f32", (16,), 64, 0)
+%x = VMEM 64 align 4
+p0 = Pattern("f32", (16,), (4,))
+p1 = Pattern("f32", (8,), (4,))
+o0 = Origin()
+dma.load src=Ref(%a, p0) dst=Ref(%x, p1) ; o0
+"""
+    )
+    with pytest.raises(SystolithError, match="src has 16 elements, dst has 8"):
+        compile_from("tile", path, load_chip("tiny"), Options())
+    path.write_text(
+        """module "m"
+%x = VMEM 99999999999 align 4
+p0 = Pattern("f32", (8,), (4,))
+o0 = Origin()
+xlu.shuffle src=Ref(%x, p0) dst=Ref(%x, p0, 32) ; o0
+"""
+    )
+    with pytest.raises(CompileError, match="'x' of 99999999999 bytes has no place in the VMEM"):
+        compile_from("tile", path, load_chip("tiny"), Options())
+
+
+def test_the_command_goes_on_from_its_dumps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.hlo").write_text("HloModule m\nENTRY e { x = f32[9,5] parameter(0)  ROOT y = f32[9,5] tanh(x) }\n")
+    whole, dumps = tmp_path / "whole.slb", tmp_path / "dumps"
+    ran = systolith(capsys, "compile", tmp_path / "m.hlo", "--chip", "tiny", "-o", whole, "--dump-dir", dumps)
+    assert ran.code == 0, ran.err
+    for stage, file in FILES.items():
+        output = tmp_path / f"{stage}.slb"
+        ran = systolith(capsys, "compile", dumps / file, "--from", stage, "--chip", "tiny", "-o", output)
+        assert ran.code == 0, ran.err
+        assert output.read_bytes() == whole.read_bytes()
+        wrong = systolith(capsys, "compile", tmp_path / "m.hlo", "--from", stage, "--chip", "tiny", "-o", output)
+        assert wrong.code == (0 if stage == "canonical" else 2)
+    assert "m.hlo" in wrong.err
