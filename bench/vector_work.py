@@ -14,9 +14,8 @@ from math import log2, prod
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
-from systolith.compiler.ops.elementwise import FLOAT_OPS, SIGNED_OPS, UNSIGNED_OPS
+from systolith.compiler.ops.elementwise import MICRO_OPS
 from systolith.isa.chip import Chip
-from systolith.isa.dtypes import Kind
 from systolith.isa.microops import MICROOPS, Slot
 
 FREE = frozenset({"convert", "copy", "negate", "not", "real", "imag", "complex"})
@@ -127,10 +126,9 @@ def _element(i: Instruction) -> Slots:
     """Of one element of an elementwise operation."""
     if i.opcode in FREE or not i.operands:
         return NOTHING
-    kind = i.operands[-1].shape.dtype.kind
-    names = {Kind.FLOAT: FLOAT_OPS, Kind.SIGNED: SIGNED_OPS, Kind.UNSIGNED: UNSIGNED_OPS}.get(kind, {})
-    name = names.get(i.opcode)
-    if name is not None and MICROOPS[name].slot is Slot.TRANS:
+    micro = MICRO_OPS.get(i.opcode)
+    name = micro.of(i.operands[-1].shape.dtype.kind) if micro is not None else ""
+    if name and MICROOPS[name].slot is Slot.TRANS:
         return Slots(trans=1)
     return Slots(alu=SLOTS.get(i.opcode, 1))
 

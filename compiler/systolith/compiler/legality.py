@@ -6,22 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 from systolith.compiler.errors import CompileError, compile_error
-from systolith.compiler.groups.fusion import DOTS, REDUCTIONS
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.lower.dma_ops import MOVES
 from systolith.compiler.memory.residency import nested
 from systolith.compiler.mxu.matmul import sums_integers
-from systolith.compiler.ops.elementwise import is_elementwise, lower_elementwise
 from systolith.compiler.ops.expression import Const, Graph
-from systolith.compiler.ops.expression_builder import DATA_MOVEMENT, inline_scalar
+from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
+from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.passes.wide_integers import obstacle
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
-
-CONTROL = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "while", "conditional", "bitcast", "map"})
-LOWERED = CONTROL | DOTS | REDUCTIONS | DATA_MOVEMENT | MOVES.keys()
-"""Opcodes with a lowering, besides the elementwise ones."""
-
 
 _ANY = Const(0)
 
@@ -78,7 +71,7 @@ def _check_values(i: Instruction, elided: str | None) -> None:
 
 
 def _check_opcode(i: Instruction) -> None:
-    if i.opcode in LOWERED or is_elementwise(i):
+    if info(i).lowered:
         return
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
@@ -90,12 +83,12 @@ def _check_opcode(i: Instruction) -> None:
 
 def _check_computed(i: Instruction) -> None:
     """Whether the units have what an instruction computes in its element types."""
-    if i.opcode in DOTS:
+    if family(i) is Family.CONTRACTION:
         sums_integers(i)
-    elif i.opcode in REDUCTIONS or i.opcode == "map":
+    elif family(i) in (Family.REDUCTION, Family.MAP):
         called = i.computation()
         inline_scalar(Graph(), called, [_ANY] * len(called.parameters))
-    elif is_elementwise(i):
+    elif family(i) is Family.ELEMENTWISE:
         lower_elementwise(Graph(), i, [_ANY] * len(i.operands))
 
 

@@ -12,10 +12,10 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate_computation
+from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.compiler.tiling.dim_propagation import (
-    NotBlockableError,
     blocked_along,
     blocked_dims,
     operand_dim,

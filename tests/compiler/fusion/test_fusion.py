@@ -7,16 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from systolith.compiler.groups.fusion import DOTS, REDUCTIONS, STRUCTURE, Fuse, Limits, is_cheap
+from systolith.compiler.groups.fusion import OUTSIDE, Fuse, Limits, is_cheap
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.expression_builder import analyze, group_roots, streams_of
+from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.tile.views import VIEWS, is_view_chain, view_base
+from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from tests.corpus.load import Case
 
@@ -54,7 +55,7 @@ def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     module = grouped(case.text)
     for computation in running(module):
         for i in computation.instructions:
-            assert i.opcode in STRUCTURE | {"fusion", "bitcast"} or has_effects(i), i
+            assert family(i) in OUTSIDE or has_effects(i), i
     for group in groups(module):
         check_group(group)
     stored = np.load(case.args_path)
@@ -78,7 +79,7 @@ def check_group(group: Instruction) -> None:
         assert len(inner) == 1
     else:
         (one,) = heavy
-        assert one.opcode in (DOTS if kind == "kOutput" else REDUCTIONS)
+        assert family(one) is (Family.CONTRACTION if kind == "kOutput" else Family.REDUCTION)
         if kind == "kOutput":
             assert all(is_view_chain(o) and view_base(o).opcode == "parameter" for o in one.operands)
 
@@ -127,7 +128,7 @@ ENTRY e {
 """.replace("DIMS", dims)
     (group,) = groups(grouped(text))
     assert [o.name for o in group.operands] == ["x"]
-    assert sum(i.opcode in VIEWS for i in group.computation("calls").instructions) == 6
+    assert sum(info(i).view for i in group.computation("calls").instructions) == 6
 
 
 def test_transposed_result_of_a_dot_goes_with_it() -> None:

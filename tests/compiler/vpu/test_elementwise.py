@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.ops.elementwise import (
-    FLOAT_EXACT_OPS,
-    FLOAT_OPS,
-    INTEGER_OPS,
-    PRED_OPS,
-    SIGNED_OPS,
-    UNSIGNED_OPS,
-)
+from systolith.compiler.ops.elementwise import MICRO_OPS
 from systolith.isa.dtypes import DTYPES, Kind
 from tests.compiler.vpu.harness import Outcome, run_groups, sample
 
@@ -24,14 +19,18 @@ BINARY = frozenset(
     """add subtract multiply divide remainder power atan2 maximum minimum and or xor shift-left shift-right-logical
     shift-right-arithmetic""".split()
 )
-EXACT = frozenset({"add", "subtract", "multiply", "divide", "remainder", "sqrt", *FLOAT_EXACT_OPS})
-SHIFTS = ("shift-right-logical", "shift-right-arithmetic")
+EXACT = frozenset({"add", "subtract", "multiply", "divide", "remainder", "sqrt", "sign"}) | {
+    op for op, micro in MICRO_OPS.items() if micro.exact
+}
+BITS = ("not", "popcnt", "count-leading-zeros", "shift-right-logical", "shift-right-arithmetic")
+TYPES = (*FLOATS, *SIGNED, *UNSIGNED, "pred")
+NONE = {*product(("negate", "abs"), UNSIGNED), ("add", "pred"), ("multiply", "pred")}
+"""Not in HLO, or not elementwise there."""
 CASES = [
-    *((op, t) for t in FLOATS for op in (*FLOAT_OPS, *FLOAT_EXACT_OPS)),
-    *((op, t) for t in SIGNED for op in {*INTEGER_OPS, *SIGNED_OPS, *SHIFTS}),
-    *((op, t) for t in UNSIGNED for op in {*INTEGER_OPS, *UNSIGNED_OPS, *SHIFTS} - {"negate", "abs"}),
-    *((op, "pred") for op in (*PRED_OPS, "not") if op in ("and", "or", "xor", "not", "maximum", "minimum")),
-    *((op, t) for t in (*SIGNED, *UNSIGNED) for op in ("popcnt", "count-leading-zeros")),
+    *((op, t) for op, micro in MICRO_OPS.items() for t in TYPES if micro.of(DTYPES[t].kind) and (op, t) not in NONE),
+    *product(("sign",), (*FLOATS, *SIGNED)),
+    *product(BITS, (*SIGNED, *UNSIGNED)),
+    ("not", "pred"),
 ]
 DIMS = (5, 13)
 
@@ -71,9 +70,6 @@ def test_compare_in_total_order() -> None:
         " ROOT r = pred[5,13] compare(p0, p1), direction=LT, type=TOTALORDER\n}\n"
     )
     one(text, sample(DTYPES["f32"], DIMS, 0), sample(DTYPES["f32"], DIMS, 1)).assert_same_bits()
-
-
-TYPES = (*FLOATS, *SIGNED, *UNSIGNED, "pred")
 
 
 @pytest.mark.parametrize(("source", "target"), [(a, b) for a in TYPES for b in TYPES if a != b])

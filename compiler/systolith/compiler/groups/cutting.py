@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.groups.fusion import HEAVY
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.ops.table import HEAVY, Family, family
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Parts:
         read at its own index.
         """
         roots = tuple(group_roots(body))
-        stored = {base for i in cuts if (base := reshaped_from(i)).opcode not in ("parameter", "constant")}
+        stored = {base for i in cuts if family(base := reshaped_from(i)) is not Family.GIVEN}
         while more := _shared(body, roots, stored):
             stored |= more
         made = tuple((i, _part(body, (i,), stored - {i})) for i in body.instructions if i in stored)
@@ -96,7 +96,7 @@ def reshaped_from(i: Instruction) -> Instruction:
 
 
 def _operations(c: Computation) -> int:
-    return sum(i.opcode not in ("parameter", "constant") for i in c.instructions)
+    return sum(family(i) is not Family.GIVEN for i in c.instructions)
 
 
 def _is_leaf(i: Instruction, stored: Collection[Instruction]) -> bool:
@@ -116,7 +116,7 @@ def _shared(body: Computation, roots: Sequence[Instruction], stored: Collection[
     within = [(i, _reached(body, [i], set(stored) - {i})) for i in stored]
     rest = _reached(body, left, stored)
     found = set()
-    for heavy in (i for i in body.instructions if i.opcode in HEAVY and i.shape.is_array and i not in stored):
+    for heavy in (i for i in body.instructions if family(i) in HEAVY and i.shape.is_array and i not in stored):
         users = [i for i, reach in within if heavy in reach]
         if len(users) + (heavy in rest) > 1 or not all(_in_place(i, heavy, stored) for i in users):
             found.add(heavy)

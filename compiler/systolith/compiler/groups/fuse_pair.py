@@ -14,6 +14,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Micro, Pieces
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, streams_of
 from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
+from systolith.compiler.ops.table import HEAVY, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.vpu.emit import kernel_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
@@ -148,7 +149,7 @@ class Kernels:
 
 def heavies(computation: Computation) -> list[Instruction]:
     """The reductions of a group."""
-    return [i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution")]
+    return [i for i in computation.instructions if family(i) in HEAVY]
 
 
 def check_results(joint: Joint) -> None:

@@ -34,32 +34,20 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Modul
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.memory.residency import is_allocation
-from systolith.compiler.ops.elementwise import FLOAT_OPS, is_elementwise
 from systolith.compiler.ops.expression import Micro, topological
-from systolith.compiler.ops.expression_builder import (
-    DATA_MOVEMENT,
-    NotFoldableError,
-    analyze,
-    splat_or_none,
-    streams_of,
-)
+from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, splat_or_none, streams_of
+from systolith.compiler.ops.table import HEAVY, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tile.views import VIEWS, is_view_chain, view_base
+from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
-from systolith.isa.microops import MICROOPS, Slot
 
-STRUCTURE = frozenset(
-    """parameter constant tuple get-tuple-element while conditional after-all add-dependency partition-id replica-id
-    """.split()
-)
-DOTS = frozenset({"dot", "convolution"})
-REDUCTIONS = frozenset({"reduce", "reduce-window"})
-HEAVY = DOTS | REDUCTIONS
+OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC)
+"""Families that stay outside groups."""
+
 _ROUNDS = 5
 FUSED_SHOWN = 12
 """Operations of a group that are named when it is explained."""
-EXPENSIVE = frozenset(op for op, micro in FLOAT_OPS.items() if MICROOPS[micro].slot is Slot.TRANS) | {"map"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class Fuse:
             if computation in done:
                 continue
             done.add(computation)
-            todo.extend(c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called)
+            todo.extend(c for i in computation.instructions if family(i) is Family.CONTROL for c in i.called)
             grouping = _Grouping(computation, self.limits)
             made = grouping.regroup(taken)
             self.decisions.extend(grouping.decisions)
@@ -112,21 +100,19 @@ def group_computation(computation: Computation) -> None:
 
 def on_mxu(i: Instruction) -> bool:
     """Whether the matrix units compute an instruction."""
-    return i.opcode in DOTS and not on_vpu(i)
+    return family(i) is Family.CONTRACTION and not on_vpu(i)
 
 
 def kind_of(heavy: Instruction) -> str:
     """The kind of the group that an instruction is the heaviest of."""
-    if heavy.opcode in HEAVY:
+    if family(heavy) in HEAVY:
         return "kOutput" if on_mxu(heavy) else "kInput"
     return "kLoop" if is_cheap(heavy) else "kCustom"
 
 
 def is_cheap(i: Instruction) -> bool:
     """Whether an operation can be part of a vector group."""
-    if not i.shape.is_array or i.opcode in STRUCTURE:
-        return False
-    return i.opcode in DATA_MOVEMENT or i.opcode == "map" or is_elementwise(i)
+    return i.shape.is_array and info(i).in_kernel
 
 
 @dataclass
@@ -191,7 +177,7 @@ class _Grouping:
                 if i.opcode == "reshape":
                     forced.add(i.operands[0])
         for i in self.computation.instructions:
-            if i.opcode in HEAVY:
+            if family(i) in HEAVY:
                 self._absorb(i)
 
     def _needed_by(self, i: Instruction, forced: set[Instruction]) -> set[Instruction]:
@@ -216,15 +202,15 @@ class _Grouping:
 
     def _worth_storing(self, i: Instruction) -> str:
         """Why storing costs less than computing it again; empty: it does not."""
-        if i.opcode == "constant" or i.opcode in DATA_MOVEMENT:
+        if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
         expanded = self._expanded(i)
         if not expanded and len(self.need[i]) < 2:
             return ""
         cone = self._cone(i)
-        expensive = any(c.opcode in EXPENSIVE for c in cone)
-        epilogue = any(o.opcode in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
-        operations = sum(c.opcode not in DATA_MOVEMENT for c in cone)
+        expensive = any(info(c).expensive for c in cone)
+        epilogue = any(family(o) in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
+        operations = sum(family(c) is not Family.MOVEMENT for c in cone)
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
@@ -279,7 +265,7 @@ class _Grouping:
         if core is heavy and group is not heavy:
             self.absorbed[heavy] = group
             return
-        if core.opcode in HEAVY or core.dims != heavy.dims or group in self.absorbed.values():
+        if family(core) in HEAVY or core.dims != heavy.dims or group in self.absorbed.values():
             return
         if core is not group and self._is_leaf(core):
             return
@@ -345,7 +331,7 @@ class _Grouping:
 
     def _many_cuts(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
         """Where to cut a group that is many times too large: each piece has as many operations as a kernel may."""
-        computing = {m for m in members if m.opcode not in DATA_MOVEMENT}
+        computing = {m for m in members if family(m) is not Family.MOVEMENT}
         if max(len(computing), len(members) // 4) <= self.limits.whole:
             return set()
         cuts: set[Instruction] = set()
@@ -368,12 +354,12 @@ class _Grouping:
         micro = sum(isinstance(n, Micro) for n in nodes)
         if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
             return set()
-        operations = [m for m in members if m is not root and m.opcode not in DATA_MOVEMENT]
+        operations = [m for m in members if m is not root and family(m) is not Family.MOVEMENT]
         inner = [m for m in operations if m.shape.rank] or operations
         if not inner:
             return set()
-        sizes = {m: len([c for c in self._members(m) if c.opcode not in DATA_MOVEMENT]) for m in inner}
-        half = max(1, len([m for m in members if m.opcode not in DATA_MOVEMENT]) // 2)
+        sizes = {m: len([c for c in self._members(m) if family(c) is not Family.MOVEMENT]) for m in inner}
+        half = max(1, len([m for m in members if family(m) is not Family.MOVEMENT]) // 2)
         return {min(inner, key=lambda m: abs(sizes[m] - half))}
 
     def _not_folding(self, root: Instruction, at: Instruction | None) -> Instruction | None:
@@ -404,7 +390,7 @@ class _Grouping:
                 out.append(value[i])
             elif i not in self.stored or i in self.absorbed:
                 continue
-            elif i.opcode in STRUCTURE or i.opcode == "fusion" or has_effects(i) or is_allocation(i):
+            elif family(i) in OUTSIDE or has_effects(i) or is_allocation(i):
                 i.operands = [value[o] for o in i.operands]
                 value[i] = i
                 out.append(i)
@@ -433,7 +419,7 @@ class _Grouping:
         def is_leaf(i: Instruction, of: Instruction) -> bool:
             if i is root or i is heavy:
                 return False
-            if (of.opcode in VIEWS and of in chain) or (of is heavy and on_mxu(heavy)):
+            if (info(of).view and of in chain) or (of is heavy and on_mxu(heavy)):
                 return i not in chain
             return self._is_leaf(i)
 
@@ -462,7 +448,7 @@ def made_of(name: str, heavy: Instruction, computation: Computation, why: str) -
     inside = [j for j in computation.instructions if j.opcode != "parameter"]
     fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
     more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
-    unit = "mxu" if on_mxu(heavy) else "vpu" if heavy.opcode in HEAVY or is_cheap(heavy) else "copies"
+    unit = "mxu" if on_mxu(heavy) else "vpu" if family(heavy) in HEAVY or is_cheap(heavy) else "copies"
     return Decision("fusion", name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
 
 
@@ -489,6 +475,6 @@ def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
     """The view operations on a dot's operands that stay in its group."""
     for operand in dot.operands[:2]:
         if is_view_chain(operand):
-            while operand.opcode in VIEWS:
+            while info(operand).view:
                 yield operand
                 operand = operand.operands[0]

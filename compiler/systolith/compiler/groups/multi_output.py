@@ -25,6 +25,7 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Modul
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
 from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.isa.chip import Chip
@@ -83,7 +84,7 @@ def _running(module: Module) -> dict[Computation, dict[int, Leaf]]:
     todo = [module.entry]
     while todo:
         for i in todo.pop().instructions:
-            for inner in i.called if i.opcode in ("while", "conditional") else ():
+            for inner in i.called if family(i) is Family.CONTROL else ():
                 if inner not in found:
                     todo.append(inner)
                     found[inner] = {}
@@ -274,7 +275,7 @@ class _Merging:
 
     def _in_hbm(self, value: Instruction) -> bool:
         """Whether a value is read from HBM by whoever reads it, as far as that is known."""
-        given = value.opcode in ("parameter", "constant") and self.outermost
+        given = family(value) is Family.GIVEN and self.outermost
         return value.shape.bytes > self.chip.vmem.bytes * (1 / CACHED_SHARE if given else VALUES_SHARE)
 
     def _apply(self, choice: _Choice, place: int) -> Instruction:
@@ -375,7 +376,7 @@ def _live(
     for leaf, end in last.items():
         maker, k = leaf
         size = leaf_shapes(maker.shape)[k].bytes
-        if maker.opcode not in ("parameter", "constant") and leaf not in fixed and size <= limit:
+        if family(maker) is not Family.GIVEN and leaf not in fixed and size <= limit:
             change[place[maker]] += size
             change[end + 1] -= size
             kept[maker] = kept.get(maker, 0) + size

@@ -36,12 +36,12 @@ from systolith.compiler.memory.residency import (
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.matmul import planned, product_of
 from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
-from systolith.compiler.tile.views import VIEWS
 from systolith.compiler.vpu.emit import vector_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -212,7 +212,7 @@ class _Computation:
 
     def _space(self, leaf: Leaf) -> Space:
         """Where a value is placed; what is given is in HBM, unless it is small or a loop may have brought it in."""
-        if leaf[0].opcode in ("parameter", "constant"):
+        if family(leaf[0]) is Family.GIVEN:
             share = CACHED_SHARE if self.computation is self.module.entry else LOOP_SHARE
             return Space.HBM if _bytes(leaf) > self.step.chip.vmem.bytes // share else Space.VMEM
         return Space.HBM if leaf in self.placement.spilled else Space.VMEM
@@ -261,7 +261,7 @@ def _is_operand(group: Instruction, value: Instruction) -> bool:
     stack = [p for p in computation.parameters if group.operands[p.number or 0] is value]
     while stack:
         i = stack.pop()
-        if i is computation.result or not all(u is product or u.opcode in VIEWS for u in users[i]):
+        if i is computation.result or not all(u is product or info(u).view for u in users[i]):
             return False
         stack += [u for u in users[i] if u is not product]
     return True

@@ -17,13 +17,14 @@ from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.cutting import Parts, cone
 from systolith.compiler.groups.decompose import decomposed
-from systolith.compiler.groups.fusion import HEAVY, Limits, kind_of, on_mxu
+from systolith.compiler.groups.fusion import Limits, kind_of, on_mxu
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
 from systolith.compiler.ops.reduction import reduction_of
+from systolith.compiler.ops.table import HEAVY, Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.vpu.emit import axis_coords
 from systolith.isa.pattern import MAX_COORDS
@@ -160,7 +161,7 @@ class _Replacement:
     ) -> Instruction:
         computation.name = self._taken.fresh(f"group.{name}")
         self.computations.append(computation)
-        heavy = next((i for i in computation.instructions if i.opcode in HEAVY), computation.result)
+        heavy = next((i for i in computation.instructions if family(i) in HEAVY), computation.result)
         kind = "kLoop" if heavy.opcode == "tuple" else kind_of(heavy)
         attributes: dict[str, Attribute] = {"kind": kind, "calls": computation}
         attributes |= {k: v for k, v in like.attributes.items() if k == "metadata"}
@@ -204,7 +205,7 @@ def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
 
 def _may_be_stored(i: Instruction) -> bool:
     """Whether storing a value of a group can help: it is computed, and not one constant repeated."""
-    if not i.shape.is_array or i.opcode in ("parameter", "constant"):
+    if not i.shape.is_array or family(i) is Family.GIVEN:
         return False
     return i.opcode != "broadcast" or i.operands[0].opcode != "constant"
 
@@ -234,7 +235,7 @@ def _coords(n: Node) -> int:
 
 def _nodes(group: Computation) -> list[Node]:
     """The nodes of a group's kernel."""
-    heavy = next((i for i in group.instructions if i.opcode in HEAVY), None)
+    heavy = next((i for i in group.instructions if family(i) in HEAVY), None)
     roots = group_roots(group)
     if heavy is None or on_mxu(heavy):
         frontier = () if heavy is None else {heavy}

@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from systolith.compiler.hlo.cost.analysis import TRANSCENDENTAL
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.mxu.matmul import CONTRACTIONS, contraction_of
+from systolith.compiler.mxu.matmul import contraction_of
+from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.scans import scanned
 from systolith.isa.program import GroupInfo
 
-TRANSCENDENTAL = frozenset(
-    "exponential exponential-minus-one log log-plus-one tanh logistic rsqrt sqrt cbrt sine cosine tan erf power"
-    " atan2".split()
-)
-FREE = frozenset(
-    "parameter constant tuple get-tuple-element broadcast reshape transpose slice reverse pad concatenate iota copy"
-    " bitcast dynamic-slice dynamic-update-slice gather convert".split()
-)
-"""No arithmetic."""
+_MOVES = (Family.GIVEN, Family.NAME, Family.MOVEMENT, Family.DMA)
+"""Families without arithmetic; nor have these two."""
+_COPIES = ("copy", "convert")
 
 
 def group_infos(module: Module, planned: Mapping[str, int]) -> list[GroupInfo]:
@@ -68,9 +64,10 @@ def _info(group: Instruction, executions: int) -> GroupInfo:
 
 def work(i: Instruction) -> tuple[int, int]:
     """(floating-point or integer operations, transcendental functions) of an instruction."""
-    if i.opcode in FREE or (not i.shape.is_array and i.opcode not in ("reduce", "reduce-window")):
+    of = family(i)
+    if of in _MOVES or i.opcode in _COPIES or (not i.shape.is_array and of is not Family.REDUCTION):
         return 0, 0
-    if i.opcode in CONTRACTIONS:
+    if of is Family.CONTRACTION:
         c = contraction_of(i)
         return 2 * c.useful({a: (0, n) for a, n in c.sizes.items()}), 0
     inner = [work(j) for j in i.called[0].instructions] if i.called else []

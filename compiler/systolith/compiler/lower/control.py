@@ -10,6 +10,7 @@ from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, If, TileOp, VReg, While
 from systolith.isa.instruction import Space
@@ -90,13 +91,7 @@ def _bring_invariants(lowering: Lowering, body: Computation, state: list[Array],
     """
     aliases = Aliases(body)
     (parameter,) = body.parameters
-    used = {
-        leaf
-        for j in body.instructions
-        if j.opcode in ("fusion", "while", "conditional")
-        for o in j.operands
-        for leaf in aliases.leaves[o]
-    }
+    used = {leaf for j in body.instructions if family(j) in RUNNING for o in j.operands for leaf in aliases.leaves[o]}
     wanted = {
         array.buf: array
         for k, array in enumerate(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.ops.table import Family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, VReg
@@ -25,9 +26,9 @@ def lower_custom(ctx: TileBuilder, group: Instruction, operands: Sequence[Array]
     computation = group.computation("calls")
     root = computation.result
     arrays = dict(zip(computation.parameters, operands, strict=True))
-    if root.opcode not in MOVES:
+    if root.opcode not in _RULES:
         raise compile_error(root, "not an operation that DMA does")
-    MOVES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])
+    _RULES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])
 
 
 def _operand(
@@ -105,26 +106,4 @@ def _indices(starts: list[Operand]) -> list[Operand]:
     return starts
 
 
-def _copy(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
-    (source,) = operands
-    assert isinstance(source, Array)
-    ctx.move(source, result, root.opcode)
-
-
-def _concatenate(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
-    (d,) = root.ints("dimensions")
-    start = 0
-    for operand in operands:
-        assert isinstance(operand, Array)
-        origin = tuple(start if k == d else 0 for k in range(len(operand.dims)))
-        part = view(result, Box(origin, operand.dims))
-        ctx.move(replace(operand, origin=origin), part, "concatenate")
-        start += operand.dims[d]
-
-
-MOVES: dict[str, Callable[[TileBuilder, Instruction, list[Operand], Array], None]] = {
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "copy": _copy,
-    "concatenate": _concatenate,
-}
+_RULES = of_family(Family.DMA, {"dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice})

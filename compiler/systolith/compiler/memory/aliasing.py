@@ -22,9 +22,9 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
-from systolith.compiler.memory.residency import ALIASES, Aliases, Leaf, is_allocation, last_uses, leaf_shapes
-from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, last_uses, leaf_shapes
 from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.table import Family, family, is_elementwise
 
 ATTRIBUTE = "input_output_alias"
 DONORS = "buffer_donor"
@@ -176,7 +176,7 @@ def plan_donation(module: Module, small: int) -> Donation:
     plan = Donation(fixed=stored_directly(module.entry, uses.aliases), donors=read_donors(module))
     for alias in wanted_aliases(module, uses):
         leaf, parameter = results[alias.result], parameters[alias.parameter]
-        needed = leaf[0].opcode in ("parameter", "constant") or uses.last[parameter] > uses.position[leaf[0]]
+        needed = family(leaf[0]) is Family.GIVEN or uses.last[parameter] > uses.position[leaf[0]]
         if leaf == parameter:
             what, why = "is left in", "it is the parameter"
         elif not needed:
@@ -220,7 +220,7 @@ def _given(
         first = next((old for old in uses.replaceable(leaf) if old in left and _bytes(old) == _bytes(leaf)), None)
         if first is not None:
             yield ResultAlias(number, left.pop(first), False)
-        elif leaf[0].opcode not in ("parameter", "constant"):
+        elif family(leaf[0]) is not Family.GIVEN:
             free[_bytes(leaf)].append(number)
     for numbers in free.values():
         numbers.sort(key=lambda n: -uses.position[results[n][0]])
@@ -258,7 +258,7 @@ def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
     used = {
         leaf
         for i in computation.instructions
-        if i.opcode not in ALIASES
+        if family(i) is not Family.NAME
         for o in i.operands
         for leaf in aliases.leaves[o]
     }

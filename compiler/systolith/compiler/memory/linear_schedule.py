@@ -15,12 +15,11 @@ from itertools import accumulate
 from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
-from systolith.compiler.memory.residency import ALIASES, Aliases, Leaf, leaf_shapes
+from systolith.compiler.memory.residency import Aliases, Leaf, leaf_shapes
+from systolith.compiler.ops.table import Family, family
 
 AGAIN = ".remat"
 """Names of groups that compute something again end so (as XLA's do)."""
-
-GIVEN = frozenset({"parameter", "constant"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,7 @@ def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collect
         pinned: leaves whose memory others are to have.
     """
     aliases = Aliases(computation)
-    running = [i for i in computation.instructions if i.opcode not in ALIASES]
+    running = [i for i in computation.instructions if family(i) is not Family.NAME]
     leaves = tuple((i, k) for i in running for k in range(len(leaf_shapes(i.shape))))
     number = {leaf: n for n, leaf in enumerate(leaves)}
 
@@ -112,7 +111,7 @@ def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collect
         return Step(i, tuple(reads), tuple(number[i, k] for k in range(len(leaf_shapes(i.shape)))))
 
     return Line(
-        tuple(step(i) for i in running if i.opcode not in GIVEN),
+        tuple(step(i) for i in running if family(i) is not Family.GIVEN),
         leaves,
         tuple(bytes_of(leaf) if leaf in spilled else 0 for leaf in leaves),
         tuple(number[leaf] for leaf in aliases.leaves[computation.result]),
@@ -207,8 +206,8 @@ class _Writer:
     known: dict[tuple[int, tuple[int, ...]], Instruction] = field(default_factory=dict)
 
     def write(self) -> None:
-        given = [i for i in self.twins.values() if i.opcode in GIVEN]
-        self.names = {i.name for i in self.twins.values() if i.opcode not in ALIASES}
+        given = [i for i in self.twins.values() if family(i) is Family.GIVEN]
+        self.names = {i.name for i in self.twins.values() if family(i) is not Family.NAME}
         self.out = given
         self.maker = {v: self.twins[i] for v, (i, _) in enumerate(self.line.leaves) if v not in self.line.makers}
         seen: set[Instruction] = set()

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.ops.table import RUNNING, Family, family
 
 Leaf = tuple[Instruction, int]
 """A value that is no tuple: who makes it, and its number among the maker's results (depth first)."""
-
-ALIASES = frozenset({"tuple", "get-tuple-element", "bitcast"})
-"""Opcodes that only name values."""
 
 VALUES_SHARE = 0.75
 """Part of VMEM that whole values may take together."""
@@ -140,7 +138,7 @@ def last_uses(computation: Computation, aliases: Aliases) -> dict[Leaf, int]:
     for position, i in enumerate(computation.instructions):
         for leaf in aliases.leaves[i]:
             last.setdefault(leaf, position)
-        if i.opcode not in ALIASES:
+        if family(i) is not Family.NAME:
             for o in i.operands:
                 for leaf in aliases.leaves[o]:
                     last[leaf] = position
@@ -179,14 +177,14 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     start = {i: n for n, i in enumerate(computation.instructions)}
     made: dict[Instruction, list[Leaf]] = defaultdict(list)
     for leaf in last:
-        if leaf[0].opcode not in ("parameter", "constant") and not is_allocation(leaf[0]):
+        if family(leaf[0]) is not Family.GIVEN and not is_allocation(leaf[0]):
             made[leaf[0]].append(leaf)
             if leaf_shapes(leaf[0].shape)[leaf[1]].bytes > vmem * VALUE_SHARE:
                 placement.spilled.add(leaf)
     alive: dict[Leaf, int] = {}
     for position, i in enumerate(computation.instructions):
         alive |= {leaf: leaf_shapes(i.shape)[leaf[1]].bytes for leaf in made[i] if leaf not in placement.spilled}
-        if i.opcode not in ("fusion", "while", "conditional"):
+        if family(i) not in RUNNING:
             continue
         alive = {leaf: size for leaf, size in alive.items() if last[leaf] >= position}
         total = outer + sum(alive.values())

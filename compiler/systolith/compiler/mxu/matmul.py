@@ -16,6 +16,7 @@ from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm, passes_of
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
+from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -28,13 +29,13 @@ from systolith.isa.chip import Chip
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
-CONTRACTIONS = {"dot": dot_contraction, "convolution": convolution_contraction}
+_CONTRACTIONS = of_family(Family.CONTRACTION, {"dot": dot_contraction, "convolution": convolution_contraction})
 
 
 def contraction_of(instruction: Instruction) -> Contraction:
     """The contraction that a `dot` or `convolution` computes."""
     lhs, rhs = instruction.operands
-    return CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
+    return _CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
 
 
 def is_integer(instruction: Instruction) -> bool:
@@ -82,7 +83,7 @@ def lower_output(ctx: TileBuilder, group: Instruction, operands: Sequence[Array]
 
 def product_of(computation: Computation) -> Instruction:
     """The dot or convolution of a kOutput group's computation."""
-    return next(i for i in computation.instructions if i.opcode in CONTRACTIONS)
+    return next(i for i in computation.instructions if family(i) is Family.CONTRACTION)
 
 
 def planned(

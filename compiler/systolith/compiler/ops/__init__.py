@@ -1,5 +1,5 @@
-"""What operations compute: element by element, as expressions of the vector unit's micro-operations over index maps.
+"""What operations are and compute: a table of opcodes, and expressions of micro-operations over index maps.
 
-In: the computation of a group.  Out: nodes (loads, constants, micro-operations), and reductions of them.  No loops, no
-addresses, no cycles.
+In: an opcode; the computation of a group.  Out: its row; nodes (loads, constants, micro-operations), and reductions of
+them.  No loops, no addresses, no cycles.
 """

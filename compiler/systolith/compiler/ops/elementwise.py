@@ -1,4 +1,4 @@
-"""Elementwise HLO operations as micro-operations: tables by opcode and by sort of number.
+"""Elementwise HLO operations as micro-operations: a rule for each opcode.
 
 Every operation rounds to its element type, also inside a group: floats narrower than f32 are rounded after each
 operation (f32 has over twice their precision, so rounding twice is rounding once), narrow integers wrap.  Semantics:
@@ -18,89 +18,7 @@ from systolith.isa.dtypes import BF16, F32, PRED, S32, U32, DType, Kind
 
 SIGN, INFINITY = 0x80000000, 0x7F800000
 
-FLOAT_OPS: dict[str, str] = {
-    "add": "add.f32",
-    "subtract": "sub.f32",
-    "multiply": "mul.f32",
-    "divide": "div.f32",
-    "remainder": "rem.f32",
-    "power": "pow.f32",
-    "atan2": "atan2.f32",
-    "exponential": "exp.f32",
-    "exponential-minus-one": "expm1.f32",
-    "log": "log.f32",
-    "log-plus-one": "log1p.f32",
-    "tanh": "tanh.f32",
-    "logistic": "logistic.f32",
-    "rsqrt": "rsqrt.f32",
-    "sqrt": "sqrt.f32",
-    "cbrt": "cbrt.f32",
-    "sine": "sin.f32",
-    "cosine": "cos.f32",
-    "tan": "tan.f32",
-    "erf": "erf.f32",
-}
-"""Results are rounded to the element type."""
-
-FLOAT_EXACT_OPS: dict[str, str] = {
-    "maximum": "max.f32",
-    "minimum": "min.f32",
-    "negate": "neg.f32",
-    "abs": "abs.f32",
-    "sign": "sign.f32",
-    "floor": "floor.f32",
-    "ceil": "ceil.f32",
-    "round-nearest-even": "rne.f32",
-    "round-nearest-afz": "rna.f32",
-}
-"""Results are in the operands' element type without rounding (but -0, where it has none)."""
-
-INTEGER_OPS: dict[str, str] = {
-    "add": "add.s32",
-    "subtract": "sub.s32",
-    "multiply": "mul.s32",
-    "negate": "neg.s32",
-    "shift-left": "shl",
-    "not": "not",
-}
-"""The same for signed and unsigned; narrow results wrap."""
-
-SIGNED_OPS: dict[str, str] = {
-    "divide": "div.s32",
-    "remainder": "rem.s32",
-    "abs": "abs.s32",
-    "maximum": "max.s32",
-    "minimum": "min.s32",
-    "sign": "sign.s32",
-    "shift-right-arithmetic": "sra",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
-UNSIGNED_OPS: dict[str, str] = {
-    "divide": "div.u32",
-    "remainder": "rem.u32",
-    "maximum": "max.u32",
-    "minimum": "min.u32",
-    "shift-right-logical": "shr",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-    "abs": "mov",
-}
-PRED_OPS: dict[str, str] = {
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-    "add": "or",
-    "multiply": "and",
-    "maximum": "or",
-    "minimum": "and",
-}
 COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
-
-MOVES = frozenset({"copy", "opt-barrier"})
-"""Opcodes whose result is their operand."""
 
 
 @dataclass(frozen=True)
@@ -155,42 +73,30 @@ def check_dtype(instruction: Instruction, dtype: DType) -> None:
         raise compile_error(instruction, f"element type {dtype} is not on this chip; {hint}")
 
 
-def lower_elementwise(graph: Graph, instruction: Instruction, sources: Sequence[Node]) -> Node:
-    """The node of an elementwise instruction on its operands' nodes.
+@dataclass(frozen=True)
+class MicroOps:
+    """The rule of an operation that is one micro-operation; empty: of elements of that kind there is none.
 
-    Raises:
-        CompileError: no such operation for these element types.
+    Attributes:
+        exact: results of floats are in the operands' element type without rounding (but -0, where it has none).
     """
-    b = Builder(graph, instruction)
-    for shape in (instruction.shape, *(o.shape for o in instruction.operands)):
-        check_dtype(instruction, shape.dtype)
-    rule = RULES.get(instruction.opcode)
-    if rule is not None:
-        return rule(b, sources)
-    table = _table(b.operand_dtype)
-    if instruction.opcode not in table:
-        raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to f32 or s32")
-    value = graph.micro(table[instruction.opcode], *sources)
-    if b.dtype.is_float and instruction.opcode in FLOAT_EXACT_OPS and not one_nan(b.dtype):
-        return value
-    return b.rounded(value, b.dtype)
 
+    float: str = ""
+    signed: str = ""
+    unsigned: str = ""
+    pred: str = ""
+    exact: bool = False
 
-def is_elementwise(instruction: Instruction) -> bool:
-    """Whether `lower_elementwise` may know the opcode."""
-    return instruction.opcode in RULES or any(
-        instruction.opcode in t for t in (_FLOATS, _SIGNEDS, _UNSIGNEDS, PRED_OPS)
-    )
+    def of(self, kind: Kind) -> str:
+        """The micro-operation on elements of a kind."""
+        return {Kind.FLOAT: self.float, Kind.SIGNED: self.signed, Kind.UNSIGNED: self.unsigned}.get(kind, self.pred)
 
-
-_FLOATS = {**FLOAT_OPS, **FLOAT_EXACT_OPS}
-_SIGNEDS = {**INTEGER_OPS, **SIGNED_OPS}
-_UNSIGNEDS = {**INTEGER_OPS, **UNSIGNED_OPS}
-
-
-def _table(dtype: DType) -> dict[str, str]:
-    tables = {Kind.FLOAT: _FLOATS, Kind.SIGNED: _SIGNEDS, Kind.UNSIGNED: _UNSIGNEDS, Kind.PRED: PRED_OPS}
-    return tables[dtype.kind]
+    def __call__(self, b: Builder, sources: Sequence[Node]) -> Node:
+        name = self.of(b.operand_dtype.kind)
+        if not name:
+            raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to f32 or s32")
+        value = b.graph.micro(name, *sources)
+        return value if b.dtype.is_float and self.exact and not one_nan(b.dtype) else b.rounded(value, b.dtype)
 
 
 def _compare(b: Builder, s: Sequence[Node]) -> Node:
@@ -246,8 +152,8 @@ def _bitcast_convert(b: Builder, s: Sequence[Node]) -> Node:
 
 def _clamp(b: Builder, s: Sequence[Node]) -> Node:
     low, x, high = s
-    table = _table(b.dtype)
-    return b.graph.micro(table["minimum"], b.graph.micro(table["maximum"], x, low), high)
+    least, greatest = (MICRO_OPS[opcode].of(b.dtype.kind) for opcode in ("minimum", "maximum"))
+    return b.graph.micro(least, b.graph.micro(greatest, x, low), high)
 
 
 def _not(b: Builder, s: Sequence[Node]) -> Node:
@@ -294,25 +200,63 @@ def _reduce_precision(b: Builder, s: Sequence[Node]) -> Node:
     return g.micro("select", g.micro("eq.f32", x, x), value, x)
 
 
-def _unsigned_sign(b: Builder, s: Sequence[Node]) -> Node:
+def _sign(b: Builder, s: Sequence[Node]) -> Node:
     if b.dtype.kind is Kind.UNSIGNED:
         return b.graph.micro("ne.s32", s[0], b.graph.const(0))
     return b.graph.micro("sign.f32" if b.dtype.is_float else "sign.s32", s[0])
 
 
+MICRO_OPS = {
+    "add": MicroOps("add.f32", "add.s32", "add.s32", "or"),
+    "subtract": MicroOps("sub.f32", "sub.s32", "sub.s32"),
+    "multiply": MicroOps("mul.f32", "mul.s32", "mul.s32", "and"),
+    "divide": MicroOps("div.f32", "div.s32", "div.u32"),
+    "remainder": MicroOps("rem.f32", "rem.s32", "rem.u32"),
+    "maximum": MicroOps("max.f32", "max.s32", "max.u32", "or", exact=True),
+    "minimum": MicroOps("min.f32", "min.s32", "min.u32", "and", exact=True),
+    "negate": MicroOps("neg.f32", "neg.s32", "neg.s32", exact=True),
+    "abs": MicroOps("abs.f32", "abs.s32", "mov", exact=True),
+    "and": MicroOps("", "and", "and", "and"),
+    "or": MicroOps("", "or", "or", "or"),
+    "xor": MicroOps("", "xor", "xor", "xor"),
+    "shift-left": MicroOps("", "shl", "shl"),
+    "floor": MicroOps("floor.f32", exact=True),
+    "ceil": MicroOps("ceil.f32", exact=True),
+    "round-nearest-even": MicroOps("rne.f32", exact=True),
+    "round-nearest-afz": MicroOps("rna.f32", exact=True),
+    "power": MicroOps("pow.f32"),
+    "atan2": MicroOps("atan2.f32"),
+    "exponential": MicroOps("exp.f32"),
+    "exponential-minus-one": MicroOps("expm1.f32"),
+    "log": MicroOps("log.f32"),
+    "log-plus-one": MicroOps("log1p.f32"),
+    "tanh": MicroOps("tanh.f32"),
+    "logistic": MicroOps("logistic.f32"),
+    "rsqrt": MicroOps("rsqrt.f32"),
+    "sqrt": MicroOps("sqrt.f32"),
+    "cbrt": MicroOps("cbrt.f32"),
+    "sine": MicroOps("sin.f32"),
+    "cosine": MicroOps("cos.f32"),
+    "tan": MicroOps("tan.f32"),
+    "erf": MicroOps("erf.f32"),
+}
+"""Operations that are one micro-operation."""
+
 RULES: dict[str, Rule] = {
+    **MICRO_OPS,
     "compare": _compare,
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,
     "clamp": _clamp,
     "select": lambda b, s: b.graph.micro("select", *s),
     "not": _not,
-    "sign": _unsigned_sign,
+    "sign": _sign,
     "shift-right-logical": _shift_right_logical,
     "shift-right-arithmetic": _shift_right_arithmetic,
     "count-leading-zeros": _clz,
     "popcnt": lambda b, s: b.graph.micro("popc", b.zero_extended(s[0], b.dtype)),
     "is-finite": lambda b, s: b.graph.micro("isfinite.f32", *s),
     "reduce-precision": _reduce_precision,
-    **dict.fromkeys(MOVES, lambda b, s: s[0]),
+    "copy": lambda b, s: s[0],
 }
+"""Opcode to what computes an element of its result from those of its operands."""

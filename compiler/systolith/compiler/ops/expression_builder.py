@@ -19,7 +19,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Bound, Box, IndexMap
-from systolith.compiler.ops.elementwise import check_dtype, is_elementwise, lower_elementwise
+from systolith.compiler.ops.elementwise import Builder, check_dtype
 from systolith.compiler.ops.expression import (
     Const,
     Coordinate,
@@ -32,10 +32,8 @@ from systolith.compiler.ops.expression import (
     image_of,
     topological,
 )
+from systolith.compiler.ops.table import Family, info
 from systolith.isa.dtypes import F32, PRED
-
-DATA_MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "iota"})
-"""Opcodes that index maps can absorb."""
 
 
 class NotFoldableError(LimitError):
@@ -143,6 +141,20 @@ def expressions(
     return [trampoline(walk.visit(root, index)) for root in roots]
 
 
+def lower_elementwise(graph: Graph, i: Instruction, sources: Sequence[Node]) -> Node:
+    """The node of an elementwise instruction on its operands' nodes.
+
+    Raises:
+        CompileError: no such operation, or not for these element types.
+    """
+    for shape in (i.shape, *(o.shape for o in i.operands)):
+        check_dtype(i, shape.dtype)
+    rule = info(i).compute
+    if rule is None:
+        raise compile_error(i, "not an operation of the vector unit")
+    return rule(Builder(graph, i), sources)
+
+
 def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[Node]) -> list[Node]:
     """The results of a scalar computation (of `reduce`, `map`, ...) on given nodes.
 
@@ -238,16 +250,17 @@ class Expander:
         """What computes an element of an instruction that was not visited with this index map before."""
         check_dtype(i, i.shape.dtype)
         node: Node
+        row = info(i)
         if i in self.frontier or i.opcode == "parameter":
             node = self.graph.node(Load(i, index))
-            if i.opcode in ("dot", "convolution") and i.shape.dtype.is_float and i.shape.dtype is not F32:
+            if row.family is Family.CONTRACTION and i.shape.dtype.is_float and i.shape.dtype is not F32:
                 # The accumulators are f32; the product's own type is narrower.
                 node = self.graph.micro(f"round.{i.shape.dtype}", node)
         elif i.opcode == "constant":
             image = splat(i)
             node = self.graph.const(image) if image is not None else self.graph.node(Load(i, index))
-        elif i.opcode in _MOVES:
-            moved = _MOVES[i.opcode](i, index)
+        elif row.move is not None:
+            moved = row.move(i, index)
             if moved is None:
                 raise _not_foldable(i)
             node = yield self.visit(i.operands[0], moved)
@@ -259,7 +272,7 @@ class Expander:
             node = self._iota(i, index)
         elif i.opcode == "map":
             node = inline_scalar(self.graph, i.computation(), (yield self._operands(i, index)))[0]
-        elif is_elementwise(i):
+        elif row.compute is not None:
             node = lower_elementwise(self.graph, i, (yield self._operands(i, index)))
         else:
             raise compile_error(i, "not an operation of the vector unit")
@@ -322,13 +335,3 @@ class Expander:
 
 def _not_foldable(i: Instruction) -> NotFoldableError:
     return NotFoldableError(str(compile_error(i, "its data movement does not fold into an index map here")), i)
-
-
-_MOVES = {
-    "broadcast": lambda i, m: m.broadcast(i.ints("dimensions", ()), i.operands[0].dims),
-    "reshape": lambda i, m: m.reshape(i.operands[0].dims, i.dims),
-    "transpose": lambda i, m: m.transpose(i.ints("dimensions")) if i.dims else m,
-    "slice": lambda i, m: m.slice(i.slices),
-    "reverse": lambda i, m: m.reverse(i.ints("dimensions"), i.operands[0].dims),
-}
-"""Opcodes of one operand that only change the index map: (instruction, map of its result) -> map of its operand."""

@@ -23,6 +23,7 @@ from systolith.compiler.index.affine import Bound, Expr, IndexMap, divided
 from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
 from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar
+from systolith.compiler.ops.table import HEAVY, family
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
@@ -199,7 +200,7 @@ def reduction_of(computation: Computation) -> Reduction:
     Raises:
         CompileError: element types or operations that the vector unit does not have.
     """
-    heavies = tuple(i for i in computation.instructions if i.opcode in ("reduce", "reduce-window", "convolution"))
+    heavies = tuple(i for i in computation.instructions if family(i) in HEAVY)
     roots = tuple(group_roots(computation))
     if heavies[0].opcode == "convolution":
         return _convolution(heavies[0], roots)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Rewriter, Rule
 
 _IGNORED = frozenset({"metadata", "backend_config", "frontend_attributes"})
-_KEPT = frozenset({"parameter", "while", "conditional", "fusion", "call"})
-_HALVES = ("-start", "-update", "-done")
+_KEPT = (Family.CONTROL, Family.CALL, Family.ASYNC)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Merge:
         first: dict[Hashable, Instruction] = {}
 
         def equal(r: Rewriter, i: Instruction) -> Instruction | None:
-            if i.opcode in _KEPT or i.opcode.endswith(_HALVES) or self.effects.of(i):
+            if i.opcode == "parameter" or family(i) in _KEPT or self.effects.of(i):
                 return None
             found = first.setdefault((self._content(i), *map(id, i.operands)), i)
             return found if found is not i else None

@@ -10,12 +10,12 @@ import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.hlo.visiting import control_predecessors
+from systolith.compiler.ops.table import Family, opcodes_of
 from systolith.compiler.passes.effects import Effects
 
-FOLDABLE = ELEMENTWISE | {"reshape", "transpose", "slice", "concatenate", "reverse", "pad", "bitcast-convert"}
+FOLDABLE = opcodes_of(Family.ELEMENTWISE, Family.MOVEMENT) - {"broadcast", "iota"}
 """Not broadcast and iota, which address generators make for free (but for 64-bit types, which few chips have)."""
 
 EVERYTHING = FOLDABLE | frozenset(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.opcodes import COLLECTIVES
-
-_ASYNC = ("", "-start", "-update", "-done")
-EFFECTS = frozenset("infeed outfeed send send-done recv recv-done rng rng-get-and-update-state".split()) | frozenset(
-    c + suffix for c in COLLECTIVES for suffix in _ASYNC
-)
-"""Opcodes that do more than give a value; they stay, and two of them are never made one."""
+from systolith.compiler.ops.table import Family, family
 
 
 class Effects:
-    """Which computations have effects, found once each."""
+    """Which computations have effects, found once each; what has one stays, and two of them are never made one."""
 
     def __init__(self) -> None:
         self._known: dict[Computation, bool] = {}
 
     def of(self, instruction: Instruction) -> bool:
         """Whether an instruction, or one that it calls, does more than give a value."""
-        if instruction.opcode in EFFECTS:
+        if family(instruction) is Family.EFFECT:
             return True
         if instruction.opcode == "custom-call" and instruction.attributes.get("custom_call_has_side_effect", False):
             return True

@@ -12,18 +12,16 @@ from itertools import pairwise
 from math import prod
 
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.index.affine import reshape_factors
+from systolith.compiler.index.affine import IndexMap, reshape_factors
+from systolith.compiler.ops.table import info
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.isa.instruction import Space
 
-VIEWS = frozenset({"transpose", "reshape", "bitcast", "slice", "reverse"})
-"""Opcodes that may be views."""
-
 
 def view_base(instruction: Instruction) -> Instruction:
     """What a chain of views starts from."""
-    while instruction.opcode in VIEWS:
+    while info(instruction).view:
         instruction = instruction.operands[0]
     return instruction
 
@@ -47,7 +45,7 @@ def as_view(array: Array, instruction: Instruction) -> Array | None:
         The whole value of `instruction` over the same bytes; None if some reshape in the chain would have to copy.
     """
     chain = []
-    while instruction.opcode in VIEWS:
+    while info(instruction).view:
         chain.append(instruction)
         instruction = instruction.operands[0]
     viewed: Array | None = array
@@ -58,19 +56,16 @@ def as_view(array: Array, instruction: Instruction) -> Array | None:
 
 
 def _step(x: Array, i: Instruction) -> Array | None:
-    if i.opcode == "transpose":
-        order = i.ints("dimensions")
-        return replace(x, dims=i.dims, strides=tuple(x.strides[d] for d in order), origin=(0,) * len(order))
-    if i.opcode == "slice":
-        offset = x.offset + sum(s.start * b for s, b in zip(i.slices, x.strides, strict=True))
-        strides = tuple(s.stride * b for s, b in zip(i.slices, x.strides, strict=True))
-        return replace(x, dims=i.dims, strides=strides, offset=offset)
-    if i.opcode == "reverse":
-        turned = set(i.ints("dimensions"))
-        offset = x.offset + sum((x.dims[d] - 1) * x.strides[d] for d in turned)
-        return replace(x, strides=tuple(-s if d in turned else s for d, s in enumerate(x.strides)), offset=offset)
-    fitting = reshaped_strides(x.dims, x.strides, i.dims)
-    return None if fitting is None else replace(x, dims=i.dims, strides=fitting, origin=(0,) * len(i.dims))
+    move, origin = info(i).move, (0,) * len(i.dims)
+    if move is None or i.opcode == "reshape":
+        fitting = reshaped_strides(x.dims, x.strides, i.dims)
+        return None if fitting is None else replace(x, dims=i.dims, strides=fitting, origin=origin)
+    index = move(i, IndexMap.identity(len(i.dims)))
+    assert index is not None
+    steps = list(zip(index.dims, x.strides, strict=True))
+    strides = tuple(sum(e.coefs[d] * step for e, step in steps) for d in range(index.rank))
+    offset = x.offset + sum(e.const * step for e, step in steps)
+    return replace(x, dims=i.dims, strides=strides, offset=offset, origin=origin)
 
 
 def reshaped_strides(operand: Sequence[int], strides: Sequence[int], result: Sequence[int]) -> tuple[int, ...] | None:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from systolith.compiler.groups.fusion import HEAVY, REDUCTIONS, on_mxu
+from systolith.compiler.groups.fusion import on_mxu
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
-from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.ops.table import HEAVY, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
-from systolith.compiler.tiling.dim_classes import GIVEN, DimClass
+from systolith.compiler.tiling.dim_classes import DimClass
 from systolith.isa.chip import Chip
 
 SMALL_SHARE = 64
@@ -85,7 +85,7 @@ class Trial:
         self.chip = chip
         self.named = {i.name: i for i in computation.instructions}
         self.aliases = Aliases(grouped)
-        self.groups = [i for i in grouped.instructions if i.opcode in ("fusion", "while", "conditional")]
+        self.groups = [i for i in grouped.instructions if family(i) in RUNNING]
         self.values = self._values(grouped)
         self.steps = [self._step(i) for i in self.groups]
 
@@ -112,9 +112,9 @@ class Trial:
             leaf: Value(
                 self.named[name],
                 leaf_shapes(leaf[0].shape)[leaf[1]].bytes,
-                leaf[0].opcode in GIVEN,
+                family(leaf[0]) is Family.GIVEN,
                 leaf in results,
-                used.get(leaf, 0) if leaf[0].opcode in GIVEN else before[place[leaf[0]]],
+                used.get(leaf, 0) if family(leaf[0]) is Family.GIVEN else before[place[leaf[0]]],
                 before[last[leaf]] if leaf in results else before[last[leaf] + 1] - 1,
             )
             for leaf, name in names.items()
@@ -134,14 +134,14 @@ class Trial:
             bases = [view_base(o) for i in products for o in i.operands[:2]]
             leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]
             step.operands = [self.values[leaf] for leaf in leaves if leaf in self.values]
-            step.heavy = any(i.opcode in HEAVY for i in inside)
+            step.heavy = any(family(i) in HEAVY for i in inside)
             step.vectors = self._vectors(inside)
         return step
 
     def _vectors(self, inside: Sequence[Instruction]) -> int:
         """What passes through the slowest slot of the vector unit: the largest stream, or the arithmetic."""
         vpu = self.chip.vpu
-        busy = [i for i in inside if is_elementwise(i) or i.opcode in REDUCTIONS]
+        busy = [i for i in inside if is_elementwise(i) or family(i) is Family.REDUCTION]
         work = [max(o.shape.size for o in (i, *i.operands) if o.shape.is_array) for i in busy]
         return max([sum(work) // vpu.alu_slots, *work]) // (vpu.lanes * vpu.sublanes)
 

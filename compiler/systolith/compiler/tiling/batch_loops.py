@@ -17,10 +17,11 @@ from itertools import groupby
 from math import inf
 
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.groups.fusion import HEAVY, Fuse, on_mxu
+from systolith.compiler.groups.fusion import Fuse, on_mxu
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.residency import VALUES_SHARE
+from systolith.compiler.ops.table import HEAVY, family
 from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
@@ -127,7 +128,7 @@ class _Path:
         todo = [v.of for v in step.makes]
         while todo:
             i = todo.pop()
-            if of.lost(i) or (i.opcode in HEAVY and i not in of.kept):
+            if of.lost(i) or (family(i) in HEAVY and i not in of.kept):
                 return None
             if i in of.kept and i not in found:
                 found[i] = of.dims[i]

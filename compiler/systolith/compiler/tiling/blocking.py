@@ -20,10 +20,11 @@ from systolith.compiler.groups.fusion import is_cheap
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
-from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.table import Family, family, is_elementwise
 from systolith.compiler.passes.own_attributes import state
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.dim_propagation import BLOCKED, NotBlockableError, operand_dim, result_dim
+from systolith.compiler.tiling.dim_propagation import BLOCKED, operand_dim, result_dim
 
 RESIDENT_SHARE = 0.5
 """A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is."""
@@ -69,7 +70,7 @@ def _running(entry: Computation) -> list[Computation]:
     found, todo = {entry: None}, [entry]
     while todo:
         for i in todo.pop().instructions:
-            if i.opcode in ("while", "conditional"):
+            if family(i) is Family.CONTROL:
                 todo += [c for c in i.called if c not in found]
                 found |= dict.fromkeys(i.called)
     return list(found)

@@ -10,13 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.tiling.dim_propagation import NotBlockableError, operand_dim
+from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.table import Family, family
+from systolith.compiler.tiling.dim_propagation import operand_dim
 
 Dim = tuple[Instruction, int]
 """A dimension of an instruction's result."""
-
-GIVEN = frozenset({"parameter", "constant"})
-"""What is not computed, but lies in HBM."""
 
 
 @dataclass
@@ -79,7 +78,7 @@ def classes(computation: Computation) -> list[DimClass]:
 
 def _operand_dims(i: Instruction, d: int) -> list[tuple[Instruction, int | None]]:
     """The dimension of each operand that belongs to one of the result; empty if the result does not keep it."""
-    if i.opcode in GIVEN:
+    if family(i) is Family.GIVEN:
         return []
     try:
         return [(o, operand_dim(i, k, d)) for k, o in enumerate(i.operands)]

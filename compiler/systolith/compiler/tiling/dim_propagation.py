@@ -6,15 +6,14 @@ a time, whether an operand is needed whole, or only at the same indices of one o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 
-from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
+from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.index.affine import reshape_factors
-from systolith.compiler.ops.elementwise import is_elementwise
+from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.table import info
 from systolith.compiler.passes.own_attributes import stated
 
 BLOCKED = "blocked"
@@ -26,10 +25,6 @@ def blocked_along(group: Instruction) -> tuple[int, ...]:
     return tuple(int(d) for d in stated(group, BLOCKED).split(",") if d)
 
 
-class NotBlockableError(Exception):
-    """An element of the result needs other indices of the dimension than its own."""
-
-
 def operand_dim(i: Instruction, k: int, d: int) -> int | None:
     """The dimension of operand `k` that is read at index x alone for index x of dimension `d` of the result.
 
@@ -38,12 +33,10 @@ def operand_dim(i: Instruction, k: int, d: int) -> int | None:
     Raises:
         NotBlockableError: there is no such dimension.
     """
-    rule = _RULES.get(i.opcode)
-    if rule is not None:
-        return rule(i, k, d)
-    if is_elementwise(i):
-        return d if i.operands[k].shape.rank else None
-    raise NotBlockableError(f"{i.opcode} has no dimension to block")
+    rule = info(i).dim
+    if rule is None:
+        raise NotBlockableError(f"{i.opcode} has no dimension to block")
+    return rule(i, k, d)
 
 
 def result_dim(user: Instruction, operand: Instruction, d: int) -> int:
@@ -61,100 +54,6 @@ def result_dim(user: Instruction, operand: Instruction, d: int) -> int:
             except NotBlockableError:
                 continue
     raise NotBlockableError(f"{user.opcode} needs the whole dimension")
-
-
-def _broadcast(i: Instruction, k: int, d: int) -> int | None:
-    dims = i.ints("dimensions", ())
-    return dims.index(d) if d in dims else None
-
-
-def _reshape(i: Instruction, k: int, d: int) -> int | None:
-    (operand,) = i.operands
-    for xs, ys in reshape_factors(operand.dims, i.dims):
-        if d in ys:
-            same = [x for x in xs if operand.dims[x] == i.dims[d]]
-            if prod(operand.dims[x] for x in xs) == i.dims[d] and same:
-                return same[0]
-    raise NotBlockableError("the reshape splits or merges the dimension")
-
-
-def _reduce(i: Instruction, k: int, d: int) -> int | None:
-    if 2 * k >= len(i.operands):
-        return None  # an initial value
-    reduced = i.ints("dimensions", ())
-    return [e for e in range(i.operands[k].shape.rank) if e not in reduced][d]
-
-
-def _dot(i: Instruction, k: int, d: int) -> int | None:
-    side = ("lhs", "rhs")[k]
-    batch, contracting = i.ints(f"{side}_batch_dims", ()), i.ints(f"{side}_contracting_dims", ())
-    if d < len(batch):
-        return batch[d]
-    free = [[e for e in range(o.shape.rank) if e not in taken] for o, taken in zip(i.operands, _taken(i), strict=True)]
-    assert set(batch) | set(contracting) == set(_taken(i)[k])
-    place = d - len(batch)
-    if k == 0:
-        return free[0][place] if place < len(free[0]) else None
-    return free[1][place - len(free[0])] if place >= len(free[0]) else None
-
-
-def _taken(i: Instruction) -> list[tuple[int, ...]]:
-    return [i.ints(f"{s}_batch_dims", ()) + i.ints(f"{s}_contracting_dims", ()) for s in ("lhs", "rhs")]
-
-
-def _convolution(i: Instruction, k: int, d: int) -> int | None:
-    if d == i.conv_dims.output_batch and i.integer("batch_group_count", 1) == 1:
-        return i.conv_dims.input_batch if k == 0 else None
-    raise NotBlockableError("the convolution needs other indices of the dimension")
-
-
-def _reduce_window(i: Instruction, k: int, d: int) -> int | None:
-    if 2 * k >= len(i.operands):
-        return None  # an initial value
-    if i.window.dims[d] != WindowDim(1):
-        raise NotBlockableError("the window is along the dimension")
-    return d
-
-
-def _slice(i: Instruction, k: int, d: int) -> int | None:
-    if i.slices[d] != SliceDim(0, i.operands[0].dims[d]):
-        raise NotBlockableError("the slice cuts the dimension")
-    return d
-
-
-def _pad(i: Instruction, k: int, d: int) -> int | None:
-    padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
-    if padding[d] != PadDim(0, 0):
-        raise NotBlockableError("the dimension is padded")
-    return d if k == 0 else None
-
-
-def _untouched(i: Instruction, k: int, d: int) -> int | None:
-    if d in i.ints("dimensions"):
-        raise NotBlockableError(f"{i.opcode} works along the dimension")
-    return d
-
-
-def _iota(i: Instruction, k: int, d: int) -> int | None:
-    if d == i.integer("iota_dimension"):
-        raise NotBlockableError("the iota counts along the dimension")
-    return None
-
-
-_RULES: Mapping[str, Callable[[Instruction, int, int], int | None]] = {
-    "broadcast": _broadcast,
-    "transpose": lambda i, k, d: i.ints("dimensions")[d],
-    "reshape": _reshape,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "dot": _dot,
-    "convolution": _convolution,
-    "slice": _slice,
-    "pad": _pad,
-    "reverse": _untouched,
-    "concatenate": _untouched,
-    "iota": _iota,
-}
 
 
 def blocked_dims(computation: Computation, results: Sequence[tuple[Instruction, int]]) -> dict[Instruction, int | None]:

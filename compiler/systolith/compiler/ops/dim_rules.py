@@ -1,0 +1,113 @@
+"""Rules of dimensions: which dimension of an operand is read at index x alone for index x of one of the result's.
+
+A rule takes an instruction, the number of an operand and a dimension of the result, and gives the operand's dimension;
+None: the operand is read whole, whatever the index.  Where other indices are needed it raises `NotBlockableError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import reshape_factors
+
+DimRule = Callable[[Instruction, int, int], int | None]
+
+
+class NotBlockableError(Exception):
+    """Result index x of a dimension depends on operand indices other than x."""
+
+
+def elementwise_dim(i: Instruction, k: int, d: int) -> int | None:
+    """The result's own dimension; scalars are read whole."""
+    return d if i.operands[k].shape.rank else None
+
+
+def broadcast_dim(i: Instruction, k: int, d: int) -> int | None:
+    """The operand's dimension that lies there; none, where the operand is repeated."""
+    dims = i.ints("dimensions", ())
+    return dims.index(d) if d in dims else None
+
+
+def reshape_dim(i: Instruction, k: int, d: int) -> int | None:
+    """The dimension of the same indices."""
+    (operand,) = i.operands
+    for xs, ys in reshape_factors(operand.dims, i.dims):
+        if d in ys:
+            same = [x for x in xs if operand.dims[x] == i.dims[d]]
+            if prod(operand.dims[x] for x in xs) == i.dims[d] and same:
+                return same[0]
+    raise NotBlockableError("the reshape splits or merges the dimension")
+
+
+def reduce_dim(i: Instruction, k: int, d: int) -> int | None:
+    """The kept dimension; an initial value is read whole."""
+    if 2 * k >= len(i.operands):
+        return None  # an initial value
+    reduced = i.ints("dimensions", ())
+    return [e for e in range(i.operands[k].shape.rank) if e not in reduced][d]
+
+
+def dot_dim(i: Instruction, k: int, d: int) -> int | None:
+    """A batch dimension of both operands, or a free one of one."""
+    side = ("lhs", "rhs")[k]
+    batch, contracting = i.ints(f"{side}_batch_dims", ()), i.ints(f"{side}_contracting_dims", ())
+    if d < len(batch):
+        return batch[d]
+    free = [[e for e in range(o.shape.rank) if e not in taken] for o, taken in zip(i.operands, _taken(i), strict=True)]
+    assert set(batch) | set(contracting) == set(_taken(i)[k])
+    place = d - len(batch)
+    if k == 0:
+        return free[0][place] if place < len(free[0]) else None
+    return free[1][place - len(free[0])] if place >= len(free[0]) else None
+
+
+def _taken(i: Instruction) -> list[tuple[int, ...]]:
+    return [i.ints(f"{s}_batch_dims", ()) + i.ints(f"{s}_contracting_dims", ()) for s in ("lhs", "rhs")]
+
+
+def convolution_dim(i: Instruction, k: int, d: int) -> int | None:
+    """The batch."""
+    if d == i.conv_dims.output_batch and i.integer("batch_group_count", 1) == 1:
+        return i.conv_dims.input_batch if k == 0 else None
+    raise NotBlockableError("the convolution needs other indices of the dimension")
+
+
+def reduce_window_dim(i: Instruction, k: int, d: int) -> int | None:
+    """A dimension along which the window is of one element; an initial value is read whole."""
+    if 2 * k >= len(i.operands):
+        return None  # an initial value
+    if i.window.dims[d] != WindowDim(1):
+        raise NotBlockableError("the window is along the dimension")
+    return d
+
+
+def slice_dim(i: Instruction, k: int, d: int) -> int | None:
+    """A dimension that is not cut."""
+    if i.slices[d] != SliceDim(0, i.operands[0].dims[d]):
+        raise NotBlockableError("the slice cuts the dimension")
+    return d
+
+
+def pad_dim(i: Instruction, k: int, d: int) -> int | None:
+    """A dimension that is not padded."""
+    padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
+    if padding[d] != PadDim(0, 0):
+        raise NotBlockableError("the dimension is padded")
+    return d if k == 0 else None
+
+
+def untouched_dim(i: Instruction, k: int, d: int) -> int | None:
+    """A dimension that is not among `dimensions`."""
+    if d in i.ints("dimensions"):
+        raise NotBlockableError(f"{i.opcode} works along the dimension")
+    return d
+
+
+def iota_dim(i: Instruction, k: int, d: int) -> int | None:
+    """No operand: any dimension but that along which it counts."""
+    if d == i.integer("iota_dimension"):
+        raise NotBlockableError("the iota counts along the dimension")
+    return None

@@ -1,0 +1,238 @@
+"""What each HLO operation is to the compiler: one row for every opcode.
+
+A row says of which family an opcode is, and what the compiler knows of it: the expression of an element of its result,
+the index map through which it moves data, the rule of its dimensions, or the pass that writes it as other operations.
+Whatever depends on the opcode (what is refused, what fuses, which values are views, what reports count) asks here.
+Tables further up, of what lowers a family, are made by `of_family`, which checks that they are complete.
+
+`register` replaces a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from systolith.compiler.hlo import opcodes
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import IndexMap
+from systolith.compiler.ops import dim_rules as dims
+from systolith.compiler.ops.dim_rules import DimRule
+from systolith.compiler.ops.elementwise import RULES, MicroOps, Rule
+from systolith.isa.microops import MICROOPS, Slot
+
+
+class Family(StrEnum):
+    """What operations are; those of a family run alike."""
+
+    GIVEN = "lies in memory before the computation runs"
+    NAME = "names values; nothing moves"
+    CONTROL = "branches and loops of the sequencer"
+    CALL = "is inlined"
+    ELEMENTWISE = "micro-operations of the vector unit"
+    MAP = "a computation of elementwise operations, inlined"
+    MOVEMENT = "an index map, folded into what reads the result"
+    CONTRACTION = "products on the matrix units"
+    REDUCTION = "carried registers of the vector unit"
+    DMA = "moves data at indices that only the run knows"
+    EXPANDED = "is written as other operations by its expander"
+    COMPOUND = "takes several kernels; no lowering yet"
+    DYNAMIC = "depends on the device, or on sizes that only the run knows; no lowering yet"
+    ORDER = "orders others; no lowering yet"
+    ASYNC = "starts, goes on with or ends what runs beside others; no lowering yet"
+    EFFECT = "does more than give a value; no lowering yet"
+
+
+_LOWERED = (
+    Family.GIVEN,
+    Family.NAME,
+    Family.CONTROL,
+    Family.MAP,
+    Family.MOVEMENT,
+    Family.CONTRACTION,
+    Family.REDUCTION,
+    Family.DMA,
+)
+
+RUNNING = (Family.CALL, Family.CONTROL)
+"""Families of what runs in grouped HLO: groups, loops and conditionals."""
+
+HEAVY = (Family.CONTRACTION, Family.REDUCTION)
+"""Families of which a group has at most one operation, or several on one iteration space."""
+
+MoveRule = Callable[[Instruction, IndexMap], IndexMap | None]
+"""(instruction, map to its result's elements) -> map to its operand's; None: that is no index map."""
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """A row.
+
+    Attributes:
+        opcode: its name.
+        family: what it is.
+        compute: makes an element of the result of those of the operands; of elementwise operations that have a
+            lowering.
+        move: of data movement of one operand.
+        dim: which dimension of an operand belongs to one of the result; None: all of the operands is needed.
+        view: whether it may only change how an array in memory is addressed.
+        expander: name of the pass that writes it as other operations, always or where it has to.
+    """
+
+    opcode: str
+    family: Family
+    compute: Rule | None = None
+    move: MoveRule | None = None
+    dim: DimRule | None = None
+    view: bool = False
+    expander: str = ""
+
+    @property
+    def lowered(self) -> bool:
+        """Whether there is a lowering (for some element types at least)."""
+        return self.compute is not None or self.family in _LOWERED
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether it can be part of a kernel of the vector unit, beside others."""
+        return self.compute is not None or self.family in (Family.MOVEMENT, Family.MAP)
+
+    @property
+    def expensive(self) -> bool:
+        """Whether doing it twice costs more than a few cycles a vector."""
+        if isinstance(self.compute, MicroOps) and self.compute.float:
+            return MICROOPS[self.compute.float].slot is Slot.TRANS
+        return self.family is Family.MAP
+
+
+def _rows(family: Family, names: str) -> list[OpInfo]:
+    """Operations of which there is nothing to say but their family."""
+    return [OpInfo(name, family) for name in names.split()]
+
+
+def _elementwise(name: str, expander: str = "") -> OpInfo:
+    return OpInfo(name, Family.ELEMENTWISE, RULES.get(name), dim=dims.elementwise_dim, expander=expander)
+
+
+OPS: dict[str, OpInfo] = {
+    row.opcode: row
+    for row in (
+        *_rows(Family.GIVEN, "parameter constant"),
+        *_rows(Family.NAME, "tuple get-tuple-element"),
+        OpInfo("bitcast", Family.NAME, view=True),
+        *_rows(Family.CONTROL, "while conditional"),
+        OpInfo("call", Family.CALL, expander="call-inliner"),
+        OpInfo("fusion", Family.CALL, expander="fusion-inliner"),
+        *(_elementwise(name) for name in sorted(opcodes.ELEMENTWISE)),
+        _elementwise("bitcast-convert", "bitcast_dtypes_expander"),
+        *_rows(Family.MAP, "map"),
+        OpInfo(
+            "broadcast",
+            Family.MOVEMENT,
+            move=lambda i, m: m.broadcast(i.ints("dimensions", ()), i.operands[0].dims),
+            dim=dims.broadcast_dim,
+        ),
+        OpInfo(
+            "reshape",
+            Family.MOVEMENT,
+            move=lambda i, m: m.reshape(i.operands[0].dims, i.dims),
+            dim=dims.reshape_dim,
+            view=True,
+        ),
+        OpInfo(
+            "transpose",
+            Family.MOVEMENT,
+            move=lambda i, m: m.transpose(i.ints("dimensions")) if i.dims else m,
+            dim=lambda i, k, d: i.ints("dimensions")[d],
+            view=True,
+        ),
+        OpInfo("slice", Family.MOVEMENT, move=lambda i, m: m.slice(i.slices), dim=dims.slice_dim, view=True),
+        OpInfo(
+            "reverse",
+            Family.MOVEMENT,
+            move=lambda i, m: m.reverse(i.ints("dimensions"), i.operands[0].dims),
+            dim=dims.untouched_dim,
+            view=True,
+        ),
+        OpInfo("pad", Family.MOVEMENT, dim=dims.pad_dim),
+        OpInfo("concatenate", Family.MOVEMENT, dim=dims.untouched_dim),
+        OpInfo("iota", Family.MOVEMENT, dim=dims.iota_dim),
+        OpInfo("dot", Family.CONTRACTION, dim=dims.dot_dim, expander="integer-dot-expander"),
+        OpInfo("convolution", Family.CONTRACTION, dim=dims.convolution_dim),
+        OpInfo("reduce", Family.REDUCTION, dim=dims.reduce_dim),
+        OpInfo("reduce-window", Family.REDUCTION, dim=dims.reduce_window_dim, expander="reduce-window-rewriter"),
+        *_rows(Family.DMA, "dynamic-slice dynamic-update-slice"),
+        *(
+            OpInfo(name, Family.EXPANDED, expander="batchnorm_expander")
+            for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
+        ),
+        OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
+        OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
+        OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
+        *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
+        *_rows(
+            Family.COMPOUND,
+            """cholesky fft gather ragged-dot rng-bit-generator scaled-dot scan scatter select-and-scatter sort topk
+            triangular-solve""",
+        ),
+        *_rows(Family.ORDER, "add-dependency after-all domain"),
+        *_rows(Family.ASYNC, "async-done async-start async-update copy-done copy-start"),
+        *_rows(
+            Family.EFFECT,
+            """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all
+            collective-broadcast collective-permute collective-permute-done collective-permute-start infeed outfeed
+            ragged-all-to-all recv recv-done reduce-scatter rng rng-get-and-update-state send send-done""",
+        ),
+    )
+}  # fmt: skip
+"""Every opcode that XLA has."""
+
+if odd := (OPS.keys() ^ opcodes.KNOWN) | (RULES.keys() - OPS.keys()):
+    raise ValueError(f"opcodes, rows and rules differ in {sorted(odd)}")
+
+
+def info(i: Instruction) -> OpInfo:
+    """The row of an instruction's opcode."""
+    return OPS[i.opcode]
+
+
+def family(i: Instruction) -> Family:
+    """The family of an instruction's opcode."""
+    return OPS[i.opcode].family
+
+
+def is_elementwise(i: Instruction) -> bool:
+    """Whether an instruction is elementwise, and has a lowering for some element types."""
+    return OPS[i.opcode].compute is not None
+
+
+def register(row: OpInfo) -> None:
+    """Let `row` be what the compiler knows of its opcode from now on: to lower what has no lowering, say.
+
+    Raises:
+        ValueError: HLO has no such opcode.
+    """
+    if row.opcode not in OPS:
+        raise ValueError(f"HLO has no opcode {row.opcode!r}{opcodes.suggestion(row.opcode)}")
+    OPS[row.opcode] = row
+
+
+def opcodes_of(*families: Family) -> frozenset[str]:
+    """The opcodes of some families."""
+    return frozenset(row.opcode for row in OPS.values() if row.family in families)
+
+
+T = TypeVar("T")
+
+
+def of_family(family: Family, rules: Mapping[str, T]) -> Mapping[str, T]:
+    """`rules`, which has a value for each opcode of a family and for no other.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if odd := opcodes_of(family) ^ rules.keys():
+        raise ValueError(f"rules and rows of family {family.name} differ in {sorted(odd)}")
+    return rules
