@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.registry import PASSES
+from systolith.compiler.pass_table import table
 from systolith.runtime.pass_check import compare_modules
 from tests.corpus.load import HERE, load
 from tests.runtime.command import Ran, systolith
@@ -67,7 +67,7 @@ def test_opt_reads_stdin_and_writes_a_file(
 
 def test_opt_lists_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ran = systolith(capsys, "opt", "--list")
-    assert [line.split()[0] for line in ran.out.splitlines()] == list(PASSES)
+    assert [line.split()[0] for line in ran.out.splitlines()] == list(table())
 
 
 def test_opt_refuses(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

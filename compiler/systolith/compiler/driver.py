@@ -34,7 +34,7 @@ from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
 from systolith.compiler.schedule.program import planned, program_of
 from systolith.compiler.tile.ir import Buf, TileModule
 from systolith.compiler.tile.printer import print_tile_ir
-from systolith.compiler.tile.verifier import verify_tile_ir
+from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
 from systolith.compiler.tiling.batch_loops import BatchLoops
 from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.isa.asm import disassemble
@@ -223,12 +223,7 @@ def compile_tile(tile: TileModule, chip: Chip) -> Assembled:
         CompileError: it breaks a rule of tile IR, or asks for more memory, registers or tokens than there are.
         ProgramError: it breaks a rule of the instruction set.
     """
-    if tile.chip_digest not in ("", chip.digest()):
-        raise CompileError(
-            f"module {tile.name!r}: its tile IR is for chip {tile.chip} {tile.chip_digest}, not for {chip.name}"
-            f" {chip.digest()}: compile it from HLO for this one"
-        )
-    verify_tile_ir(tile.block)
+    verify_tile_module(tile, chip)
     return _assembled(tile, planned(tile, chip), chip, given=True)
 
 
@@ -241,7 +236,7 @@ def _assembled(
     stages = Stages(
         {
             "tile.txt": lambda: print_tile_ir(tile),
-            "plan.txt": lambda: _plan_text(plan),
+            "plan.txt": plan.text,
             "memory.txt": memory.table,
             "program.s": lambda: disassemble(program),
         }
@@ -322,12 +317,3 @@ def _check_interface(module: Module, chip: Chip) -> None:
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"
             f" {results}), chip {chip.name!r} has {chip.hbm.bytes}"
         )
-
-
-def _plan_text(plan: MemoryPlan) -> str:
-    lines = [f"high water {plan.high_water}"]
-    lines += [
-        f"{plan.address[v.buf]:>10} {v.buf.bytes:>10} {v.first:>7} {v.last:>7} {v.buf.space.name} {v.buf.name}"
-        for v in plan.lives
-    ]
-    return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ from systolith.runtime.exits import FAILED, GOOD
 if TYPE_CHECKING:
     from systolith.compiler.hlo.cost.rows import Row
     from systolith.compiler.hlo.ir import Module
+    from systolith.compiler.pass_table import Form
     from systolith.isa.chip import Chip
 
 FILE = click.Path(path_type=Path)
@@ -21,6 +22,7 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=FILE, required=False)
 @click.option("--passes", "names", default="", help="Names, separated by commas; run in this order.")
+@click.option("--chip", help="Preset name or chip TOML file, for passes that are for a chip.")
 @click.option("-o", "--output", type=FILE, help="Write the module there, not to stdout.")
 @click.option("--list", "as_list", is_flag=True, help="List the passes and what they do.")
 @click.option(
@@ -39,17 +41,20 @@ FILE = click.Path(path_type=Path)
 def opt(
     file: Path | None,
     names: str,
+    chip: str | None,
     output: Path | None,
     as_list: bool,
     check: int | None,
     seed: int,
     max_iterations: int | None,
 ) -> int:
-    """Run HLO passes on FILE (HLO text or HloModuleProto, `-` for stdin), and print the module."""
+    """Run passes on FILE, and print what comes of it: HLO text or HloModuleProto, or tile IR for a pass on that.
+
+    `-` is stdin.  Options of a pass stand in braces: `--passes 'prefetch{bytes=4096},emit'`.
+    """
     from systolith.compiler.hlo.clone import clone
-    from systolith.compiler.hlo.text.printer import print_hlo
-    from systolith.compiler.passes.base import run_passes
-    from systolith.compiler.passes.registry import find_pass
+    from systolith.compiler.pass_table import PRINTERS, Form, read_passes, run_steps
+    from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import require_apart, text_fill, write_atomic
 
@@ -58,27 +63,41 @@ def opt(
         return GOOD
     if file is None:
         raise SystolithError("opt needs a FILE, or `-` for stdin (`--list` lists the passes)")
-    steps = [find_pass(name) for name in names.split(",") if name.strip()]
-    require_apart({"-o": output}, {"FILE": file})
-    module = read_module(file)
-    before = clone(module) if check else None
-    run_passes(module, steps)
-    text = print_hlo(module)
+    steps = read_passes(names)
+    require_apart({"-o": output}, {"FILE": file, "--chip": chip_file(chip) if chip else None})
+    if check and any(step.of.gives is not Form.HLO for step in steps):
+        raise SystolithError("--check evaluates HLO before and after: these passes give something else")
+    given = _read(file, steps[0].of.takes if steps else Form.HLO)
+    before = clone(given) if check else None
+    made, form = run_steps(given, steps, load_chip(chip) if chip else None)
+    text = PRINTERS[form](made)
     if output is None:
         emit(text, newline=False)
     else:
         write_atomic(output, text_fill(text))
     if before is not None and check is not None:
-        return _check(before, module, check, seed, max_iterations)
+        return _check(before, made, check, seed, max_iterations)
     return GOOD
 
 
 def _list_passes() -> None:
-    from systolith.compiler.passes.registry import PASSES, summary
+    from systolith.compiler.pass_table import Form, table
 
-    width = max(map(len, PASSES))
-    for name in PASSES:
-        emit(f"{name:{width}}  {summary(name)}")
+    passes = table().values()
+    width = max(len(p.name) for p in passes)
+    for p in passes:
+        forms = f"{p.takes} to {p.gives}: " if p.takes is not p.gives or p.takes is not Form.HLO else ""
+        options = "".join(f" {name}={value}" for name, value in p.options.items())
+        emit(f"{p.name:{width}}  {forms}{p.summary}{f' [{options.strip()}]' if options else ''}")
+
+
+def _read(path: Path, form: Form) -> Any:
+    """What a pass takes, from a file."""
+    from systolith.compiler.pass_table import Form
+    from systolith.compiler.tile.parser import parse_tile_ir
+    from systolith.runtime.sources import read_given
+
+    return parse_tile_ir(read_given(path), str(path)) if form is Form.TILE else read_module(path)
 
 
 def _check(before: Module, after: Module, count: int, seed: int, max_iterations: int | None) -> int:

@@ -68,6 +68,6 @@ def buffer_table(buffers: Sequence[Buf]) -> list[Buf]:
     ordered = sorted(buffers, key=lambda b: b.shares is not None)
     number = {b: n for n, b in enumerate(ordered)}
     for b in ordered:
-        if b.shares is not None and b.decl is not None:
-            b.decl = replace(b.decl, alias=number[b.memory])
+        if b.decl is not None:
+            b.decl = replace(b.decl, alias=-1 if b.shares is None else number[b.memory])
     return ordered

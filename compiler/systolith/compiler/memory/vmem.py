@@ -55,6 +55,15 @@ class MemoryPlan:
     failed: Live | None = None
     lives: list[Live] = field(default_factory=list)
 
+    def text(self) -> str:
+        """A line a buffer: address, bytes, first and last use, where and what it is."""
+        lines = [f"high water {self.high_water}"]
+        lines += [
+            f"{self.address[v.buf]:>10} {v.buf.bytes:>10} {v.first:>7} {v.last:>7} {v.buf.space.name} {v.buf.name}"
+            for v in self.lives
+        ]
+        return "\n".join(lines) + "\n"
+
 
 def lives(
     block: Block, spaces: Collection[Space] = ON_CHIP, before: Collection[Buf] = (), after: Collection[Buf] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from systolith.compiler.errors import CompileError
@@ -62,8 +62,6 @@ PASSES: dict[str, Callable[[], Pass]] = {
 }
 """Name to what makes the pass; `-` and `_` are alike."""
 
-_PLAIN = {name.replace("_", "-"): name for name in PASSES}
-
 
 def find_pass(name: str) -> Pass:
     """The pass of a name.
@@ -71,11 +69,21 @@ def find_pass(name: str) -> Pass:
     Raises:
         CompileError: there is none; says which is nearest.
     """
-    plain = name.strip().replace("_", "-")
-    if plain in _PLAIN:
-        return PASSES[_PLAIN[plain]]()
-    near = get_close_matches(plain, _PLAIN, n=1, cutoff=0.5)
-    hint = f"did you mean {_PLAIN[near[0]]!r}?" if near else "`systolith opt --list` lists them"
+    return PASSES[spelled(name, PASSES)]()
+
+
+def spelled(name: str, names: Iterable[str]) -> str:
+    """A name as a table of passes has it: `-` and `_` are alike.
+
+    Raises:
+        CompileError: it is none of these; says which is nearest.
+    """
+    plain = {known.replace("_", "-"): known for known in names}
+    wanted = name.strip().replace("_", "-")
+    if wanted in plain:
+        return plain[wanted]
+    near = get_close_matches(wanted, plain, n=1, cutoff=0.5)
+    hint = f"did you mean {plain[near[0]]!r}?" if near else "`systolith opt --list` lists them"
     raise CompileError(f"no pass is called {name.strip()!r}; {hint}")
 
 

@@ -71,7 +71,8 @@ def parse_tile_ir(text: str, name: str = "tile IR") -> TileModule:
 class _Parser:
     def __init__(self, text: str, name: str) -> None:
         self.name = name
-        self.lines = list(enumerate(text.split("\n"), 1))
+        lines = enumerate(text.split("\n"), 1)
+        self.lines = [(number, line) for number, line in lines if line.strip() and not line.strip().startswith("//")]
         self.at = self.depth = 0
         self.names: dict[str, object] = {}
         self.begins: dict[str, TileOp] = {}
@@ -86,7 +87,7 @@ class _Parser:
                 raise self._bad(number, line, problem) from None
         self.module.block, end = self._block()
         if end:
-            raise self._bad(self.at, end, ValueError("closes nothing"))
+            raise self._bad(self.lines[self.at - 1][0], end, ValueError("closes nothing"))
         for name, record in self.names.items():
             if isinstance(record, _Record):
                 self.module.records.append(self._finished(name, record))
@@ -95,11 +96,10 @@ class _Parser:
     def _head(self) -> Iterator[tuple[int, str]]:
         while self.at < len(self.lines):
             number, line = self.lines[self.at]
-            if line.strip() and not any(form.fullmatch(line) for form in (BUFFER, ENTRY, GROUP, HEAD)):
+            if not any(form.fullmatch(line) for form in (BUFFER, ENTRY, GROUP, HEAD)):
                 return
             self.at += 1
-            if line.strip():
-                yield number, line
+            yield number, line
 
     def _declare(self, line: str) -> None:
         if head := HEAD.fullmatch(line):
@@ -142,11 +142,10 @@ class _Parser:
             text = line.strip()
             if text.startswith("}"):
                 return block, text
-            if text:
-                try:
-                    block.items.append(self._item(text))
-                except PROBLEMS as problem:
-                    raise self._bad(number, line, problem) from None
+            try:
+                block.items.append(self._item(text))
+            except PROBLEMS as problem:
+                raise self._bad(number, line, problem) from None
         return block, ""
 
     def _inner(self) -> tuple[Block, str]:

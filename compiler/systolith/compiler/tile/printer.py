@@ -11,7 +11,8 @@
     while $3 "name" trip 20 { ... } do { ... }    regions
     if $4 "name" { ... } { ... }
 
-`$N` is a virtual register.  Everything else is a Python literal or the name of a table entry.
+`$N` is a virtual register; a line that begins with `//` is a comment.  Everything else is a Python literal or the name
+of a table entry.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Arg, Block, If, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Arg, Block, If, Ref, TileModule, TileOp, VReg
+from systolith.isa.chip import Chip
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel
@@ -22,6 +23,20 @@ def verify_tile_ir(block: Block) -> None:
         CompileError: a rule is broken (by a lowering); names the operation, its origin and the rule.
     """
     _block(block, set())
+
+
+def verify_tile_module(module: TileModule, chip: Chip | None) -> None:
+    """Check a module that was read as text; `chip`: that it is to be compiled for.
+
+    Raises:
+        CompileError: a rule is broken, or it is for another chip.
+    """
+    if chip is not None and module.chip_digest not in ("", chip.digest()):
+        raise CompileError(
+            f"module {module.name!r}: its tile IR is for chip {module.chip} {module.chip_digest}, not for {chip.name}"
+            f" {chip.digest()}: compile it from HLO for this one"
+        )
+    verify_tile_ir(module.block)
 
 
 def _block(block: Block, known: set[VReg]) -> None:

@@ -1,0 +1,207 @@
+"""Every pass by name, over each form that a module has: what `systolith opt` runs.
+
+    HLO -> HLO              `passes/registry.py`
+    tile IR -> tile IR      `TILE_PASSES`
+    tile IR -> text         what ends a list of passes: addresses, assembly
+
+A pass may take options: `prefetch{bytes=4096 loads=2}`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.memory.hbm import buffer_table, share_temporaries
+from systolith.compiler.passes.base import run_passes
+from systolith.compiler.passes.registry import PASSES, find_pass, spelled, summary
+from systolith.compiler.schedule.prefetch import Lookahead, prefetch
+from systolith.compiler.schedule.program import planned, program_of
+from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
+from systolith.compiler.tile.printer import print_tile_ir
+from systolith.compiler.tile.verifier import verify_tile_module
+from systolith.isa.asm import disassemble
+from systolith.isa.chip import Chip
+from systolith.isa.program import Role
+
+ITEM = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
+OPTION = re.compile(r"(\w+)=(-?\d{1,18})$")
+
+
+class Form(StrEnum):
+    """What a pass takes or gives."""
+
+    HLO = "HLO"
+    TILE = "tile IR"
+    TEXT = "text"
+
+
+PRINTERS: dict[Form, Callable[[Any], str]] = {Form.HLO: print_hlo, Form.TILE: print_tile_ir, Form.TEXT: str}
+"""The text of each form."""
+
+
+@dataclass(frozen=True)
+class NamedPass:
+    """A pass.
+
+    Attributes:
+        name: of it.
+        takes, gives: forms.
+        run: makes one of the other; its first argument is what it takes, a second one, `chip`, if it needs one, is the
+            target; the rest are its options, numbers.
+    """
+
+    name: str
+    takes: Form
+    gives: Form
+    run: Callable[..., Any]
+
+    @property
+    def needs_chip(self) -> bool:
+        """Whether it is for a chip."""
+        return "chip" in inspect.signature(self.run).parameters
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Its options and what they are by default."""
+        return {
+            name: p.default
+            for name, p in inspect.signature(self.run).parameters.items()
+            if p.default is not inspect.Parameter.empty
+        }
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        if self.takes is Form.HLO:
+            return summary(self.name)
+        return " ".join((inspect.getdoc(self.run) or "").split("\n\n")[0].split()).rstrip(".")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass with its options."""
+
+    of: NamedPass
+    options: dict[str, int]
+
+    def __call__(self, value: Any, chip: Chip | None) -> Any:
+        """Run it.
+
+        Raises:
+            CompileError: it needs a chip and has none; or as the pass does.
+        """
+        if not self.of.needs_chip:
+            return self.of.run(value, **self.options)
+        if chip is None:
+            raise CompileError(f"pass {self.of.name!r} is for a chip: say which by --chip")
+        return self.of.run(value, chip, **self.options)
+
+
+# Tile IR.
+
+
+def _prefetch(tile: TileModule, chip: Chip, bytes: int = 0, loads: int = 0) -> TileModule:
+    """Move loads ahead of their use, by at most so many bytes (0: half of VMEM) and loads (0: as the queue is deep)."""
+    moved: set[TileOp] = set()
+    ahead = Lookahead(bytes or chip.vmem.bytes // 2, loads or max(1, chip.fifo.depth - 2))
+    order = list(tile.block.ops())
+    place = {op: n for n, op in enumerate(order)}
+    block = prefetch(tile.block, ahead, moved)
+    records: list[GroupRecord] = []
+    for record in tile.records:
+        own = order[place[record.first] : place[record.last] + 1]
+        if kept := [op for op in own if op not in moved]:
+            records.append(replace(record, first=kept[0], last=kept[-1]))
+    return replace(tile, block=block, records=records)
+
+
+def _share_temporaries(tile: TileModule, results: int = 0) -> TileModule:
+    """Let temporaries in HBM share memory (1: and lie in the memory of results that are not made yet)."""
+    hosts = [b for b in tile.buffers if results and b.decl is not None and b.decl.role is Role.RESULT]
+    share_temporaries(tile.block, hosts)
+    return replace(tile, buffers=buffer_table(tile.buffers))
+
+
+def _addresses(tile: TileModule, chip: Chip) -> str:
+    """Addresses of buffers in VMEM and SMEM, with the positions of their first and last use."""
+    return planned(tile, chip).text()
+
+
+def _assembly(tile: TileModule, chip: Chip) -> str:
+    """Assembly: addresses, registers, tokens."""
+    return disassemble(program_of(tile, chip, planned(tile, chip), given=True))
+
+
+TILE_PASSES = {
+    name: NamedPass(name, Form.TILE, gives, run)
+    for name, gives, run in (
+        ("prefetch", Form.TILE, _prefetch),
+        ("hbm-sharing", Form.TILE, _share_temporaries),
+        ("vmem-allocation", Form.TEXT, _addresses),
+        ("emit", Form.TEXT, _assembly),
+    )
+}
+
+
+def table() -> dict[str, NamedPass]:
+    """Every pass."""
+    return {name: NamedPass(name, Form.HLO, Form.HLO, partial(_run_hlo, name)) for name in PASSES} | TILE_PASSES
+
+
+def _run_hlo(name: str, module: Any) -> Any:
+    return run_passes(module, [find_pass(name)])
+
+
+def read_passes(text: str) -> list[Step]:
+    """The passes of a list such as `algsimp,dce`.
+
+    Raises:
+        CompileError: no such pass, or option of it; one does not take what the one before gives.
+    """
+    steps: list[Step] = []
+    at = 0
+    while at < len(text.rstrip()):
+        item = ITEM.match(text, at)
+        if item is None:
+            raise CompileError(f"--passes: {text[at:][:40]!r}: names are separated by commas, options are in braces")
+        steps.append(_step(item[1], item[2] or ""))
+        at = item.end()
+    for before, after in pairwise(steps):
+        if before.of.gives is not after.of.takes:
+            raise CompileError(
+                f"pass {after.of.name!r} takes {after.of.takes}, and {before.of.name!r} before it gives"
+                f" {before.of.gives}"
+            )
+    return steps
+
+
+def _step(name: str, options: str) -> Step:
+    known = table()
+    found = known[spelled(name, known)]
+    given: dict[str, int] = {}
+    for word in options.split():
+        option = OPTION.match(word)
+        if option is None or option[1] not in found.options:
+            takes = " ".join(f"{n}={value}" for n, value in found.options.items())
+            raise CompileError(f"pass {found.name!r} has no option {word!r}; it has {takes or 'none'}")
+        given[option[1]] = int(option[2])
+    return Step(found, given)
+
+
+def run_steps(value: Any, steps: Sequence[Step], chip: Chip | None) -> tuple[Any, Form]:
+    """Run passes on a value; gives what comes of it, and its form."""
+    form = steps[0].of.takes if steps else Form.HLO
+    if form is Form.TILE:
+        verify_tile_module(value, chip)
+    for step in steps:
+        value, form = step(value, chip), step.of.gives
+    return value, form
