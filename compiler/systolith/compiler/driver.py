@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from systolith.compiler.errors import CompileError, DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
-from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.fusion import Fuse, made_of
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
-from systolith.compiler.groups.splitting import Splitting
-from systolith.compiler.groups.unit_assignment import ChooseUnits
+from systolith.compiler.groups.splitting import split
+from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
+from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.aliasing import most_in_place
@@ -24,15 +26,16 @@ from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.report import Layout, MemoryUse
 from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan, value_at
+from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
-from systolith.compiler.passes.base import Pass, pass_name, run_passes
+from systolith.compiler.passes.base import Pass, pass_name, run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.pressure import Lowered, Relief, relieved
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
 from systolith.compiler.schedule.program import planned, program_of
-from systolith.compiler.tile.ir import Buf, TileModule
+from systolith.compiler.tile.ir import TileModule
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
 from systolith.compiler.tiling.batch_loops import BatchLoops
@@ -50,7 +53,7 @@ MOST_ATTEMPTS = 40
 
 OPTIONAL = {
     "FusePrologues": ("prologue", "all operands of products are stored", "some are computed in tiles"),
-    "BatchLoops": ("loop", "no loops", "stretches in loops"),
+    "BatchLoops": ("loop", "no loops", "segments in loops"),
     "BlockNormalisations": ("fusion", "no blocks", "normalisations in blocks"),
 }
 """Passes whose tiles may take more room than there is, in the order in which they are left out until the module fits;
@@ -162,14 +165,19 @@ class Front:
         self, chip: Chip, options: Options, left_out: Collection[str]
     ) -> tuple[Module, list[Decision], set[str]]:
         """The module in groups without some passes, what was decided, and the names of passes that changed it."""
-        exact: list[Pass] = [ChooseUnits(chip)] if options.precision in (None, "highest") else []
-        loops, fuse, outputs = BatchLoops(chip), Fuse(), FuseOutputs(chip)
-        prologues = FusePrologues(chip, options, fuse.decisions)
-        module, changed = clone(self.canonical), set[str]()
-        blocks = BlockNormalisations(chip.vmem.bytes)
-        passes = [*exact, loops, UniqueNames(), blocks, fuse, prologues, outputs]
-        run_passes(module, [p for p in passes if pass_name(p) not in left_out], lambda name, _: changed.add(name))
-        return module, [*loops.decisions, *fuse.decisions, *outputs.decisions], changed
+        unit = UnitAssignment(chip if options.precision in (None, "highest") else None)
+        passes: tuple[Pass, ...] = (
+            BatchLoops(chip, unit),
+            UniqueNames(),
+            BlockNormalisations(chip.vmem.bytes),
+            Fuse(unit=unit),
+            FusePrologues(chip, options),
+            FuseOutputs(chip),
+        )
+        module = clone(self.canonical)
+        outcomes = {pass_name(p): run_pass(module, p) for p in passes if pass_name(p) not in left_out}
+        decisions = [d for outcome in outcomes.values() for d in outcome.decisions]
+        return module, decisions, {name for name, outcome in outcomes.items() if outcome.changed}
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:
@@ -196,7 +204,7 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
 
 @collection_paused()
 def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
-    """Compile grouped HLO: every group is a `fusion` instruction; `decided`: what was on the way there."""
+    """Compile grouped HLO: every operation that runs is in a `Group`; `decided`: what was on the way there."""
 
     def lower(module: Module) -> Lowered:
         lowered = Lowered(module, *_fit(module, chip, options))
@@ -208,7 +216,8 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
         lowered, relief = relieved(lowered, chip, lower)
     module = lowered.module
     tile = lowered.tile(records=options.probes)
-    explain = each_once([*decided, *relief.decisions, *lowered.lowering.ctx.explain])
+    groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
+    explain = each_once([*decided, *groups, *relief.decisions, *lowered.lowering.ctx.explain])
     made = _assembled(tile, lowered.fitted.plan, chip, relief.remade)
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
@@ -253,14 +262,18 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted
     spilled: set[Leaf] = set()
     share = 0
     before = ""
-    splitting = Splitting(Names(c.name for c in module.computations))
+    taken, splits = Names(c.name for c in module.computations), list[Decision]()
+    lower = partial(lower_module, module, BlockBodies(chip), options, spilled)
     for _ in range(MOST_ATTEMPTS):
-        lowering, owners = _lowered(module, chip, options, spilled, SHARES[share], splitting)
+        lowering, owners = lower(SHARES[share])
+        while lowering.oversized:  # groups that no instruction can hold are split in place, until all fit
+            splits += split(lowering.oversized, taken, module)
+            lowering, owners = lower(SHARES[share])
         verify_tile_ir(lowering.ctx.block)
         fitted = schedule(lowering.ctx, lowering.free)
         plan = fitted.plan
         if plan.failed is None:
-            lowering.ctx.explain += [*splitting.decisions, *_decided(lowering, fitted, SHARES[share], spilled)]
+            lowering.ctx.explain += [*splits, *_decided(lowering, fitted, SHARES[share], spilled)]
             return lowering, fitted
         # Where smaller tiles do not help, still smaller ones will not.
         helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
@@ -295,17 +308,6 @@ def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collecti
         "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
         "the largest share that fits", numbers, tuple(ahead),
     )  # fmt: skip
-
-
-def _lowered(
-    module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float, splitting: Splitting
-) -> tuple[Lowering, dict[Buf, Leaf]]:
-    """Lower, and split groups that no instruction can hold, in place, until all fit."""
-    while True:
-        lowering, owners = lower_module(module, chip, options, spilled, share)
-        if not lowering.oversized:
-            return lowering, owners
-        splitting.split(lowering.oversized, module)
 
 
 def _check_interface(module: Module, chip: Chip) -> None:

@@ -16,11 +16,12 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling import batch_loops
 from systolith.compiler.tiling.batch_cost import Estimate, Split, Step, Trial
-from systolith.compiler.tiling.batch_loops import BatchLoops, _grouped, _Path
+from systolith.compiler.tiling.batch_loops import BatchLoops, _Path
 from systolith.compiler.tiling.batch_rewrite import to_loop
 from systolith.compiler.tiling.dim_classes import DimClass, classes
 from systolith.isa.chip import Chip, load_chip
@@ -132,7 +133,7 @@ ENTRY e {{
 
 def stretches(module: Module, chip: Chip) -> list[tuple[Split, int, int]]:
     """Every run of groups that could be a loop, for every dimension and number of turns."""
-    trial = Trial(module.entry, _grouped(module, chip), chip)
+    trial = Trial(module.entry, BatchLoops(chip)._grouped(module), chip)
     splits = [Split(c, n) for c in classes(module.entry) for n in (2, 3) if c.size % n == 0]
     path = _Path(trial, [Split(DimClass(1), 1), *splits])
     found = []
@@ -147,7 +148,7 @@ def looped(module: Module, chip: Chip, number: int) -> Module:
     """The module with one of its possible stretches in a loop."""
     module = clone(module)
     split, first, last = stretches(module, chip)[number]
-    path = _Path(Trial(module.entry, _grouped(module, chip), chip), [Split(DimClass(1), 1), split])
+    path = _Path(Trial(module.entry, BatchLoops(chip)._grouped(module), chip), [Split(DimClass(1), 1), split])
     made = to_loop(module.entry, *path.region(split, first, last), split.blocks, Names(["x"]))
     module.computations[:0] = made
     verify(module)
@@ -195,7 +196,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Estimate, "cycles", free)
     monkeypatch.setattr(Estimate, "ends", lambda self, values: 0)
     monkeypatch.setattr(batch_loops, "TURN_LATENCIES", 0)
-    monkeypatch.setattr(batch_loops, "_overflows", lambda entry, vmem: True)
+    monkeypatch.setattr(BatchLoops, "_overflows", lambda self, entry: True)
     monkeypatch.setattr(_Path, "_is_worth", lambda self, n, first, last: True)
 
 
@@ -338,7 +339,7 @@ def test_groups_of_two_loops_are_told_apart(tmp_path: Path, capsys: pytest.Captu
     file = tmp_path / "two.hlo"
     file.write_text(TWO)
     grouped = compiled(TWO, "tiny").module
-    names = [i.name for c in grouped.computations for i in c.instructions if i.opcode == "fusion"]
+    names = [i.name for i in grouped.instructions() if isinstance(i, Group)]
     assert sum(i.opcode == "while" for i in grouped.entry.instructions) > 1
     assert len(names) == len(set(names))
     ran = systolith(capsys, "run", file, "--chip", "tiny", "--random", 0, "--check", "--hostile")
@@ -376,7 +377,7 @@ ENTRY e {
 
 def test_what_a_loop_keeps_is_made_before_it() -> None:
     module = canonicalise(parse_hlo(KEEPING))
-    steps = Trial(module.entry, _grouped(module, TINY), TINY).steps
+    steps = Trial(module.entry, BatchLoops(TINY)._grouped(module), TINY).steps
     assert [[v.of.name for v in s.makes] for s in steps] == [["made"], ["sum"]]
 
 

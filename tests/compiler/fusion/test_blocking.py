@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate_computation
 from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.group import Group, Tiling, read_groups
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.compiler.tiling.dim_propagation import (
-    blocked_along,
     blocked_dims,
     operand_dim,
     resized,
@@ -91,12 +91,12 @@ ENTRY e {{
 """
 
 
-def blocked(text: str, vmem: int) -> tuple[Module, list[Instruction]]:
+def blocked(text: str, vmem: int) -> tuple[Module, list[Group]]:
     """A module after blocking, and its blocked groups."""
     module = canonicalise(parse_hlo(text))
     BlockNormalisations(vmem).run(module)
     verify(module)
-    return module, [i for i in module.entry.instructions if i.opcode == "fusion"]
+    return module, [i for i in module.entry.instructions if isinstance(i, Group)]
 
 
 @pytest.mark.parametrize(("rows", "width"), [(96, 100), (97, 128), (7, 1000), (256, 33)])
@@ -112,7 +112,7 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     wide = [rng.normal(size=(heads, length, depth)).astype(np.float32) for _ in range(3)]
     text = attention(heads, length, depth)
     (group,) = blocked(text, SMALL.vmem.bytes)[1]
-    assert sum(i.opcode == "dot" for i in group.computation("calls").instructions) == 2
+    assert sum(i.opcode == "dot" for i in group.body.instructions) == 2
     result = compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
     assert any(d.kind == "blocks" for d in result.explain)
 
@@ -126,8 +126,10 @@ def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
 
 def test_grouped_text_reads_back() -> None:
     text = compiled(softmax(96, 100), SMALL, "highest").stages["grouped.hlo"]
-    assert print_hlo(parse_hlo(text)) == text
-    assert blocked_along(parse_hlo(text).entry.result) == (0,)
+    group = read_groups(parse_hlo(text)).entry.result
+    assert isinstance(group, Group)
+    assert group.tiling == Tiling((0,))
+    assert print_hlo(read_groups(parse_hlo(text))) == text
 
 
 def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> None:
@@ -196,14 +198,15 @@ def test_a_value_used_elsewhere_is_a_second_result() -> None:
     )
     module, (group,) = blocked(text, SMALL.vmem.bytes)
     assert group.shape.is_tuple
-    assert len(blocked_along(group)) == 2
+    assert group.tiling == Tiling((0, 0))
     compare(text, [np.random.default_rng(2).normal(size=(96, 100)).astype(np.float32)], SMALL)
     assert module.entry.result.opcode == "tuple"
 
 
 def test_blocks_put_together_are_the_whole() -> None:
     _, (group,) = blocked(attention(6, 40, 8), SMALL.vmem.bytes)
-    computation, (d,) = group.computation("calls"), blocked_along(group)
+    assert group.tiling is not None
+    computation, (d,) = group.body, group.tiling.dims
     dims = blocked_dims(computation, [(computation.result, d)])
     rng = np.random.default_rng(3)
     arrays = [rng.normal(size=p.dims).astype(np.float32) for p in computation.parameters]

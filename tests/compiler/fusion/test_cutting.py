@@ -9,13 +9,13 @@ import pytest
 
 from systolith.compiler.driver import compile_grouped
 from systolith.compiler.errors import CompileError, LimitError
-from systolith.compiler.groups.fusion import is_cheap
 from systolith.compiler.groups.multi_output import FuseOutputs
-from systolith.compiler.groups.splitting import Oversized, Splitting
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.groups.splitting import Oversized, split
+from systolith.compiler.hlo.ir import Computation, Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.table import HEAVY, family
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_passes
@@ -29,19 +29,19 @@ from tests.compiler.machine import Array, error, run
 PROBLEM = LimitError("more than an instruction has")
 
 
-def groups(module: Module) -> list[tuple[Computation, Instruction]]:
-    return [(c, i) for c in running(module) for i in c.instructions if i.opcode == "fusion"]
+def groups(module: Module) -> list[tuple[Computation, Group]]:
+    return [(c, i) for c in running(module) for i in c.instructions if isinstance(i, Group)]
 
 
 def split_all(module: Module) -> int:
     """Split every group that has more than one operation; gives how many."""
-    splitting = Splitting(Names(c.name for c in module.computations))
+    names, made = Names(c.name for c in module.computations), 0
     for computation, group in groups(module):
         try:
-            splitting.split([Oversized(computation, group, PROBLEM)], module)
+            made += len(split([Oversized(computation, group, PROBLEM)], names, module))
         except CompileError:
             continue
-    return len(splitting.decisions)
+    return made
 
 
 def joined(text: str) -> Module:
@@ -68,8 +68,8 @@ def test_split_groups_mean_the_same(seed: int, make: Callable[[int], tuple[str, 
             assert len(groups(module)) >= before + made // 2
             same(evaluate(module, *args), want)
     for _, group in groups(module):
-        inside = group.computation("calls").instructions
-        if group.word("kind") == "kLoop":
+        inside = group.body.instructions
+        if group.unit is Unit.VPU and not group.reduces:
             assert all(is_cheap(i) for i in inside if i.opcode not in ("parameter", "constant", "tuple"))
         elif sum(family(i) in HEAVY for i in inside) == 1:
             check_group(group)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from systolith.compiler.groups.fusion import OUTSIDE, Fuse, Limits, is_cheap
-from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.groups.fusion import OUTSIDE, Fuse, Limits
+from systolith.compiler.hlo.ir import Computation, Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.expression_builder import analyze, group_roots, streams_of
+from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.dead_code import has_effects
@@ -41,12 +42,12 @@ def running(module: Module) -> list[Computation]:
     return found
 
 
-def groups(module: Module) -> list[Instruction]:
-    return [i for c in running(module) for i in c.instructions if i.opcode == "fusion"]
+def groups(module: Module) -> list[Group]:
+    return [i for c in running(module) for i in c.instructions if isinstance(i, Group)]
 
 
 def kinds(text: str) -> list[str]:
-    return [g.word("kind") for g in groups(grouped(text))]
+    return [g.kind for g in groups(grouped(text))]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,21 +68,19 @@ def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     assert [i.opcode for i in again.entry.instructions] == [i.opcode for i in module.entry.instructions]
 
 
-def check_group(group: Instruction) -> None:
-    inner = [i for i in group.computation("calls").instructions if i.opcode not in ("parameter", "constant")]
-    heavy = [i for i in inner if not is_cheap(i)]
-    kind = group.word("kind")
-    if kind == "kLoop":
-        assert not heavy
-        plan = analyze(group_roots(group.computation("calls")))
-        assert streams_of(plan) <= MAX_STREAMS
-    elif kind == "kCustom":
+def check_group(group: Group) -> None:
+    inner = [i for i in group.body.instructions if i.opcode not in ("parameter", "constant")]
+    others = [i for i in inner if not is_cheap(i)]
+    if group.unit is Unit.DMA:
         assert len(inner) == 1
+    elif group.unit is Unit.VPU and not group.reduces:
+        assert not others
+        assert streams_of(analyze(group_roots(group.body))) <= MAX_STREAMS
     else:
-        (one,) = heavy
-        assert family(one) is (Family.CONTRACTION if kind == "kOutput" else Family.REDUCTION)
-        if kind == "kOutput":
-            assert all(is_view_chain(o) and view_base(o).opcode == "parameter" for o in one.operands)
+        assert others == [group.root]
+        assert family(group.root) is (Family.CONTRACTION if group.unit is Unit.MXU else Family.REDUCTION)
+        if group.unit is Unit.MXU:
+            assert all(is_view_chain(o) and view_base(o).opcode == "parameter" for o in group.root.operands)
 
 
 DENSE = """HloModule m
@@ -101,7 +100,7 @@ ENTRY e {
 
 def test_epilogue_goes_with_its_dot() -> None:
     (group,) = groups(grouped(DENSE))
-    assert group.word("kind") == "kOutput"
+    assert group.kind == "kOutput"
     assert [o.name for o in group.operands] == ["x", "w", "b"]
 
 

@@ -27,8 +27,9 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options
-from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import Chip, load_chip
@@ -50,10 +51,10 @@ class When(Enum):
 
 def grouped(text: str, chip: Chip, when: When) -> tuple[Module, list[Decision]]:
     """A module in groups, and what was decided."""
-    fuse = Fuse()
-    step = FusePrologues(chip, Options(), fuse.decisions, when is When.ALWAYS)
-    passes: list[Pass] = [fuse] if when is When.NEVER else [fuse, step]
-    return run_passes(canonicalise(parse_hlo(text)), passes), fuse.decisions
+    module = run_passes(canonicalise(parse_hlo(text)), [Fuse()])
+    if when is When.NEVER:
+        return module, []
+    return module, list(run_pass(module, FusePrologues(chip, Options(), when is When.ALWAYS)).decisions)
 
 
 def compiled(text: str, chip: Chip, when: When) -> Compiled:
@@ -62,7 +63,7 @@ def compiled(text: str, chip: Chip, when: When) -> Compiled:
 
 
 def kinds(module: Module) -> list[str]:
-    return [i.word("kind") for i in module.entry.instructions if i.opcode == "fusion"]
+    return [i.kind for i in module.entry.instructions if isinstance(i, Group)]
 
 
 def same_bits(text: str, args: list[Array], chip: Chip) -> Compiled:
@@ -292,7 +293,7 @@ def test_a_value_larger_than_vmem_is_computed_in_tiles() -> None:
 
 
 def test_what_was_decided_is_said_with_its_numbers() -> None:
-    decisions = grouped(DOT.format(m=16384, k=1024, n=1024), load_chip("tpu_v3"), When.FASTER)[1]
+    decisions = compiled(DOT.format(m=16384, k=1024, n=1024), load_chip("tpu_v3"), When.FASTER).explain
     (said,) = (d for d in decisions if d.kind == "prologue")
     assert said.group == "d"
     assert said.chosen == "a is computed in tiles of d"
@@ -421,7 +422,7 @@ ENTRY e {
 """
     result = same_bits(text, arguments((24, 24), (24, 24)), load_chip("tiny"))
     body = next(i for i in result.module.entry.instructions if i.opcode == "while").computation("body")
-    assert [i.word("kind") for i in body.instructions if i.opcode == "fusion"].count("kOutput") == 1
+    assert [i.unit for i in body.instructions if isinstance(i, Group)].count(Unit.MXU) == 1
     assert any(d.kind == "prologue" and "is computed" in d.chosen for d in result.explain)
 
 

@@ -21,6 +21,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.memory.linear_schedule import ORDERS, Line, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Rematerialiser
 from systolith.compiler.memory.residency import Leaf, leaf_shapes
+from systolith.compiler.ops.group import Group, read_groups
 from systolith.isa.chip import Chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY, compare
@@ -45,7 +46,7 @@ def grouped(text: str) -> Module:
 
 def all_leaves(module: Module) -> set[Leaf]:
     """Every value that a group, a loop or a conditional makes."""
-    made = (i for i in module.instructions() if i.opcode in ("fusion", "while", "conditional"))
+    made = (i for i in module.instructions() if isinstance(i, Group) or i.opcode in ("while", "conditional"))
     return {(i, k) for i in made for k in range(len(leaf_shapes(i.shape)))}
 
 
@@ -87,15 +88,15 @@ def test_another_order_has_the_same_values(seed: int, name: str) -> None:
 
 def runs(computation: Computation) -> bool:
     """Whether it has groups."""
-    return any(i.opcode == "fusion" for i in computation.instructions)
+    return any(isinstance(i, Group) for i in computation.instructions)
 
 
 def test_a_module_written_anew_as_it_is_has_the_same_groups() -> None:
     text, args = random_module(5)
     module = grouped(text)
     again = rewritten(module, {module.entry: line_of(module.entry, (), ())})
-    assert [i.name for i in again.entry.instructions if i.opcode == "fusion"] == [
-        i.name for i in module.entry.instructions if i.opcode == "fusion"
+    assert [i.name for i in again.entry.instructions if isinstance(i, Group)] == [
+        i.name for i in module.entry.instructions if isinstance(i, Group)
     ]
     same_values(module, again, args)
     assert print_hlo(clone(module)) == print_hlo(module)
@@ -127,7 +128,7 @@ def program(steps: list[tuple[str, int, list[str]]], given: dict[str, int]) -> M
     parameters = "".join(f"{value(p, size)}parameter({n})\n" for n, (p, size) in enumerate(given.items()))
     lines = [group(name, size, *used) for name, size, used in steps]
     lines[-1] = "  ROOT" + lines[-1][1:]
-    return parse_hlo(f"HloModule t\n{computations}ENTRY e {{\n{parameters}{''.join(lines)}}}\n")
+    return read_groups(parse_hlo(f"HloModule t\n{computations}ENTRY e {{\n{parameters}{''.join(lines)}}}\n"))
 
 
 def steps_of(line: Line) -> list[str]:

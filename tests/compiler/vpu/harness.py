@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from systolith.compiler.hlo.ir import Instruction, Literal, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate, evaluate_computation, flatten
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tile.arrays import dense
@@ -26,17 +27,13 @@ from systolith.isa.program import Role
 from tests.compiler.vpu.machine import Machine
 
 Values = np.ndarray[Any, np.dtype[Any]]
-LOWERINGS: dict[str, Callable[[TileBuilder, Instruction, Sequence[Array], Sequence[Array]], None]] = {
-    "kLoop": lower_loop,
-    "kInput": lower_reduce,
-}
 
 
 @dataclass
 class Outcome:
     """A group's results on the machine and by the evaluator, and its operations."""
 
-    group: Instruction
+    group: Group
     got: list[Values]
     want: list[Values]
     ops: list[TileOp]
@@ -81,7 +78,7 @@ def place(ctx: TileBuilder, name: str, shape: Shape, in_hbm: bool) -> Array:
     return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
 
 
-def run_group(group: Instruction, values: Sequence[Literal], chip: str, budget: int, in_hbm: bool) -> Outcome:
+def run_group(group: Group, values: Sequence[Literal], chip: str, budget: int, in_hbm: bool) -> Outcome:
     """Lower one group, run it."""
     ctx = TileBuilder(load_chip(chip), budget=budget)
     ctx.group = group
@@ -92,9 +89,9 @@ def run_group(group: Instruction, values: Sequence[Literal], chip: str, budget: 
         machine.write(array, np.asarray(value))
         operands.append(array)
     results = [place(ctx, f"result{k}", s, in_hbm) for k, s in enumerate(group.shape.leaves())]
-    LOWERINGS[group.word("kind")](ctx, group, operands, results)
+    (lower_reduce if group.reduces else lower_loop)(ctx, group, operands, results)
     machine.run(ctx.block)
-    want = flatten(evaluate_computation(group.computation("calls"), list(values)))
+    want = flatten(evaluate_computation(group.body, list(values)))
     return Outcome(group, [machine.read(a) for a in results], want, list(ctx.block.ops()))
 
 
@@ -106,7 +103,7 @@ def run_groups(
     values: dict[Instruction, Literal] = {}
     evaluate(module, *arguments, observe=lambda i, v: values.update({i: v}))
     for i in module.entry.instructions:
-        if i.opcode == "fusion" and i.word("kind") in LOWERINGS:
+        if isinstance(i, Group) and i.unit is Unit.VPU:
             yield run_group(i, [values[o] for o in i.operands], chip, budget, in_hbm)
 
 

@@ -116,23 +116,23 @@ def _shared(body: Computation, roots: Sequence[Instruction], stored: Collection[
     within = [(i, _reached(body, [i], set(stored) - {i})) for i in stored]
     rest = _reached(body, left, stored)
     found = set()
-    for heavy in (i for i in body.instructions if family(i) in HEAVY and i.shape.is_array and i not in stored):
-        users = [i for i, reach in within if heavy in reach]
-        if len(users) + (heavy in rest) > 1 or not all(_in_place(i, heavy, stored) for i in users):
-            found.add(heavy)
+    for root in (i for i in body.instructions if family(i) in HEAVY and i.shape.is_array and i not in stored):
+        users = [i for i, reach in within if root in reach]
+        if len(users) + (root in rest) > 1 or not all(_in_place(i, root, stored) for i in users):
+            found.add(root)
     return found
 
 
-def _in_place(root: Instruction, heavy: Instruction, stored: Collection[Instruction]) -> bool:
+def _in_place(value: Instruction, root: Instruction, stored: Collection[Instruction]) -> bool:
     """Whether a value reads a product or reduction at its own index alone."""
-    if root.dims != heavy.dims:
+    if value.dims != root.dims:
         return False
     try:
-        plan = analyze([root], frontier={heavy, *stored} - {root})
+        plan = analyze([value], frontier={root, *stored} - {value})
     except CompileError:
         return False
-    same = IndexMap.identity(len(root.dims)).dims
-    return all(load.map.dims == same for load in plan.loads if load.leaf is heavy)
+    same = IndexMap.identity(len(value.dims)).dims
+    return all(load.map.dims == same for load in plan.loads if load.leaf is root)
 
 
 def _part(body: Computation, roots: Sequence[Instruction], stored: Collection[Instruction]) -> Part:

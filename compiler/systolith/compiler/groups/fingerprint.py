@@ -7,22 +7,21 @@ from hashlib import sha256
 from importlib.metadata import version
 
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
 
 
-def group_key(
-    ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array], free: int
-) -> str:
+def group_key(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array], free: int) -> str:
     """What the cycles of a group's plans depend on; names do not count.
 
     Args:
         ctx: where it is to be lowered.
-        group: the `fusion`.
+        group: what is to be lowered.
         operands, results: its arrays.
         free: bytes of VMEM that it may count on.
     """
-    body = group.computation("calls")
+    body = group.body
     number = {i: n for n, i in enumerate(body.instructions)}
     operations = [(i.opcode, str(i.shape), [number[o] for o in i.operands], _attributes(i)) for i in body.instructions]
     arrays = [(int(a.buf.space), a.dtype.name, a.dims, a.strides, a.origin) for a in (*operands, *results)]

@@ -13,6 +13,7 @@ from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Micro, Pieces
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, streams_of
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
 from systolith.compiler.ops.table import HEAVY, family
 from systolith.compiler.passes.rewrite import Names
@@ -48,11 +49,11 @@ class NotJointError(Exception):
         self.costs = costs
 
 
-def join(first: Instruction, second: Instruction, made: dict[Instruction, int], kept: Sequence[int]) -> Joint:
+def join(first: Group, second: Group, made: dict[Instruction, int], kept: Sequence[int]) -> Joint:
     """Two groups as one.
 
     Args:
-        first, second: `fusion` instructions, in the order of the program.
+        first, second: groups, in the order of the program.
         made: which result of `first` an operand of `second` is.
         kept: see `Joint`.
     """
@@ -60,7 +61,7 @@ def join(first: Instruction, second: Instruction, made: dict[Instruction, int], 
     body: list[Instruction] = []
     roots: list[Instruction] = []
     for group in (first, second):
-        computation = group.computation("calls")
+        computation = group.body
         copies: dict[Instruction, Instruction] = {}
         for p, operand in zip(computation.parameters, group.operands, strict=True):
             if group is second and operand in made:
@@ -100,25 +101,25 @@ class Kernels:
     limits: Limits = field(default_factory=Limits)
     _single: dict[Instruction, int] = field(default_factory=dict)
 
-    def saved(self, first: Instruction, second: Instruction, joint: Joint) -> int:
+    def saved(self, first: Group, second: Group, joint: Joint) -> int:
         """Cycles that the vector unit takes less for a joint group than for the two.
 
         Raises:
             NotJointError: no kernel can have it, or it would compute more than the two.
         """
-        if heavies(joint.computation):
+        if reductions(joint.computation):
             return self._saved_of_reduction(joint)
         plan = _plan(joint.computation)
         micro = _micros(plan)
         if micro > self.limits.micro_ops or streams_of(plan) > self.limits.streams:
             raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams_of(plan)} streams", True)
-        if micro > sum(_micros(_plan(g.computation("calls"))) for g in (first, second)):
+        if micro > sum(_micros(_plan(g.body)) for g in (first, second)):
             raise NotJointError("the second reads the first elsewhere than it is made", True)
         return self._alone(first) + self._alone(second) - self._cycles(plan, "too large for a kernel")
 
-    def _alone(self, group: Instruction) -> int:
+    def _alone(self, group: Group) -> int:
         if group not in self._single:
-            plan = _plan(group.computation("calls"))
+            plan = _plan(group.body)
             self._single[group] = self._cycles(plan, "one of them is several kernels")
         return self._single[group]
 
@@ -147,7 +148,7 @@ class Kernels:
         return way.saved
 
 
-def heavies(computation: Computation) -> list[Instruction]:
+def reductions(computation: Computation) -> list[Instruction]:
     """The reductions of a group."""
     return [i for i in computation.instructions if family(i) in HEAVY]
 
@@ -158,26 +159,25 @@ def check_results(joint: Joint) -> None:
     Raises:
         NotJointError: they are not.
     """
-    found = heavies(joint.computation)
+    found = reductions(joint.computation)
     roots = group_roots(joint.computation)
     if not found:
         if any(root.dims != roots[0].dims for root in roots):
             raise NotJointError("results of different shapes")
         return
     first = found[0]
-    for heavy in found:
-        operand = heavy.operands[0]
-        alike = operand.dims == first.operands[0].dims and heavy.attributes.get("dimensions") == first.ints(
-            "dimensions"
-        )
-        if heavy.opcode != "reduce" or not heavy.shape.is_array or not alike:
+    dims = first.attributes.get("dimensions")
+    for i in found:
+        operand = i.operands[0]
+        alike = operand.dims == first.operands[0].dims and i.attributes.get("dimensions") == dims
+        if i.opcode != "reduce" or not i.shape.is_array or not alike:
             raise NotJointError("reductions that are not alike")
-        if (plain_operation(heavy.computation()) or "", operand.shape.dtype.kind) not in PLAIN:
+        if (plain_operation(i.computation()) or "", operand.shape.dtype.kind) not in PLAIN:
             raise NotJointError("a reduction by a general computation")
-        if any(reached(o, found) for o in heavy.operands):
+        if any(reached(o, found) for o in i.operands):
             raise NotJointError("one reduces what the other made")
     for root in roots:
-        sources = [heavy for heavy in found if reached(root, {heavy})]
+        sources = [i for i in found if reached(root, {i})]
         if len(sources) > 1 or root.dims != (sources or first.operands)[0].dims:
             raise NotJointError("a result that is neither reduced nor of the whole space")
 

@@ -1,41 +1,42 @@
-"""Grouping: every computation that runs becomes a list of fusion groups.
+"""Grouping: every computation that runs becomes a list of groups.
 
 In the grouped module each instruction of the entry and of the bodies of `while` and `conditional` is one of
 
     parameter, constant, tuple, get-tuple-element, while, conditional       structure
     bitcast                                                                 a view: the same dense bytes, another shape
-    fusion, kind=kOutput    one dot or convolution and its elementwise epilogue
-            kind=kInput     one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
-                            convolution on the vector unit (`groups/unit_assignment.py`)
-            kind=kLoop      elementwise operations and data movement
-            kind=kCustom    one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...;
-                            with `blocked`: a group of any operations that runs in blocks (`tiling/blocking.py`)
+    Group   on the matrix units     one dot or convolution and its elementwise epilogue
+            on the vector unit      one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
+                                    convolution (`groups/unit_assignment.py`); or elementwise operations and data
+                                    movement
+            by DMA                  one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...
+            in blocks               any operations (`tiling/blocking.py`)
     infeed, outfeed, custom-call, collectives and the like, as they are
 
 Operands of a dot or convolution may be chains of views (`tile/views.py`) of the group's parameters.  An epilogue has
-the shape of what it follows and reads it at the same index; transposes may follow in a kOutput group.  Scalar constants
-are inside the groups, other constants are operands.
+the shape of what it follows and reads it at the same index; transposes may follow a product.  Scalar constants are
+inside the groups, other constants are operands.
 
 How: a value is *materialised* (written to memory) if something needs it there, or if computing it again in each group
 that uses it costs more.  A group computes one materialised value from others; `groups/multi_output.py` then makes
-groups of several results of kLoop and kInput groups, with a tuple as the root.
+groups of several results of those on the vector unit, with a tuple as the body's root.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
-from systolith.compiler.groups.unit_assignment import on_vpu
+from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.memory.residency import is_allocation
 from systolith.compiler.ops.expression import Micro, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, splat_or_none, streams_of
+from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.table import HEAVY, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
@@ -69,11 +70,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Fuse:
-    """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals."""
+    """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals.
+
+    Attributes:
+        limits: of a group.
+        unit: of each operation.
+    """
 
     limits: Limits = Limits()
-    decisions: list[Decision] = field(default_factory=list, compare=False)
-    """Filled by `run`: what each group is made of, and why its value is stored."""
+    unit: UnitAssignment = MATRIX_UNITS
 
     def run(self, module: Module) -> bool:
         done: set[Computation] = set()
@@ -85,9 +90,7 @@ class Fuse:
                 continue
             done.add(computation)
             todo.extend(c for i in computation.instructions if family(i) is Family.CONTROL for c in i.called)
-            grouping = _Grouping(computation, self.limits)
-            made = grouping.regroup(taken)
-            self.decisions.extend(grouping.decisions)
+            made = _Grouping(computation, self.limits, self.unit).regroup(taken)
             at = module.computations.index(computation)
             module.computations[at:at] = made
         return True
@@ -95,24 +98,7 @@ class Fuse:
 
 def group_computation(computation: Computation) -> None:
     """Group one computation, in place, as `Fuse` does."""
-    _Grouping(computation, Limits()).regroup(Names([computation.name]))
-
-
-def on_mxu(i: Instruction) -> bool:
-    """Whether the matrix units compute an instruction."""
-    return family(i) is Family.CONTRACTION and not on_vpu(i)
-
-
-def kind_of(heavy: Instruction) -> str:
-    """The kind of the group that an instruction is the heaviest of."""
-    if family(heavy) in HEAVY:
-        return "kOutput" if on_mxu(heavy) else "kInput"
-    return "kLoop" if is_cheap(heavy) else "kCustom"
-
-
-def is_cheap(i: Instruction) -> bool:
-    """Whether an operation can be part of a vector group."""
-    return i.shape.is_array and info(i).in_kernel
+    _Grouping(computation, Limits(), MATRIX_UNITS).regroup(Names([computation.name]))
 
 
 @dataclass
@@ -123,20 +109,20 @@ class _Grouping:
         forced: values that have to be in memory, whatever is decided about others.
         in_memory: these, and those whose users, as decided, read them from memory (dots, views).
         stored: values that are (forced, or chosen to be).
+        unit: of each operation.
         absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
         why: each stored value is.
-        decisions: what the groups are made of.
     """
 
     computation: Computation
     limits: Limits
+    unit: UnitAssignment
     forced: set[Instruction] = field(default_factory=set)
     in_memory: set[Instruction] = field(default_factory=set)
     stored: set[Instruction] = field(default_factory=set)
     absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
     checked: set[tuple[Instruction, ...]] = field(default_factory=set)
     why: dict[Instruction, str] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
 
     def regroup(self, taken: Names) -> list[Computation]:
         """Rewrite the computation; gives the groups' computations."""
@@ -169,7 +155,7 @@ class _Grouping:
             self.need[i] = self._needed_by(i, forced)
             if not is_cheap(i):
                 self.stored.add(i)
-                if on_mxu(i):
+                if self._on_mxu(i):
                     forced.update(map(_dot_operand, i.operands))
             elif why := self._reason(i, forced):
                 self.stored.add(i)
@@ -180,6 +166,9 @@ class _Grouping:
             if family(i) in HEAVY:
                 self._absorb(i)
 
+    def _on_mxu(self, i: Instruction) -> bool:
+        return self.unit(i) is Unit.MXU
+
     def _needed_by(self, i: Instruction, forced: set[Instruction]) -> set[Instruction]:
         """The groups (by result, or by reduction) that compute with `i`; users that want it in memory force it."""
         need: set[Instruction] = set()
@@ -188,7 +177,7 @@ class _Grouping:
                 need |= {user} if user in self.stored else self.need[user]
             elif user.opcode == "reduce":
                 need.add(user)
-            elif not on_mxu(user):
+            elif not self._on_mxu(user):
                 forced.add(i)
         return need
 
@@ -252,29 +241,29 @@ class _Grouping:
 
     # Epilogues.
 
-    def _absorb(self, heavy: Instruction) -> None:
+    def _absorb(self, i: Instruction) -> None:
         """Let the group that alone uses a dot or reduction compute it."""
-        if not heavy.shape.is_array or heavy is self.computation.result or heavy in self.in_memory:
+        if not i.shape.is_array or i is self.computation.result or i in self.in_memory:
             return
-        if len(self.need[heavy]) != 1 or any(not is_cheap(u) for u in self.users[heavy]):
+        if len(self.need[i]) != 1 or any(not is_cheap(u) for u in self.users[i]):
             return
-        (group,) = self.need[heavy]
+        (group,) = self.need[i]
         core = group
-        while on_mxu(heavy) and core.opcode == "transpose" and core is not heavy:
+        while self._on_mxu(i) and core.opcode == "transpose" and core is not i:
             core = core.operands[0]
-        if core is heavy and group is not heavy:
-            self.absorbed[heavy] = group
+        if core is i and group is not i:
+            self.absorbed[i] = group
             return
-        if family(core) in HEAVY or core.dims != heavy.dims or group in self.absorbed.values():
+        if family(core) in HEAVY or core.dims != i.dims or group in self.absorbed.values():
             return
         if core is not group and self._is_leaf(core):
             return
         try:
-            plan = analyze([core], frontier=self._leaves(core) | {heavy})
+            plan = analyze([core], frontier=self._leaves(core) | {i})
         except CompileError:
             return
-        if all(load.map.dims == IndexMap.identity(len(heavy.dims)).dims for load in plan.loads if load.leaf is heavy):
-            self.absorbed[heavy] = group
+        if all(load.map.dims == IndexMap.identity(len(i.dims)).dims for load in plan.loads if load.leaf is i):
+            self.absorbed[i] = group
 
     # Sizes.
 
@@ -395,35 +384,40 @@ class _Grouping:
                 value[i] = i
                 out.append(i)
             else:
-                heavy = absorbing.get(i, i)
-                computation, leaves = self._group_computation(i, heavy, taken)
-                attributes: dict[str, Attribute] = {"kind": kind_of(heavy), "calls": computation, **_metadata(i)}
-                value[i] = Instruction(i.name, "fusion", i.shape, [value[o] for o in leaves], attributes, line=i.line)
-                out.append(value[i])
-                made.append(computation)
-                why = f"stored: {self.why[i]}" if i in self.why else f"stored: {i.opcode} is"
-                self.decisions.append(made_of(i.name, heavy, computation, why))
+                group = self._group(i, absorbing.get(i, i), value, taken)
+                value[i] = group
+                out.append(group)
+                made.append(group.body)
         self.computation.root = value[self.computation.result]
         self.computation.instructions = out
         _drop_unused(self.computation)
         return made
 
-    def _group_computation(
-        self, root: Instruction, heavy: Instruction, taken: Names
-    ) -> tuple[Computation, list[Instruction]]:
+    def _group(
+        self, result: Instruction, root: Instruction, value: Mapping[Instruction, Instruction], taken: Names
+    ) -> Group:
+        """The group of a stored value and a root operation; `value`: what stands for others."""
+        unit = self.unit(root)
+        if unit is Unit.VPU and family(root) is Family.CONTRACTION:
+            root.attributes["operand_precision"] = ("highest", "highest")  # what the vector unit computes with
+        body, leaves = self._body(result, root, taken)
+        why = f"stored: {self.why.get(result, f'{result.opcode} is')}"
+        return Group.of(result.name, body, [value[leaf] for leaf in leaves], result, unit, why=why)
+
+    def _body(self, result: Instruction, root: Instruction, taken: Names) -> tuple[Computation, list[Instruction]]:
         """The computation of a group, and what its parameters are."""
         leaves: dict[Instruction, Instruction] = {}
         copies: dict[Instruction, Instruction] = {}
         out: list[Instruction] = []
 
         def is_leaf(i: Instruction, of: Instruction) -> bool:
-            if i is root or i is heavy:
+            if i is result or i is root:
                 return False
-            if (info(of).view and of in chain) or (of is heavy and on_mxu(heavy)):
+            if (info(of).view and of in chain) or (of is root and self._on_mxu(root)):
                 return i not in chain
             return self._is_leaf(i)
 
-        chain = set(_dot_chains(heavy)) if on_mxu(heavy) else set()
+        chain = set(_dot_chains(root)) if self._on_mxu(root) else set()
 
         def visit(i: Instruction, of: Instruction) -> Steps[Instruction]:
             if is_leaf(i, of):
@@ -438,18 +432,18 @@ class _Grouping:
                 out.append(copies[i])
             return copies[i]
 
-        result = trampoline(visit(root, root))
-        name = taken.fresh(f"group.{root.name}")
-        return Computation(name, [*leaves.values(), *out], result), list(leaves)
+        made = trampoline(visit(result, result))
+        name = taken.fresh(f"group.{result.name}")
+        return Computation(name, [*leaves.values(), *out], made), list(leaves)
 
 
-def made_of(name: str, heavy: Instruction, computation: Computation, why: str) -> Decision:
-    """What a group is made of; `heavy` is its heaviest operation."""
-    inside = [j for j in computation.instructions if j.opcode != "parameter"]
+def made_of(group: Group) -> Decision:
+    """What a group is made of."""
+    inside = [j for j in group.body.instructions if j.opcode != "parameter"]
     fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
     more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
-    unit = "mxu" if on_mxu(heavy) else "vpu" if family(heavy) in HEAVY or is_cheap(heavy) else "copies"
-    return Decision("fusion", name, f"{kind_of(heavy)} on {unit}: {fused}{more}", why, {"operations": len(inside)})
+    how = f"on {group.unit}" if group.unit else "in blocks"
+    return Decision("fusion", group.name, f"{group.kind} {how}: {fused}{more}", group.why, {"operations": len(inside)})
 
 
 def _metadata(i: Instruction) -> dict[str, Attribute]:

@@ -1,7 +1,7 @@
 """Multi-output fusion: groups that read the same values, or one of which reads what the other makes, become one group
 with the results of both, so that what they share is read, or computed, once.
 
-Three kinds, of kLoop and kInput groups:
+Three kinds, of groups on the vector unit:
 
 - *siblings*: elementwise groups over the same dimensions with a common operand (an optimiser's p, m and v);
 - *producer and consumer*: a value that is needed in memory and used elementwise by a later group;
@@ -16,16 +16,17 @@ nothing is lost that was made in an operand's memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, heavies, join
-from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
-from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
+from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.isa.chip import Chip
@@ -49,24 +50,22 @@ class FuseOutputs:
 
     Attributes:
         chip: that costs are for.
-        decisions: filled by `run`.
     """
 
     chip: Chip
-    decisions: list[Decision] = field(default_factory=list, compare=False)
 
-    def run(self, module: Module) -> bool:
+    def run(self, module: Module) -> Outcome:
         names = Names(c.name for c in module.computations)
-        changed = False
+        changed, decisions = False, list[Decision]()
         for computation, places in _running(module).items():
             merging = _Merging(computation, self.chip, names, places, computation is module.entry)
             gone, made = merging.run()
             at = module.computations.index(computation)
             module.computations[at:at] = made
             module.computations = [c for c in module.computations if c not in gone]
-            self.decisions.extend(merging.decisions)
+            decisions += merging.decisions
             changed |= bool(made)
-        return changed
+        return Outcome(changed, tuple(decisions))
 
 
 def fuse_outputs(computation: Computation, chip: Chip) -> list[Decision]:
@@ -121,7 +120,7 @@ class _Choice:
         numbers: that it is made of.
     """
 
-    first: Instruction
+    first: Group
     joint: Joint
     values: list[Instruction]
     move: _Move
@@ -169,15 +168,15 @@ class _Merging:
         self.done: list[Instruction] = []
         for i in self.computation.instructions:
             i.operands = [self._now(o) for o in i.operands]
-            group: Instruction | None = i
             self.done.append(i)
-            while group is not None and group.word("kind", "") in ("kLoop", "kInput"):
+            group: Instruction | None = i
+            while isinstance(group, Group) and group.unit is Unit.VPU:
                 group = self._joined(group)
         self.computation.root = self._now(self.computation.result)
         self.computation.instructions = self.done
         return self.gone, [c for c in self.made if c not in self.gone]
 
-    def _joined(self, second: Instruction) -> Instruction | None:
+    def _joined(self, second: Group) -> Group | None:
         """Let a group, the last that is done but for its values, join the best of those before it; None: there is
         none.
         """
@@ -186,18 +185,18 @@ class _Merging:
         best: _Choice | None = None
         for at in range(place - 1, start - 1, -1):
             first = self.done[at]
-            if first.word("kind", "") in ("kLoop", "kInput") and self._share(first, second):
+            if isinstance(first, Group) and first.unit is Unit.VPU and self._share(first, second):
                 try:
-                    choice = self._choice(at, place)
+                    choice = self._choice(first, second, at, place)
                 except NotJointError as e:
                     if e.costs:
                         text = f"{first.name} and {second.name} stay apart"
                         self.decisions.append(Decision("outputs", second.name, text, str(e)))
                     continue
                 best = choice if best is None or choice.gain > best.gain else best
-        return None if best is None else self._apply(best, place)
+        return None if best is None else self._apply(best, second, place)
 
-    def _share(self, first: Instruction, second: Instruction) -> bool:
+    def _share(self, first: Group, second: Group) -> bool:
         """Whether they read the same array, or the second reads what the first makes, in one iteration space."""
         space = _space(second)
         if space is None or _space(first) != space:
@@ -212,9 +211,8 @@ class _Merging:
         elements = {u.integer("index"): u for u in self.users[group]}
         return [elements[k] for k in range(len(group.shape.elements))]
 
-    def _choice(self, at: int, place: int) -> _Choice:
+    def _choice(self, first: Group, second: Group, at: int, place: int) -> _Choice:
         """What joining the group at `at` gains; NotJointError: it cannot be, or costs more than it gains."""
-        first, second = self.done[at], self.done[place]
         move = self._move(at, place)
         values = [*self._values(first), *self._values(second)]
         of_first = {v: k for k, v in enumerate(self._values(first))}
@@ -255,14 +253,14 @@ class _Merging:
             ahead.insert(0, i)
         return _Move(at, ahead, rest)
 
-    def _check_memory(self, first: Instruction, second: Instruction, joint: Joint, move: _Move) -> None:
+    def _check_memory(self, first: Group, second: Group, joint: Joint, move: _Move) -> None:
         """Whether values have room, and results are made in the memory that they want."""
         wants = self.wants.get(first, set()) | self.wants.get(second, set())
         for i in move.rest:
             if self.reads[i] & self.wants.get(second, set()):
                 raise NotJointError(f"{i.name} reads what a result would overwrite", True)
         if wants & (self.reads[first] | self.reads[second]):
-            trial = _fusion("", joint, second)
+            trial = _group("", joint, first, second)
             numbers = [n for n, o in enumerate(joint.leaves) if self.stands.get(o, set()) & wants]
             if not pointwise(trial, numbers):
                 raise NotJointError("a result would not be made in an operand's memory any more", True)
@@ -278,10 +276,10 @@ class _Merging:
         given = family(value) is Family.GIVEN and self.outermost
         return value.shape.bytes > self.chip.vmem.bytes * (1 / CACHED_SHARE if given else VALUES_SHARE)
 
-    def _apply(self, choice: _Choice, place: int) -> Instruction:
+    def _apply(self, choice: _Choice, second: Group, place: int) -> Group:
         """Put the joint group in the place of two; gives it."""
-        first, second, joint, move = choice.first, self.done[place], choice.joint, choice.move
-        merged = _fusion(self.own_names.fresh(_stem(second) + OUTPUTS), joint, second)
+        first, joint, move = choice.first, choice.joint, choice.move
+        merged = _group(self.own_names.fresh(_stem(second) + OUTPUTS), joint, first, second)
         values = self._stand_ins(merged, choice)
         own = {first, second, *self._values(first), *self._values(second)}
         tail = [i for i in self.done[place + 1 :] if i not in own]
@@ -289,8 +287,7 @@ class _Merging:
             i.operands = [self._now(o) for o in i.operands]
         self.done[move.at :] = [*move.ahead, merged, *values, *move.rest, *tail]
         self._account(merged, choice, second, values)
-        for group in (first, second):
-            self.gone.add(group.computation("calls"))
+        self.gone |= {first.body, second.body}
         joint.computation.name = self.names.fresh(f"group.{_stem(second)}{OUTPUTS}")
         self.made[joint.computation] = None
         self.decisions.append(
@@ -346,22 +343,18 @@ def _stem(group: Instruction) -> str:
     return group.name.split(OUTPUTS)[0]
 
 
-def _space(group: Instruction) -> tuple[int, ...] | None:
+def _space(group: Group) -> tuple[int, ...] | None:
     """The dimensions that a group runs over; None: it is not for joining."""
-    computation = group.computation("calls")
-    found = heavies(computation)
-    if not found:
-        return group_roots(computation)[0].dims
-    alone = found[0].opcode != "reduce" or found[0].shape.is_tuple
-    return None if alone else found[0].operands[0].dims
+    root = group.root
+    if not group.reduces:
+        return root.dims
+    return root.operands[0].dims if root.opcode == "reduce" and root.shape.is_array else None
 
 
-def _fusion(name: str, joint: Joint, like: Instruction) -> Instruction:
+def _group(name: str, joint: Joint, first: Group, second: Group) -> Group:
     """The group of a joint computation."""
-    attributes: dict[str, Attribute] = {k: v for k, v in like.attributes.items() if k == "metadata"}
-    attributes |= {"kind": "kInput" if heavies(joint.computation) else "kLoop", "calls": joint.computation}
-    shape = joint.computation.result.shape
-    return Instruction(name, "fusion", shape, list(joint.leaves), attributes, line=like.line)
+    why = "; ".join(dict.fromkeys((first.why, second.why)))
+    return Group.of(name, joint.computation, joint.leaves, second, Unit.VPU, why=why)
 
 
 def _live(

@@ -1,7 +1,7 @@
 """Producer fusion: what only products read is computed in their groups, a tile at a time, instead of being stored.
 
-A kLoop group whose value is an operand of products and nothing else joins the groups of these products, if that is
-expected to take fewer cycles:
+An elementwise group whose value is an operand of products and nothing else joins the groups of these products, if that
+is expected to take fewer cycles:
 
     stored      its own cycles and those of the products, which read it where it is placed; what the products load
     besides may move while the vector unit makes it computed    the products', whose tiles cost what computing them
@@ -14,11 +14,10 @@ until all of it is there; one that is computed keeps what it is made from alive 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.groups.fusion import made_of
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.index.affine import Box
 from systolith.compiler.memory.aliasing import stored_directly
@@ -34,10 +33,12 @@ from systolith.compiler.memory.residency import (
     place,
 )
 from systolith.compiler.mxu.gemm_plan import GemmPlan
-from systolith.compiler.mxu.matmul import planned, product_of
+from systolith.compiler.mxu.matmul import planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
+from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.builder import TileBuilder
@@ -60,34 +61,33 @@ class FusePrologues:
     Attributes:
         chip: that the cycles are of.
         options: as for lowering.
-        decisions: of the grouping; those of groups that change are replaced, and what was decided here is added.
         always: compute in their products' groups all values that can be, not only where that is expected to be faster.
-        fused: filled by `run`: values that are computed so.
     """
 
     chip: Chip
     options: Options
-    decisions: list[Decision] = field(default_factory=list, compare=False)
     always: bool = False
-    fused: list[str] = field(default_factory=list, compare=False)
 
-    def run(self, module: Module) -> bool:
+    def run(self, module: Module) -> Outcome:
+        changed, decisions = False, list[Decision]()
         fixed = stored_directly(module.entry, Aliases(module.entry))
         placement = place(module, self.chip.vmem.bytes, Placement.share, (), fixed)
         todo = [module.entry]
         while todo:
             computation = todo.pop()
             todo += [c for i in computation.instructions for c in nested(i)]
-            _Computation(self, module, computation, placement).run()
-        return bool(self.fused)
+            fusing = _Computation(self, module, computation, placement)
+            decisions += fusing.run()
+            changed |= bool(fusing.gone)
+        return Outcome(changed, tuple(decisions))
 
 
 @dataclass
 class _Reader:
     """A product's group that reads a value, and the group as it would be if it computed it."""
 
-    group: Instruction
-    fused: Instruction
+    group: Group
+    fused: Group
 
 
 class _Computation:
@@ -102,19 +102,21 @@ class _Computation:
         self.position = {i: n for n, i in enumerate(computation.instructions)}
         self.gone: set[Instruction] = set()
 
-    def run(self) -> None:
+    def run(self) -> list[Decision]:
         """Decide about every value."""
+        decisions = []
         for maker in self.computation.instructions:
-            if maker.opcode == "fusion" and maker.word("kind") == "kLoop" and maker.shape.is_array:
+            if isinstance(maker, Group) and maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array:
                 groups = self._readers(maker)
                 if groups:
-                    self._decide(maker, [_Reader(g, merged(g, maker)) for g in groups])
+                    decisions.append(self._decide(maker, [_Reader(g, merged(g, maker)) for g in groups]))
         self.computation.instructions = [i for i in self.computation.instructions if i not in self.gone]
+        return decisions
 
-    def _readers(self, maker: Instruction) -> list[Instruction]:
+    def _readers(self, maker: Group) -> list[Group]:
         """The products' groups that read a value as an operand; none, if anything reads it otherwise."""
-        found: dict[Instruction, None] = {}
-        stack = [maker]
+        found: dict[Group, None] = {}
+        stack: list[Instruction] = [maker]
         while stack:
             value = stack.pop()
             if value is self.computation.result:
@@ -122,7 +124,7 @@ class _Computation:
             for user in self.users[value]:
                 if user.opcode == "bitcast":
                     stack.append(user)
-                elif user.opcode == "fusion" and user.word("kind") == "kOutput" and _is_operand(user, value):
+                elif isinstance(user, Group) and user.unit is Unit.MXU and _is_operand(user, value):
                     found[user] = None
                 else:
                     return []
@@ -130,7 +132,7 @@ class _Computation:
 
     # The decision.
 
-    def _decide(self, maker: Instruction, readers: Sequence[_Reader]) -> None:
+    def _decide(self, maker: Group, readers: Sequence[_Reader]) -> Decision:
         in_vmem = self._space((maker, 0)) == Space.VMEM
         names = ", ".join(r.group.name for r in readers)
         stored = Alternative(f"{maker.name} is stored in {'VMEM' if in_vmem else 'HBM'}")
@@ -150,14 +152,12 @@ class _Computation:
                 alike = max(self.step.chip.hbm.latency, int(apart * ALIKE))
                 slower = cycles + held > apart - alike
                 why = "not expected to take longer" if slower and not self.step.always else ""
-        if why:
-            self._say(maker.name, stored, why, inside)
-        else:
+        group, chosen, other = maker.name, stored, inside
+        if not why:
             self._fuse(maker, readers)
-            self._say(readers[0].group.name, inside, f"{maker.shape.bytes:,} bytes are not stored", stored)
-
-    def _say(self, group: str, chosen: Alternative, why: str, other: Alternative) -> None:
-        self.step.decisions.append(Decision("prologue", group, chosen.what, why, chosen.numbers, (other,)))
+            group, chosen, other = readers[0].group.name, inside, stored
+            why = f"{maker.shape.bytes:,} bytes are not stored"
+        return Decision("prologue", group, chosen.what, why, chosen.numbers, (other,))
 
     def _objection(self, maker: Instruction, readers: Sequence[_Reader]) -> str:
         """Why what a value is made from cannot stay until its products are made; empty: it can."""
@@ -175,9 +175,9 @@ class _Computation:
 
     # Estimates.
 
-    def _apart(self, maker: Instruction, products: Sequence[GemmPlan]) -> int:
+    def _apart(self, maker: Group, products: Sequence[GemmPlan]) -> int:
         """Cycles of the group that stores a value and then of its products, whose loads may run ahead of them."""
-        chip, computation = self.step.chip, maker.computation("calls")
+        chip, computation = self.step.chip, maker.body
         plan = analyze(group_roots(computation))
         arrays = dict(zip(computation.parameters, map(self._array, maker.operands), strict=True))
         result = self._array(maker)
@@ -189,7 +189,7 @@ class _Computation:
         busy = sum(max(t["compute"], t["vector"]) + t["ends"] for t in totals)
         return max(transfer + sum(p.cycles for p in products), vector + busy)
 
-    def _planned(self, group: Instruction, placed: Instruction, more: int = 0) -> GemmPlan:
+    def _planned(self, group: Group, placed: Instruction, more: int = 0) -> GemmPlan:
         """Tiles of a product's group that is `placed` or replaces it; `more` bytes of values are alive beside it then.
 
         Raises:
@@ -219,21 +219,15 @@ class _Computation:
 
     # The new groups.
 
-    def _fuse(self, maker: Instruction, readers: Sequence[_Reader]) -> None:
-        computations, decisions = self.module.computations, self.step.decisions
+    def _fuse(self, maker: Group, readers: Sequence[_Reader]) -> None:
+        computations = self.module.computations
         for r in readers:
-            old, new = r.group.computation("calls"), r.fused.computation("calls")
-            computations[computations.index(old)] = new
+            computations[computations.index(r.group.body)] = r.fused.body
             r.group.operands, r.group.attributes = r.fused.operands, r.fused.attributes
-            for n, d in enumerate(decisions):
-                if (d.kind, d.group) == ("fusion", r.group.name):
-                    decisions[n] = made_of(r.group.name, product_of(new), new, d.why)
             for leaf in (leaf for o in r.group.operands for leaf in self.aliases.leaves[o]):
                 self.last[leaf] = max(self.last[leaf], self.position[r.group])
-        self.step.fused.append(maker.name)
-        computations.remove(maker.computation("calls"))
-        decisions[:] = [d for d in decisions if (d.kind, d.group) != ("fusion", maker.name)]
-        stack = [maker]
+        computations.remove(maker.body)
+        stack: list[Instruction] = [maker]
         while stack:
             value = stack.pop()
             if value.opcode == "bitcast" or value is maker:
@@ -254,10 +248,10 @@ def _bytes(leaf: Leaf) -> int:
     return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
-def _is_operand(group: Instruction, value: Instruction) -> bool:
+def _is_operand(group: Group, value: Instruction) -> bool:
     """Whether a product's group reads a value only as an operand of the product, through views."""
-    computation = group.computation("calls")
-    users, product = computation.users(), product_of(computation)
+    computation, product = group.body, group.root
+    users = computation.users()
     stack = [p for p in computation.parameters if group.operands[p.number or 0] is value]
     while stack:
         i = stack.pop()
@@ -267,9 +261,9 @@ def _is_operand(group: Instruction, value: Instruction) -> bool:
     return True
 
 
-def merged(group: Instruction, maker: Instruction) -> Instruction:
+def merged(group: Group, maker: Group) -> Group:
     """The group of a product with what makes one of its operands in it."""
-    outer, inner = group.computation("calls"), maker.computation("calls")
+    outer, inner = group.body, maker.body
     names = Names(())
     parameters: dict[Instruction, Instruction] = {}
     out: list[Instruction] = []

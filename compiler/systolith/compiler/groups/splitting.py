@@ -11,18 +11,19 @@ and lowered again until every group fits; a part has fewer operations than its g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.cutting import Parts, cone
 from systolith.compiler.groups.decompose import decomposed
-from systolith.compiler.groups.fusion import Limits, kind_of, on_mxu
-from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.groups.fusion import Limits
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
+from systolith.compiler.ops.group import Group, Unit, root_operation, unit_of
 from systolith.compiler.ops.reduction import reduction_of
 from systolith.compiler.ops.table import HEAVY, Family, family
 from systolith.compiler.passes.rewrite import Names
@@ -43,80 +44,79 @@ class Oversized:
 
     Attributes:
         computation: that it is in.
-        group: the `fusion` instruction.
+        group: that is too large.
         problem: the limit that it exceeds.
     """
 
     computation: Computation
-    group: Instruction
+    group: Group
     problem: LimitError
 
 
-@dataclass
-class Splitting:
-    """Splits groups.
+def split(oversized: Sequence[Oversized], taken: Names, module: Module | None = None) -> list[Decision]:
+    """Split groups, in place.
 
-    Attributes:
+    Args:
+        oversized: the groups.
         taken: names of computations.
-        decisions: filled: what was stored.
+        module: whose computations they are; None: of one that is no module's.
+
+    Returns:
+        What was stored.
+
+    Raises:
+        CompileError: a group is one operation that cannot be written as several.
     """
+    decisions: list[Decision] = []
+    for computation in dict.fromkeys(o.computation for o in oversized):
+        problems = {o.group: o.problem for o in oversized if o.computation is computation}
+        parts = {group: _parts(group, problem) for group, problem in problems.items()}
+        decisions += [_decision(group, parts[group], problem) for group, problem in problems.items()]
+        made = _replace(computation, parts, taken)
+        if module is not None and computation in module.computations:
+            gone = {group.body for group in problems}
+            at = module.computations.index(computation)
+            module.computations[at:at] = made
+            module.computations = [c for c in module.computations if c not in gone]
+    return decisions
 
-    taken: Names
-    decisions: list[Decision] = field(default_factory=list)
 
-    def split(self, oversized: Sequence[Oversized], module: Module | None = None) -> None:
-        """Split groups, in place.
+def _replace(computation: Computation, parts: Mapping[Group, Parts], taken: Names) -> list[Computation]:
+    """Put groups in parts into a computation; gives the computations of the new groups."""
+    names = Names(i.name for i in computation.instructions)
+    value: dict[Instruction, Instruction] = {}
+    out: list[Instruction] = []
+    made: list[Computation] = []
+    for i in computation.instructions:
+        i.operands = [value.get(o, o) for o in i.operands]
+        if not isinstance(i, Group) or i not in parts:
+            out.append(i)
+            continue
+        replacement = _Replacement(i, parts[i], names, taken)
+        value[i] = replacement.value
+        out += replacement.instructions
+        made += replacement.computations
+    computation.root = value.get(computation.result, computation.result)
+    computation.instructions = out
+    return made
 
-        Args:
-            oversized: the groups.
-            module: whose computations they are; None: of one that is no module's.
 
-        Raises:
-            CompileError: a group is one operation that cannot be written as several.
-        """
-        for computation in dict.fromkeys(o.computation for o in oversized):
-            problems = {o.group: o.problem for o in oversized if o.computation is computation}
-            made = self._split(computation, problems)
-            if module is not None and computation in module.computations:
-                gone = {group.computation("calls") for group in problems}
-                at = module.computations.index(computation)
-                module.computations[at:at] = made
-                module.computations = [c for c in module.computations if c not in gone]
+def _parts(group: Group, problem: LimitError) -> Parts:
+    body = group.body
+    parts = Parts.of(body, _cuts(group, problem))
+    if not parts.progress and (stored := decomposed(body)) is not None:
+        parts = Parts.of(body, stored or _cuts(group, problem))
+    if not parts.progress:
+        if problem.at is not None:
+            raise problem
+        raise compile_error(body.result, f"{problem}; write it as several operations")
+    return parts
 
-    def _split(self, computation: Computation, problems: Mapping[Instruction, LimitError]) -> list[Computation]:
-        """Split groups of one computation; gives the computations of the new groups."""
-        names = Names(i.name for i in computation.instructions)
-        value: dict[Instruction, Instruction] = {}
-        out: list[Instruction] = []
-        made: list[Computation] = []
-        for i in computation.instructions:
-            i.operands = [value.get(o, o) for o in i.operands]
-            if i not in problems:
-                out.append(i)
-                continue
-            parts = self._parts(i, problems[i])
-            replacement = _Replacement(i, parts, names, self.taken)
-            value[i] = replacement.value
-            out += replacement.instructions
-            made += replacement.computations
-        computation.root = value.get(computation.result, computation.result)
-        computation.instructions = out
-        return made
 
-    def _parts(self, group: Instruction, problem: LimitError) -> Parts:
-        body = group.computation("calls")
-        parts = Parts.of(body, _cuts(body, problem))
-        if not parts.progress and (stored := decomposed(body)) is not None:
-            parts = Parts.of(body, stored or _cuts(body, problem))
-        if not parts.progress:
-            if problem.at is not None:
-                raise problem
-            raise compile_error(body.result, f"{problem}; write it as several operations")
-        names = ", ".join(i.name for i in parts.cuts)
-        numbers = {"bytes stored": sum(i.shape.bytes for i in parts.cuts)}
-        rejected = (Alternative("one group", str(problem)),)
-        self.decisions.append(Decision("fusion", group.name, f"{names} stored", "", numbers, rejected))
-        return parts
+def _decision(group: Group, parts: Parts, problem: LimitError) -> Decision:
+    names = ", ".join(i.name for i in parts.cuts)
+    numbers = {"bytes stored": sum(i.shape.bytes for i in parts.cuts)}
+    return Decision("fusion", group.name, f"{names} stored", "", numbers, (Alternative("one group", str(problem)),))
 
 
 class _Replacement:
@@ -128,7 +128,7 @@ class _Replacement:
         computations: of the new groups.
     """
 
-    def __init__(self, group: Instruction, parts: Parts, names: Names, taken: Names) -> None:
+    def __init__(self, group: Group, parts: Parts, names: Names, taken: Names) -> None:
         self.instructions: list[Instruction] = []
         self.computations: list[Computation] = []
         self._names, self._taken, self._group = names, taken, group
@@ -143,7 +143,7 @@ class _Replacement:
                 element = Instruction(names.fresh(root.name), "get-tuple-element", root.shape, [rest], {"index": k})
                 self._values[root] = self._append(element) if several else rest
         self.value = self._value(parts.roots[0])
-        if group.computation("calls").result.opcode == "tuple":
+        if group.body.result.opcode == "tuple":
             values = [self._value(root) for root in parts.roots]
             shape = tuple_of([v.shape for v in values])
             self.value = self._append(Instruction(group.name, "tuple", shape, values, line=group.line))
@@ -161,13 +161,9 @@ class _Replacement:
     ) -> Instruction:
         computation.name = self._taken.fresh(f"group.{name}")
         self.computations.append(computation)
-        heavy = next((i for i in computation.instructions if family(i) in HEAVY), computation.result)
-        kind = "kLoop" if heavy.opcode == "tuple" else kind_of(heavy)
-        attributes: dict[str, Attribute] = {"kind": kind, "calls": computation}
-        attributes |= {k: v for k, v in like.attributes.items() if k == "metadata"}
         operands = [self._value(leaf) for leaf in leaves]
-        shape = computation.result.shape
-        return self._append(Instruction(name, "fusion", shape, operands, attributes, line=like.line))
+        unit = _unit(self._group, computation)
+        return self._append(Group.of(name, computation, operands, like, unit, why=f"a part of {self._group.name}"))
 
     def _append(self, i: Instruction) -> Instruction:
         self.instructions.append(i)
@@ -177,8 +173,15 @@ class _Replacement:
 # Where to cut.
 
 
-def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
+def _unit(group: Group, part: Computation) -> Unit:
+    """The unit of a part of a group: a convolution stays where it is."""
+    root = root_operation(part)
+    return group.unit if group.unit and family(root) is Family.CONTRACTION else unit_of(root)
+
+
+def _cuts(group: Group, problem: LimitError) -> list[Instruction]:
     """The values to store; none: the group has no value that would help."""
+    body = group.body
     roots = group_roots(body)
     inner = [i for i in body.instructions if _may_be_stored(i) and (i not in roots or len(roots) > 1)]
     if isinstance(problem, NotFoldableError) and problem.at in inner:
@@ -188,7 +191,7 @@ def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
     whole = len(body.instructions)
     sizes = {i: len(cone([i], ())) for i in inner}
     inner.sort(key=lambda i: abs(2 * sizes[i] - whole))
-    fits = not _excess(body)
+    fits = not _excess(body, _unit(group, body))
 
     def cost(i: Instruction) -> tuple[int, ...]:
         parts = Parts.of(body, [i])
@@ -198,7 +201,9 @@ def _cuts(body: Computation, problem: LimitError) -> list[Instruction]:
         largest = max(len(c.instructions) for c in computations)
         stored = sum(c.shape.bytes for c in parts.cuts)
         # Where no count says why the group does not fit, halves are the most likely to.
-        return (largest, stored, 0) if fits else (sum(map(_excess, computations)), stored, largest)
+        return (
+            (largest, stored, 0) if fits else (sum(_excess(c, _unit(group, c)) for c in computations), stored, largest)
+        )
 
     return [min(inner[: max(CHOICES, LOOKED_AT // whole)], key=cost)]
 
@@ -210,11 +215,11 @@ def _may_be_stored(i: Instruction) -> bool:
     return i.opcode != "broadcast" or i.operands[0].opcode != "constant"
 
 
-def _excess(group: Computation) -> int:
+def _excess(group: Computation, unit: Unit) -> int:
     """By how much a group exceeds what a kernel has, as far as its expressions tell."""
     limits = Limits()
     try:
-        nodes = _nodes(group)
+        nodes = _nodes(group, unit)
     except NotFoldableError:
         return UNFOLDED
     except CompileError:
@@ -233,18 +238,17 @@ def _coords(n: Node) -> int:
     return len(axis_coords(n.bounds, dict.fromkeys(n.quotients, 0))) if isinstance(n, Inside) else 0
 
 
-def _nodes(group: Computation) -> list[Node]:
+def _nodes(group: Computation, unit: Unit) -> list[Node]:
     """The nodes of a group's kernel."""
-    heavy = next((i for i in group.instructions if family(i) in HEAVY), None)
-    roots = group_roots(group)
-    if heavy is None or on_mxu(heavy):
-        frontier = () if heavy is None else {heavy}
-        inner = roots if heavy is None else [_untransposed(root) for root in roots]
-        return analyze(inner, frontier=frontier).all_nodes
+    root, results = root_operation(group), group_roots(group)
+    if family(root) not in HEAVY:
+        return analyze(results).all_nodes
+    if unit is Unit.MXU:
+        return analyze([_untransposed(i) for i in results], frontier={root}).all_nodes
     r = reduction_of(group)
     index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
-    results = r.results([r.graph.const(0)] * len(r.inputs), index)
-    return topological([*r.inputs, *r.side_nodes, *results])
+    made = r.results([r.graph.const(0)] * len(r.inputs), index)
+    return topological([*r.inputs, *r.side_nodes, *made])
 
 
 def _untransposed(root: Instruction) -> Instruction:

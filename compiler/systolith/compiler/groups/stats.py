@@ -10,6 +10,7 @@ from systolith.compiler.hlo.cost.analysis import TRANSCENDENTAL
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.mxu.matmul import contraction_of
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.scans import scanned
 from systolith.isa.program import GroupInfo
@@ -33,7 +34,7 @@ def group_infos(module: Module, planned: Mapping[str, int]) -> list[GroupInfo]:
 
 def _collect(computation: Computation, executions: int, found: list[GroupInfo]) -> None:
     for i in computation.instructions:
-        if i.opcode == "fusion":
+        if isinstance(i, Group):
             found.append(_info(i, executions))
         elif i.opcode == "while":
             times = trip_count(i)
@@ -45,14 +46,13 @@ def _collect(computation: Computation, executions: int, found: list[GroupInfo]) 
                 _collect(branch, executions, found)
 
 
-def _info(group: Instruction, executions: int) -> GroupInfo:
-    body = group.computation("calls")
-    inside = [i for i in body.instructions if i.opcode != "parameter"]
+def _info(group: Group, executions: int) -> GroupInfo:
+    inside = [i for i in group.body.instructions if i.opcode != "parameter"]
     counts = [work(i) for i in inside]
     moved = group.shape.bytes + sum(o.shape.bytes for o in group.operands)
     return GroupInfo(
         group.name,
-        group.word("kind"),
+        group.kind,
         tuple(i.name for i in inside),
         tuple(i.opcode for i in inside),
         sum(f for f, _ in counts),

@@ -1,8 +1,8 @@
-"""Which unit computes a grouped convolution: the matrix units, a product for each group, or the vector unit.
+"""Which unit computes an operation.
 
-A group of few channels fills few rows and columns of the array.  Where every group makes one feature the vector unit
-can sum over the window instead, with the channels in its lanes; a `convolution` that is cheaper so gets the frontend
-attribute `systolith.unit="vpu"`, and the precision that the vector unit has.
+A grouped convolution of few channels fills few rows and columns of the array.  Where each of its groups makes one
+feature the vector unit can sum over the window instead, with the channels in its lanes, where that takes fewer cycles
+than one product a group on the matrix units.
 """
 
 from __future__ import annotations
@@ -10,32 +10,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
-from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.passes.own_attributes import state, stated
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.ops.group import Unit, unit_of
 from systolith.isa.chip import Chip
-
-UNIT, VPU = "unit", "vpu"
 
 
 @dataclass(frozen=True)
-class ChooseUnits:
-    """The pass, for a chip."""
+class UnitAssignment:
+    """The unit of each operation.
 
-    chip: Chip
+    Attributes:
+        chip: whose vector unit may compute convolutions; None: the matrix units compute them all.
+    """
 
-    def run(self, module: Module) -> bool:
-        changed = False
-        for i in module.instructions():
-            if i.opcode == "convolution" and not on_vpu(i) and _possible(i) and _vpu(i, self.chip) < _mxu(i, self.chip):
-                state(i, UNIT, VPU)
-                i.attributes["operand_precision"] = ("highest", "highest")
-                changed = True
-        return changed
+    chip: Chip | None = None
+
+    def __call__(self, i: Instruction) -> Unit:
+        """The unit of a group whose root operation this is."""
+        if (
+            self.chip is not None
+            and i.opcode == "convolution"
+            and _possible(i)
+            and _vpu(i, self.chip) < _mxu(i, self.chip)
+        ):
+            return Unit.VPU
+        return unit_of(i)
 
 
-def on_vpu(i: Instruction) -> bool:
-    """Whether the vector unit computes a convolution."""
-    return stated(i, UNIT) == VPU
+MATRIX_UNITS = UnitAssignment()
+"""All products on the matrix units."""
 
 
 def _possible(i: Instruction) -> bool:

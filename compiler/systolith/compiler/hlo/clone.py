@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 
 
@@ -32,7 +34,7 @@ def _fill(copy: Computation, computation: Computation, copies: dict[Computation,
     for i in computation.instructions:
         attributes = {key: _copied(value, copies) for key, value in i.attributes.items()}
         operands = [made[o] for o in i.operands]
-        made[i] = Instruction(i.name, i.opcode, i.shape, operands, attributes, i.literal, i.number, i.line)
+        made[i] = replace(i, operands=operands, attributes=attributes)
     copy.instructions = list(made.values())
     copy.root = made[computation.root] if computation.root is not None else None
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.fingerprint import group_key
-from systolith.compiler.groups.fusion import group_computation
-from systolith.compiler.groups.multi_output import fuse_outputs
-from systolith.compiler.groups.splitting import Splitting
+from systolith.compiler.groups.splitting import split
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
@@ -26,15 +23,13 @@ from systolith.compiler.lower.block_copies import Template
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Item, Stage, copies, timed
 from systolith.compiler.schedule.pipeline import interleave
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array, Block
 from systolith.compiler.tiling.block_sizes import SIZES, Blocking, sizes
-from systolith.compiler.tiling.blocking import outline
-from systolith.compiler.tiling.dim_propagation import blocked_along, blocked_dims, resized
-from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
 BLOCK_SHARE = 0.5
@@ -58,43 +53,24 @@ ALIKE = 0.01
 leaves room for what the estimate does not see, and of those the largest, of the fewest operations."""
 
 
-@lru_cache(maxsize=256)
-def block(group: Instruction, size: int, chip: Chip) -> tuple[Computation, list[Decision]]:
-    """The grouped computation of a block of `size` indices, and what was decided about its groups' results.
-
-    One index of it may be too much, too: then it runs in blocks of another dimension.
-    """
-    small = resized(group.computation("calls"), _dims(group), size)
-    if size == 1:
-        outline(small, chip.vmem.bytes)
-    group_computation(small)
-    return small, fuse_outputs(small, chip)
-
-
-@lru_cache(maxsize=64)
-def _dims(group: Instruction) -> dict[Instruction, int | None]:
-    computation = group.computation("calls")
-    return blocked_dims(computation, list(zip(group_roots(computation), blocked_along(group), strict=True)))
-
-
-def near_operands(lowering: Lowering, group: Instruction, operands: Sequence[Array]) -> list[Array]:
+def cached_operands(lowering: Lowering, group: Group, operands: Sequence[Array]) -> list[Array]:
     """The operands of a blocked group; what every block needs whole is brought to VMEM as far as there is room."""
-    dims, parameters = _dims(group), group.computation("calls").parameters
+    dims, parameters = lowering.bodies.dims(group), group.body.parameters
     live = lowering.placement.live
     room = (lowering.ctx.chip.vmem.bytes - live.get(group, 0)) * OPERANDS_SHARE
     found = []
     for p, array in zip(parameters, operands, strict=True):
-        near = array if dims.get(p) is not None else lowering.near(array)
-        if near is array and dims.get(p) is None and array.buf.space is Space.HBM and p.shape.bytes <= room:
-            near = lowering.ctx.stage_in(array, Box(array.origin, array.dims), "load for all blocks")
+        cached = array if dims.get(p) is not None else lowering.cached(array)
+        if cached is array and dims.get(p) is None and array.buf.space is Space.HBM and p.shape.bytes <= room:
+            cached = lowering.ctx.stage_in(array, Box(array.origin, array.dims), "load for all blocks")
             live[group] = live.get(group, 0) + p.shape.bytes
             room -= p.shape.bytes
-        found.append(near)
+        found.append(cached)
     return found
 
 
-def lower_blocks(lowering: Lowering, group: Instruction, inputs: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a blocked group; `inputs` (see `near_operands`) and `results` are its arrays."""
+def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a blocked group; `inputs` (see `cached_operands`) and `results` are its arrays."""
     ctx = lowering.ctx
     picked, ctx.picked = ctx.picked, ""
     found, rejected = _blockings(lowering, group, inputs, results)
@@ -106,7 +82,7 @@ def lower_blocks(lowering: Lowering, group: Instruction, inputs: Sequence[Array]
 
 
 def _all_stages(
-    lowering: Lowering, group: Instruction, inputs: Sequence[Array], results: Sequence[Array], size: int
+    lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array], size: int
 ) -> list[Sequence[Stage]]:
     """The stages of every block: of the first, which loads what is loaded once, of the second and of its copies."""
     whole, chip = _whole(group), lowering.ctx.chip
@@ -125,14 +101,20 @@ def _all_stages(
     return made
 
 
-def _whole(group: Instruction) -> int:
+def _whole(group: Group) -> int:
     """Indices of the blocked dimension."""
-    return group_roots(group.computation("calls"))[0].dims[blocked_along(group)[0]]
+    return group_roots(group.body)[0].dims[_along(group)[0]]
+
+
+def _along(group: Group) -> tuple[int, ...]:
+    """The blocked dimension of each result."""
+    assert group.tiling is not None
+    return group.tiling.dims
 
 
 def _stages(
     lowering: Lowering,
-    group: Instruction,
+    group: Group,
     inputs: Sequence[Array],
     results: Sequence[Array],
     start: int,
@@ -143,18 +125,18 @@ def _stages(
 
     `template`: of which it is to be the block.
     """
-    dims, vmem = _dims(group), lowering.ctx.chip.vmem.bytes
-    small, decided = block(group, size, lowering.ctx.chip)
+    dims, vmem = lowering.bodies.dims(group), lowering.ctx.chip.vmem.bytes
+    small, decided = lowering.bodies.of(group, size)
     lowering.ctx.explain += decided
     _plan(lowering.placement, group, size, small, vmem)
-    parameters = group.computation("calls").parameters
+    parameters = group.body.parameters
     parts = [_part(a, dims.get(p), start, size) for p, a in zip(parameters, inputs, strict=True)]
-    places = [_part(a, d, start, size) for a, d in zip(results, blocked_along(group), strict=True)]
+    along = _along(group)
+    places = [_part(a, d, start, size) for a, d in zip(results, along, strict=True)]
     if template is not None:
         parts = [
             template.part(a, part, dims.get(p), size) for p, a, part in zip(parameters, inputs, parts, strict=True)
         ]
-        along = blocked_along(group)
         places = [template.part(a, part, d, size) for a, part, d in zip(results, places, along, strict=True)]
     lowering.homes |= dict(zip(result_leaves(small), places, strict=True))
     several = _read_again(small, vmem - lowering.placement.live.get(group, 0))
@@ -187,7 +169,7 @@ def _staged(lowering: Lowering, part: Array, several: bool) -> Array:
 
 
 def _blockings(
-    lowering: Lowering, group: Instruction, inputs: Sequence[Array], results: Sequence[Array]
+    lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array]
 ) -> tuple[list[Blocking], list[Alternative]]:
     """The sizes that a block can have, the best first, and those that do not fit; one that does not fit if none does.
 
@@ -200,7 +182,7 @@ def _blockings(
         return lowering.blockings[key]
     found: list[Blocking] = []
     rejected: list[Alternative] = []
-    undivided = [_whole(group)] if _is_narrow(group, lowering.ctx.chip.vpu.lanes) else []
+    undivided = [_whole(group)] if _is_narrow(lowering, group) else []
     for size in (*undivided, *sizes(_whole(group))):
         trial, why = _tried(lowering, group, inputs, results, size, room)
         if trial is not None and (not why or (size == 1 and not found)):
@@ -215,16 +197,16 @@ def _blockings(
     return found, rejected
 
 
-def _is_narrow(group: Instruction, lanes: int) -> bool:
+def _is_narrow(lowering: Lowering, group: Group) -> bool:
     """Whether rows of blocks are shorter than vectors: then all at once, values going to HBM, may be faster."""
-    blocked = [(i, d) for i, d in _dims(group).items() if d is not None and i.shape.is_array]
+    blocked = [(i, d) for i, d in lowering.bodies.dims(group).items() if d is not None and i.shape.is_array]
     largest, d = max(blocked, key=lambda each: prod(each[0].dims))
-    return next(sizes(largest.dims[d])) * prod(largest.dims[d + 1 :]) < lanes
+    return next(sizes(largest.dims[d])) * prod(largest.dims[d + 1 :]) < lowering.ctx.chip.vpu.lanes
 
 
 def _tried(
     lowering: Lowering,
-    group: Instruction,
+    group: Group,
     inputs: Sequence[Array],
     results: Sequence[Array],
     size: int,
@@ -232,14 +214,14 @@ def _tried(
 ) -> tuple[Blocking | None, str]:
     """What blocks of a size take, from one that is lowered apart (None: it was not), and why they do not fit."""
     vmem, blocks = lowering.ctx.chip.vmem.bytes, -(-_whole(group) // size)
-    sub, (small, _) = lowering.apart(group), block(group, size, lowering.ctx.chip)
+    sub, (small, _) = lowering.apart(group), lowering.bodies.of(group, size)
     spilled = _plan(sub.placement, group, size, small, vmem).spilled - set(result_leaves(small))
     if spilled and 1 < size < _whole(group):
         return None, "values of one block go to HBM"
     try:
         stages = timed(_stages(sub, group, inputs, results, 0, size), lowering.ctx.chip)
         if sub.oversized:
-            Splitting(Names([small.name])).split(sub.oversized)
+            split(sub.oversized, Names([small.name]))
             return _tried(lowering, group, inputs, results, size, room)
     except DoesNotFitError:
         if size == 1:
@@ -256,9 +238,9 @@ def _tried(
 
 
 def _decision(
-    group: Instruction, best: Blocking, found: Sequence[Blocking], rejected: Sequence[Alternative], picked: str
+    group: Group, best: Blocking, found: Sequence[Blocking], rejected: Sequence[Alternative], picked: str
 ) -> Decision:
-    chosen = f"{best.signature} of {_whole(group)} along dimension {blocked_along(group)[0]}, {best.at_once} at a time"
+    chosen = f"{best.signature} of {_whole(group)} along dimension {_along(group)[0]}, {best.at_once} at a time"
     others = [
         Alternative(c.signature, "slower" if c.cycles > best.cycles else "hardly faster", c.numbers)
         for c in found
@@ -268,7 +250,7 @@ def _decision(
     return Decision("blocks", group.name, chosen, why, best.numbers, (*others, *rejected))
 
 
-def _plan(placement: Placement, group: Instruction, size: int, small: Computation, vmem: int) -> Placement:
+def _plan(placement: Placement, group: Group, size: int, small: Computation, vmem: int) -> Placement:
     """Place the values of a block of `size` indices beside what is alive around the group."""
     live = placement.live.get(group, 0)
     limit = live + int((vmem - live) * (BLOCK_SHARE if size < _whole(group) else VALUES_SHARE))

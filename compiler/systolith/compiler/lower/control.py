@@ -10,6 +10,7 @@ from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, If, TileOp, VReg, While
@@ -120,7 +121,7 @@ def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
     after = uses.aliases.leaves[body.result]
     found: dict[Leaf, Array] = {}
     for k, leaf in enumerate(after):
-        if leaf[0].opcode != "fusion" or after.count(leaf) > 1 or (parameter, k) in after:
+        if not isinstance(leaf[0], Group) or after.count(leaf) > 1 or (parameter, k) in after:
             continue
         *made, first = uses.updated(leaf)
         if first == (parameter, k):
@@ -151,7 +152,7 @@ def lower_conditional(lowering: Lowering, i: Instruction, operands: list[Value])
             aliases = Aliases(branch)
             leaves = aliases.leaves[branch.result]
             for leaf, place in zip(leaves, places, strict=True):
-                if leaf[0].opcode == "fusion" and leaves.count(leaf) == 1:
+                if isinstance(leaf[0], Group) and leaves.count(leaf) == 1:
                     lowering.homes[leaf] = place
             value: Value = yield lowering.computation(branch, [argument])
             ctx.group, ctx.budget = i, budget

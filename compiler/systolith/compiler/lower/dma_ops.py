@@ -1,4 +1,4 @@
-"""kCustom groups: data movement that DMA does, with offsets that only a run knows."""
+"""Groups of DMA: data movement, with offsets that only a run knows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, VReg
 
 
-def lower_custom(ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kCustom group: one operation on the group's parameters.
+def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a group of DMA: one operation on the group's parameters.
 
     Raises:
         CompileError: DMA has no such operation.
     """
-    computation = group.computation("calls")
-    root = computation.result
-    arrays = dict(zip(computation.parameters, operands, strict=True))
+    root = group.root
+    arrays = dict(zip(group.body.parameters, operands, strict=True))
     if root.opcode not in _RULES:
         raise compile_error(root, "not an operation that DMA does")
     _RULES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])

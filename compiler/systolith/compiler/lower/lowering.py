@@ -14,15 +14,16 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
-from systolith.compiler.tiling.dim_propagation import blocked_along
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
@@ -35,20 +36,18 @@ class LoweringRules:
     """What lowers what.
 
     Attributes:
-        groups: a group, by its kind, from and to arrays.
+        groups: a group, by its unit, from and to arrays.
         control: an instruction that runs computations, by its opcode.
         operands: brings what all blocks of a blocked group read to VMEM.
         blocks: a blocked group.
         alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
     """
 
-    groups: Mapping[str, Callable[[TileBuilder, Instruction, Sequence[Array], Sequence[Array]], None]]
+    groups: Mapping[Unit, Callable[[TileBuilder, Group, Sequence[Array], Sequence[Array]], None]]
     control: Mapping[str, Callable[[Lowering, Instruction, list[Value]], Steps[Value]]]
-    operands: Callable[[Lowering, Instruction, Sequence[Array]], list[Array]]
-    blocks: Callable[[Lowering, Instruction, Sequence[Array], Sequence[Array]], None]
-    alone: Callable[
-        [Lowering, Instruction, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]
-    ]
+    operands: Callable[[Lowering, Group, Sequence[Array]], list[Array]]
+    blocks: Callable[[Lowering, Group, Sequence[Array], Sequence[Array]], None]
+    alone: Callable[[Lowering, Group, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
 
 
 @dataclass
@@ -75,6 +74,7 @@ class Lowering:
         rules: what lowers what.
         ctx: where to.
         placement: which values lie where.
+        bodies: of blocks.
         records: one for each group.
         homes: arrays that leaves must be made in.
         owners: which leaf a buffer of a whole value holds.
@@ -88,6 +88,7 @@ class Lowering:
     rules: LoweringRules
     ctx: TileBuilder
     placement: Placement
+    bodies: BlockBodies
     records: list[LoweredGroup] = field(default_factory=list)
     homes: dict[Leaf, Array] = field(default_factory=dict)
     cache: dict[Buf, Array] = field(default_factory=dict)
@@ -108,9 +109,8 @@ class Lowering:
     def apart(self, group: Instruction, picked: str = "") -> Lowering:
         """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan it is to have."""
         placement = Placement(live=dict(self.placement.live), share=self.placement.share)
-        return Lowering(
-            self.rules, self.ctx.apart(group, picked), placement, cache=dict(self.cache), blockings=self.blockings
-        )
+        ctx = self.ctx.apart(group, picked)
+        return Lowering(self.rules, ctx, placement, self.bodies, cache=dict(self.cache), blockings=self.blockings)
 
     # The entry.
 
@@ -161,7 +161,7 @@ class Lowering:
         """Lower a computation into the current block; `made` is called after each instruction that makes arrays."""
         if computation not in self._seen:
             self._seen.add(computation)
-            if any(i.opcode == "fusion" and i.word("kind") == "kCustom" for i in computation.instructions):
+            if any(isinstance(i, Group) and i.unit is Unit.DMA for i in computation.instructions):
                 self._updates |= Uses(computation).updates()
         values: dict[Instruction, Value] = {}
         numbered = dict(zip(computation.parameters, parameters, strict=True))
@@ -196,7 +196,7 @@ class Lowering:
             return recast(source, i.dims)
         self.ctx.group = i
         self.ctx.budget = self.placement.budget.get(i, 0)
-        if i.opcode == "fusion":
+        if isinstance(i, Group):
             return self._group(within, i, operands)
         if is_allocation(i):
             return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
@@ -229,24 +229,20 @@ class Lowering:
         self.owners[array.buf] = leaf
         return array
 
-    def _group(self, within: Computation, i: Instruction, operands: list[Value]) -> Value:
+    def _group(self, within: Computation, i: Group, operands: list[Value]) -> Value:
         inputs = [a for o in operands for a in flatten(o)]
         outputs = self._updated(i, inputs) or self.results(i)
-        kind = i.word("kind")
-        if kind not in self.rules.groups:
-            raise compile_error(i, f"a group of unknown kind {kind!r}")
         start = len(self.ctx.block.items)
-        blocked = bool(blocked_along(i))
-        near = self.rules.operands(self, i, inputs) if blocked else [self.near(a) for a in inputs]
-        tuner = self.ctx.options.tuner if blocked or kind == "kOutput" else None
+        cached = [self.cached(a) for a in inputs] if i.unit else self.rules.operands(self, i, inputs)
+        tuner = self.ctx.options.tuner if i.unit in (Unit.MXU, None) else None
         try:
-            self.ctx.picked = self._picked(tuner, i, near, outputs) if tuner else ""
-            if blocked:
-                self._blocks(i, near, outputs)
+            self.ctx.picked = self._picked(tuner, i, cached, outputs) if tuner else ""
+            if i.unit:
+                self.rules.groups[i.unit](self.ctx, i, cached, outputs)
             else:
-                self.rules.groups[kind](self.ctx, i, near, outputs)
+                self._blocks(i, cached, outputs)
         except LimitError as problem:
-            if blocked:  # its own groups have been split as far as they can be
+            if i.tiling:  # its own groups have been split as far as they can be
                 raise DoesNotFitError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
@@ -257,7 +253,7 @@ class Lowering:
         )
         return shaped(iter(outputs), i.shape)
 
-    def _picked(self, tuner: Tuner, i: Instruction, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
+    def _picked(self, tuner: Tuner, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
         """The plan that measuring picks for a group; empty: the cheapest, as where it lies is known only in the run."""
         if any(a.dynamic is not None for a in (*inputs, *outputs)):
             return ""
@@ -276,14 +272,14 @@ class Lowering:
         fits = ((i, 0) in self.placement.spilled) == (array.buf.space is Space.HBM)
         return [recast(array, i.dims)] if fits and role is Role.TEMP else []
 
-    def _blocks(self, i: Instruction, inputs: list[Array], outputs: list[Array]) -> None:
+    def _blocks(self, i: Group, inputs: list[Array], outputs: list[Array]) -> None:
         """Lower a blocked group; to what watches groups, those in it are one."""
         records, self.records = self.records, []
         outer, self.ctx.region = self.ctx.region, self.ctx.region or i
         self.rules.blocks(self, i, inputs, outputs)
         self.records, self.ctx.region = records, outer
 
-    def near(self, array: Array) -> Array:
+    def cached(self, array: Array) -> Array:
         """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""
         size = prod(array.dims) * array.dtype.size
         if array.buf in self.cache:

@@ -6,36 +6,36 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from systolith.compiler.emit.assemble import assemble
-from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.lower.blocks import lower_blocks, near_operands
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.blocks import cached_operands, lower_blocks
 from systolith.compiler.lower.control import lower_conditional, lower_while
 from systolith.compiler.lower.dma_ops import lower_custom
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.mxu.matmul import lower_output
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.schedule.fitting import schedule
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.views import recast
-from systolith.compiler.tiling.dim_propagation import blocked_along
 from systolith.compiler.vpu.elementwise import lower_loop
 from systolith.compiler.vpu.reduce import lower_reduce
-from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
 
 def lower_module(
-    module: Module, chip: Chip, options: Options, spilled: set[Leaf], share: float
+    module: Module, bodies: BlockBodies, options: Options, spilled: set[Leaf], share: float
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
     Args:
         module: grouped HLO.
-        chip: the target.
+        bodies: of blocks, for a chip.
         options: what the user chose.
         spilled: values that lie in HBM in any case.
         share: part of the free VMEM that a group's tiles may take.
@@ -43,11 +43,11 @@ def lower_module(
     Returns:
         What lowered it, and which value a buffer of a whole value holds.
     """
-    entry = module.entry
+    entry, chip = module.entry, bodies.chip
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
     placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
     ctx = TileBuilder(chip, options)
-    lowering = Lowering(RULES, ctx, placement)
+    lowering = Lowering(RULES, ctx, placement, bodies)
     results = []
     shapes = leaf_shapes(entry.result.shape)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
@@ -59,7 +59,7 @@ def lower_module(
 
 
 def alone(
-    lowering: Lowering, group: Instruction, operands: Sequence[Array], results: Sequence[Array], picked: str
+    lowering: Lowering, group: Group, operands: Sequence[Array], results: Sequence[Array], picked: str
 ) -> tuple[Program | None, Sequence[Plan]]:
     """A program of one group, its arrays where they lie in the module (None: no place for its tiles), and its plans."""
     apart = lowering.apart(group, picked)
@@ -72,7 +72,7 @@ def alone(
         return replace(array, buf=moved[array.buf])
 
     inputs, outputs = [same(a) for a in operands], [same(a) for a in results]
-    if blocked_along(group):
+    if group.tiling:
         lower_blocks(apart, group, inputs, outputs)
     else:
         lower_output(sub, group, inputs, outputs)
@@ -92,10 +92,15 @@ def _like(sub: TileBuilder, buf: Buf) -> Buf:
     return made
 
 
+def _lower_vector(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a group on the vector unit; arguments as for `lower_loop`."""
+    (lower_reduce if group.reduces else lower_loop)(ctx, group, operands, results)
+
+
 RULES = LoweringRules(
-    groups={"kLoop": lower_loop, "kInput": lower_reduce, "kOutput": lower_output, "kCustom": lower_custom},
+    groups={Unit.MXU: lower_output, Unit.VPU: _lower_vector, Unit.DMA: lower_custom},
     control={"while": lower_while, "conditional": lower_conditional},
-    operands=near_operands,
+    operands=cached_operands,
     blocks=lower_blocks,
     alone=alone,
 )

@@ -24,6 +24,7 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
 from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, last_uses, leaf_shapes
 from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family, is_elementwise
 
 ATTRIBUTE = "input_output_alias"
@@ -265,7 +266,7 @@ def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
     return {
         leaf
         for leaf in aliases.leaves[computation.result]
-        if leaf not in used and (leaf[0].opcode == "fusion" or _starts_empty(leaf, aliases))
+        if leaf not in used and (isinstance(leaf[0], Group) or _starts_empty(leaf, aliases))
     }
 
 
@@ -321,7 +322,9 @@ class Uses:
         if maker.opcode == "while":
             initial = self.aliases.leaves[maker.operands[0]]
             return initial.count(old) == 1 and initial[leaf[1]] == old
-        return maker.opcode == "fusion" and (self._base(maker) == old or pointwise(maker, self._numbers(maker, old)))
+        if not isinstance(maker, Group):
+            return False
+        return self._base(maker) == old or pointwise(maker, self._numbers(maker, old))
 
     def _numbers(self, group: Instruction, leaf: Leaf) -> list[int]:
         return [n for n, o in enumerate(group.operands) if leaf in self.aliases.leaves[o]]
@@ -342,28 +345,29 @@ class Uses:
         found: dict[Leaf, int] = {}
         for group in self.position:
             number = _updated_operand(group)
-            if number is not None and len(chain := self.updated((group, 0))) > 1 and chain[1][0].opcode == "fusion":
+            if number is None or len(chain := self.updated((group, 0))) < 2:
+                continue
+            if isinstance(chain[1][0], Group):
                 found[group, 0] = number
         return found
 
 
 def _updated_operand(group: Instruction) -> int | None:
     """The number of the operand of which a group is a dynamic-update-slice, and which it uses for nothing else."""
-    if group.opcode != "fusion":
+    if not isinstance(group, Group):
         return None
-    computation = group.computation("calls")
-    root = computation.result
+    root = group.body.result
     if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
         return None
-    once = computation.users()[root.operands[0]] == [root] and root.operands.count(root.operands[0]) == 1
+    once = group.body.users()[root.operands[0]] == [root] and root.operands.count(root.operands[0]) == 1
     return root.operands[0].number if once else None
 
 
-def pointwise(group: Instruction, numbers: Collection[int]) -> bool:
+def pointwise(group: Group, numbers: Collection[int]) -> bool:
     """Whether a group reads these operands only at the element that it makes: elementwise from them to its results."""
-    if group.word("kind") not in ("kLoop", "kOutput") or "dimensions" in group.attributes:
+    if group.unit not in (Unit.MXU, Unit.VPU) or group.reduces:
         return False
-    computation = group.computation("calls")
+    computation = group.body
     users, roots = computation.users(), group_roots(computation)
     reached: Sequence[Instruction] = [p for p in computation.parameters if p.number in numbers]
     seen = set(reached)

@@ -16,6 +16,7 @@ from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.memory.residency import Aliases, Leaf, leaf_shapes
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
 
 AGAIN = ".remat"
@@ -217,6 +218,7 @@ class _Writer:
             operands = [self._value(reads, shape) for shape in shapes]
             instruction = self.twins[step.instruction]
             if instruction in seen:
+                assert isinstance(instruction, Group), "only groups run again"
                 instruction = self._again(instruction)
             seen.add(instruction)
             instruction.operands = operands
@@ -227,9 +229,9 @@ class _Writer:
             root.name = self._fresh(self.computation.result.name)
         self.computation.instructions, self.computation.root = self.out, root
 
-    def _again(self, first: Instruction) -> Instruction:
+    def _again(self, first: Group) -> Group:
         """A group that computes the same as another, with a computation of its own."""
-        called = first.computation("calls")
+        called = first.body
         taken = {c.name for c in self.module.computations}
         copy = clone_computation(called, _unused(called.name + AGAIN, taken))
         self.module.computations.insert(self.module.computations.index(called), copy)

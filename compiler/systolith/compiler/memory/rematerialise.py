@@ -16,6 +16,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import read_aliases, read_donors
 from systolith.compiler.memory.linear_schedule import AGAIN, Line, Step, bytes_of, line_of
 from systolith.compiler.memory.residency import Leaf, leaf_shapes, nested
+from systolith.compiler.ops.group import Group
 
 MOST_TRIED = 24
 """Values, the cheapest first, among which the one that is computed again is chosen, if one of them will do."""
@@ -163,7 +164,7 @@ class Rematerialiser:
             seen.update(step.reads)
         for step in line.steps[:at]:
             size = sum(line.sizes[v] for v in step.makes if line.last[v] > at)
-            if not size or step.instruction.opcode != "fusion" or not needed.union(ends).isdisjoint(step.makes):
+            if not size or not isinstance(step.instruction, Group) or not needed.union(ends).isdisjoint(step.makes):
                 continue
             cycles = 0 if seen.isdisjoint(step.makes) else self._cost(step)
             yield (cycles / size, -size), step, min(after[v] for v in step.makes if v in after)
@@ -192,7 +193,7 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
     renamed: dict[int, int] = {}
 
     def make(step: Step) -> bool:
-        if len(run) >= MOST_GROUPS or step.instruction.opcode != "fusion":
+        if len(run) >= MOST_GROUPS or not isinstance(step.instruction, Group):
             return False
         for v in step.reads:
             if line.last[v] >= at or v in renamed:

@@ -1,4 +1,4 @@
-"""kOutput groups: a dot or a convolution on the matrix units, its epilogue on the vector unit."""
+"""Groups on the matrix units: a dot or a convolution, its epilogue on the vector unit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from systolith.compiler.errors import compile_error
-from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
@@ -16,7 +16,8 @@ from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm, passes_of
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
-from systolith.compiler.ops.table import Family, family, of_family
+from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.table import Family, of_family
 from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -63,12 +64,11 @@ def sums_integers(product: Instruction) -> bool:
     return integer
 
 
-def lower_output(ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kOutput group; arguments as for `elementwise.lower_loop`."""
-    computation = group.computation("calls")
-    arrays = dict(zip(computation.parameters, operands, strict=True))
-    product = product_of(computation)
-    roots, results = untransposed(group_roots(computation), results)
+def lower_output(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a group on the matrix units; arguments as for `elementwise.lower_loop`."""
+    arrays = dict(zip(group.body.parameters, operands, strict=True))
+    product = group.root
+    roots, results = untransposed(group_roots(group.body), results)
     plan = analyze(roots, frontier={product}) if roots != [product] else None
     sides = _sides(product, arrays)
     if plan is None or _in_place(plan, product):
@@ -81,19 +81,11 @@ def lower_output(ctx: TileBuilder, group: Instruction, operands: Sequence[Array]
     lower_plan(ctx, plan, {**arrays, product: value}, results)
 
 
-def product_of(computation: Computation) -> Instruction:
-    """The dot or convolution of a kOutput group's computation."""
-    return next(i for i in computation.instructions if family(i) is Family.CONTRACTION)
-
-
-def planned(
-    ctx: TileBuilder, group: Instruction, operands: Sequence[Array], results: Sequence[Array]
-) -> GemmPlan | None:
-    """The tiles that a kOutput group would have; None: none fit.  Arguments and errors as for `lower_output`."""
-    computation = group.computation("calls")
-    arrays = dict(zip(computation.parameters, operands, strict=True))
-    product = product_of(computation)
-    roots, results = untransposed(group_roots(computation), results)
+def planned(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> GemmPlan | None:
+    """The tiles that a group would have; None: none fit.  Arguments and errors as for `lower_output`."""
+    arrays = dict(zip(group.body.parameters, operands, strict=True))
+    product = group.root
+    roots, results = untransposed(group_roots(group.body), results)
     epilogue = _Epilogue(ctx, analyze(roots, frontier={product}), product, arrays, results)
     return next(iter(_gemm(ctx, product, _sides(product, arrays), epilogue).plans()), None)
 

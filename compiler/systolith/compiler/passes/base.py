@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from systolith.compiler.errors import CompileError
+from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a pass that chooses did.
+
+    Attributes:
+        changed: whether anything did.
+        decisions: what was chosen, for people.
+    """
+
+    changed: bool
+    decisions: tuple[Decision, ...] = ()
+
+
 class Pass(Protocol):
     """HLO to HLO.  A pass is a frozen dataclass; its fields are its options."""
 
-    def run(self, module: Module) -> bool:
-        """Change the module in place; gives whether anything changed."""
+    def run(self, module: Module) -> bool | Outcome:
+        """Change the module in place; gives whether anything changed, and what was chosen if that is of interest."""
 
 
 def pass_name(step: Pass) -> str:
     """Name of a pass for messages and dumps."""
     return type(step).__name__
+
+
+def run_pass(module: Module, step: Pass) -> Outcome:
+    """Run one pass over a module, in place; errors as for `run_passes`."""
+    given = step.run(module)
+    outcome = given if isinstance(given, Outcome) else Outcome(given)
+    try:
+        if outcome.changed:
+            verify(module)
+    except HloError as problem:
+        raise CompileError(f"pass {pass_name(step)} broke the module: {problem}") from problem
+    return outcome
 
 
 def run_passes(module: Module, passes: Sequence[Pass], observe: Callable[[str, Module], None] | None = None) -> Module:
@@ -36,12 +63,6 @@ def run_passes(module: Module, passes: Sequence[Pass], observe: Callable[[str, M
     """
     verify(module)
     for step in passes:
-        if not step.run(module):
-            continue
-        try:
-            verify(module)
-        except HloError as problem:
-            raise CompileError(f"pass {pass_name(step)} broke the module: {problem}") from problem
-        if observe is not None:
+        if run_pass(module, step).changed and observe is not None:
             observe(pass_name(step), module)
     return module

@@ -14,7 +14,6 @@ from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
-from systolith.compiler.passes.own_attributes import DropOwnAttributes
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
@@ -33,7 +32,6 @@ ROUND: tuple[Pass, ...] = (
 """Repeated: each gives the others something to do."""
 
 LEGAL: tuple[Pass, ...] = (
-    DropOwnAttributes(),
     RemoveShardings(),
     SplitTupleConstants(),
     NormaliseLayouts(),

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from systolith.compiler.groups.fusion import on_mxu
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import HEAVY, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
 from systolith.compiler.tiling.dim_classes import DimClass
@@ -127,9 +127,9 @@ class Trial:
         read = dict.fromkeys(leaf for o in group.operands for leaf in self.aliases.leaves[o])
         reads = [self.values[leaf] for leaf in read if leaf in self.values]
         step = Step(makes[-1].of if makes else group, reads=reads, makes=makes)
-        if group.opcode == "fusion":
-            inside = group.computation("calls").instructions
-            products = [i for i in inside if on_mxu(i)]
+        if isinstance(group, Group):
+            inside = group.body.instructions
+            products = [i for i in inside if family(i) is Family.CONTRACTION and group.unit is not Unit.VPU]
             step.products = [(self.named.get(i.name, i), _contraction(i)) for i in products]
             bases = [view_base(o) for i in products for o in i.operands[:2]]
             leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]

@@ -12,16 +12,19 @@ estimates of `tiling/batch_cost.py` (Viterbi's algorithm: a group after another,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from math import inf
 
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.groups.fusion import Fuse, on_mxu
+from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.residency import VALUES_SHARE
+from systolith.compiler.ops.group import Unit
 from systolith.compiler.ops.table import HEAVY, family
+from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
@@ -53,47 +56,45 @@ class BatchLoops:
 
     Attributes:
         chip: the target.
-        decisions: filled by `run`: the loops made, and what the module would take without.
+        unit: of each operation.
     """
 
     chip: Chip
-    decisions: list[Decision] = field(default_factory=list, compare=False)
+    unit: UnitAssignment = MATRIX_UNITS
 
-    def run(self, module: Module) -> bool:
+    def run(self, module: Module) -> Outcome:
         entry = module.entry
-        if not _overflows(entry, self.chip.vmem.bytes):
-            return False
+        if not self._overflows(entry):
+            return Outcome(False)
         found = sorted(classes(entry), key=lambda of: -len(of.kept))[:MOST_CLASSES]
-        trial = Trial(entry, _grouped(module, self.chip), self.chip)
+        trial = Trial(entry, self._grouped(module), self.chip)
         path = _Path(trial, [Split(DimClass(1), 1), *(Split(of, n) for of in found for n in _divisors(of.size))])
         taken = Names(c.name for c in module.computations)
-        changed = False
+        decisions = []
         for split, first, last in path.loops():
             made = to_loop(entry, *path.region(split, first, last), split.blocks, taken)
             at = module.computations.index(entry)
             module.computations[at:at] = made
-            self.decisions.append(path.decision(split, first, last))
-            changed = True
-        if changed:
+            decisions.append(path.decision(split, first, last))
+        if decisions:
             drop_dead(entry, Effects())
-        return changed
+        return Outcome(bool(decisions), tuple(decisions))
 
+    def _overflows(self, entry: Computation) -> bool:
+        """Whether what a product reads and makes is too much to stay in VMEM."""
+        room = self.chip.vmem.bytes * VALUES_SHARE
+        return any(
+            i.shape.bytes + sum(o.shape.bytes for o in i.operands if o.opcode != "parameter") > room
+            for i in entry.instructions
+            if self.unit(i) is Unit.MXU
+        )
 
-def _overflows(entry: Computation, vmem: int) -> bool:
-    """Whether what a product reads and makes is too much to stay in VMEM."""
-    return any(
-        i.shape.bytes + sum(o.shape.bytes for o in i.operands if o.opcode != "parameter") > vmem * VALUES_SHARE
-        for i in entry.instructions
-        if on_mxu(i)
-    )
-
-
-def _grouped(module: Module, chip: Chip) -> Computation:
-    """The entry in groups, as it would be without loops."""
-    trial = clone(module)
-    BlockNormalisations(chip.vmem.bytes).run(trial)
-    Fuse().run(trial)
-    return trial.entry
+    def _grouped(self, module: Module) -> Computation:
+        """The entry in groups, as it would be without loops."""
+        trial = clone(module)
+        BlockNormalisations(self.chip.vmem.bytes).run(trial)
+        Fuse(unit=self.unit).run(trial)
+        return trial.entry
 
 
 def _divisors(size: int) -> list[int]:

@@ -2,9 +2,8 @@
 
 A reduction whose result meets the elements that it reduces again (a normalisation) would have them all written to
 memory and read back where they do not fit in VMEM.  Here such a reduction, what leads to it and what follows from it
-become one `fusion` instruction with the frontend attribute `systolith.blocked`: the dimension of each result along
-which the group is computed in blocks whose intermediate values stay in VMEM.  `lower/blocks.py` chooses their size and
-lowers it.
+become one group with a `Tiling`: the dimension of each result along which the group is computed in blocks whose
+intermediate values stay in VMEM.  `lower/blocks.py` chooses their size and lowers it.
 
 The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
 reductions that keep the dimension, and through dots of which it is a batch dimension (so that a block needs no more of
@@ -16,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from systolith.compiler.groups.fusion import is_cheap
-from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, is_elementwise
-from systolith.compiler.passes.own_attributes import state
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.dim_propagation import BLOCKED, operand_dim, result_dim
+from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 
 RESIDENT_SHARE = 0.5
 """A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is."""
@@ -85,7 +83,7 @@ class _Blocking:
         self.place = {i: n for n, i in enumerate(computation.instructions)}
 
     def outline(self, taken: Names) -> list[Computation]:
-        """Replace each region by a fusion; gives their computations."""
+        """Replace each region by a group; gives their computations."""
         made = []
         done: set[Instruction] = set()
         for i in list(self.computation.instructions):
@@ -234,23 +232,22 @@ class _Blocking:
         if len(roots) > 1:
             roots = [Instruction("tuple", "tuple", tuple_of([o.shape for o in outputs]), roots)]
             copy.body += roots
-        group = Computation(name, [*copy.parameters.values(), *copy.body], roots[0])
-        attributes: dict[str, Attribute] = {"kind": "kCustom", "calls": group}
+        body = Computation(name, [*copy.parameters.values(), *copy.body], roots[0])
         last = outputs[-1]
         operands = [o for o, _ in copy.parameters]
-        fused = Instruction(last.name, "fusion", roots[0].shape, operands, attributes, line=last.line)
-        state(fused, BLOCKED, ",".join(str(region[o]) for o in outputs))
-        self._insert(fused, region, outputs)
-        return group
+        tiling = Tiling(tuple(region[o] for o in outputs))
+        why = "a reduction meets its operand again"
+        self._insert(Group.of(last.name, body, operands, last, None, tiling, why), region, outputs)
+        return body
 
-    def _insert(self, fused: Instruction, region: Region, outputs: list[Instruction]) -> None:
-        """Put the fusion where its operands are there and its users are not yet."""
-        value: dict[Instruction, Instruction] = {outputs[0]: fused}
-        made = [fused]
+    def _insert(self, group: Group, region: Region, outputs: list[Instruction]) -> None:
+        """Put the group where its operands are there and its users are not yet."""
+        value: dict[Instruction, Instruction] = {outputs[0]: group}
+        made: list[Instruction] = [group]
         if len(outputs) > 1:
-            fused.name = self.computation.fresh_name(f"{outputs[-1].name}.blocks")
+            group.name = self.computation.fresh_name(f"{outputs[-1].name}.blocks")
             for k, o in enumerate(outputs):
-                value[o] = Instruction(o.name, "get-tuple-element", o.shape, [fused], {"index": k}, line=o.line)
+                value[o] = Instruction(o.name, "get-tuple-element", o.shape, [group], {"index": k}, line=o.line)
                 made.append(value[o])
         after = _downstream(self.computation, region)
         first: list[Instruction] = []

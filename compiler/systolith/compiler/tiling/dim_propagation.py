@@ -14,15 +14,6 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.table import info
-from systolith.compiler.passes.own_attributes import stated
-
-BLOCKED = "blocked"
-"""Stated of a `fusion` that runs in blocks (`passes/own_attributes.py`): the blocked dimension of each result."""
-
-
-def blocked_along(group: Instruction) -> tuple[int, ...]:
-    """The blocked dimension of each result of a group; empty if it does not run in blocks."""
-    return tuple(int(d) for d in stated(group, BLOCKED).split(",") if d)
 
 
 def operand_dim(i: Instruction, k: int, d: int) -> int | None:

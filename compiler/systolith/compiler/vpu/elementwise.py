@@ -18,6 +18,7 @@ from systolith.compiler.errors import CompileError, DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
+from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.emit import Context, emit
 from systolith.compiler.vpu.parts import split_parts
@@ -56,21 +57,20 @@ class StagingContext(Context, Protocol):
         """An error about the group that is lowered."""
 
 
-def lower_loop(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kLoop group.
+def lower_loop(ctx: StagingContext, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower an elementwise group.
 
     Args:
         ctx: where operations go; `budget` bytes of VMEM for tiles.
-        group: the `fusion` instruction.
+        group: what to compute.
         operands: an array for each operand, in HBM or VMEM.
         results: an array for each result (one, or a tuple's elements), in HBM or VMEM.
 
     Raises:
         CompileError: an operation that the vector unit does not have, or tiles that do not fit.
     """
-    computation = group.computation("calls")
-    arrays = dict(zip(computation.parameters, operands, strict=True))
-    lower_plan(ctx, analyze(group_roots(computation)), arrays, results)
+    arrays = dict(zip(group.body.parameters, operands, strict=True))
+    lower_plan(ctx, analyze(group_roots(group.body)), arrays, results)
 
 
 def lower_plan(

@@ -1,4 +1,4 @@
-"""Lowering of kInput groups: reductions on the vector and cross-lane units.
+"""Lowering of groups that reduce: reductions on the vector and cross-lane units.
 
 Three ways, whichever the cost model finds cheaper for a box:
 
@@ -24,6 +24,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Carried, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import StagingContext, boxes, choose_tile
@@ -38,9 +39,9 @@ from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 
 
-def lower_reduce(ctx: StagingContext, group: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a kInput group; arguments and errors as for `elementwise.lower_loop`."""
-    computation = group.computation("calls")
+def lower_reduce(ctx: StagingContext, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Lower a group that reduces on the vector unit; arguments and errors as for `elementwise.lower_loop`."""
+    computation = group.body
     arrays = dict(zip(computation.parameters, operands, strict=True))
     r = reduction_of(computation)
     if (scan := scan_of(r)) is not None:

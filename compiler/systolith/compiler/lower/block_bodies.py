@@ -1,0 +1,58 @@
+"""Blocks of groups as computations: the group on fewer indices, its operations in groups again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from systolith.compiler.errors import compile_error
+from systolith.compiler.explain import Decision
+from systolith.compiler.groups.fusion import group_computation
+from systolith.compiler.groups.multi_output import fuse_outputs
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group
+from systolith.compiler.tiling.blocking import outline
+from systolith.compiler.tiling.dim_propagation import blocked_dims, resized
+from systolith.isa.chip import Chip
+
+
+@dataclass
+class BlockBodies:
+    """The blocks of a module's groups.  Each is made once: its groups may be split for good while it is lowered.
+
+    Attributes:
+        chip: the target.
+    """
+
+    chip: Chip
+    _dims: dict[Group, dict[Instruction, int | None]] = field(default_factory=dict)
+    _made: dict[tuple[Group, int], tuple[Computation, list[Decision]]] = field(default_factory=dict)
+
+    def dims(self, group: Group) -> dict[Instruction, int | None]:
+        """The blocked dimension of each instruction of a group; None: it is needed whole.
+
+        Raises:
+            CompileError: the group cannot run in blocks along the dimensions of its tiling.
+        """
+        if group not in self._dims:
+            assert group.tiling is not None
+            results = list(zip(group_roots(group.body), group.tiling.dims, strict=True))
+            try:
+                self._dims[group] = blocked_dims(group.body, results)
+            except NotBlockableError as problem:
+                raise compile_error(group, f"cannot run in blocks along {group.tiling.dims}: {problem}") from problem
+        return self._dims[group]
+
+    def of(self, group: Group, size: int) -> tuple[Computation, list[Decision]]:
+        """The grouped computation of a block of `size` indices, and what was decided about its groups' results.
+
+        One index of it may be too much, too: then it runs in blocks of another dimension.
+        """
+        if (group, size) not in self._made:
+            small = resized(group.body, self.dims(group), size)
+            if size == 1:
+                outline(small, self.chip.vmem.bytes)
+            group_computation(small)
+            self._made[group, size] = small, fuse_outputs(small, self.chip)
+        return self._made[group, size]

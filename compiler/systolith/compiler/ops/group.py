@@ -1,0 +1,168 @@
+"""A fusion group: operations that run together, as an instruction of grouped HLO.
+
+A group prints as XLA's `fusion`; `kind=` and `backend_config=` are made of its unit and its tiling, never read for what
+runs.  Only the compiler makes groups: the canonical form has no `fusion` (`passes/inline.py`), and text that was
+printed from groups becomes groups again through `read_groups` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.attributes import Raw
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.table import HEAVY, Family, family, info
+
+
+class Unit(StrEnum):
+    """What computes a group."""
+
+    MXU = "mxu"
+    VPU = "vpu"
+    DMA = "dma"
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a group runs in blocks.
+
+    Attributes:
+        dims: the dimension of each result that the blocks are along.
+    """
+
+    dims: tuple[int, ...]
+
+
+@dataclass(eq=False, repr=False)
+class Group(Instruction):
+    """Operations that run together.
+
+    Attributes:
+        unit: that computes the root operation; None: the group runs in blocks, whose operations are groups again.
+        tiling: how it runs in blocks; None: it does not.
+        why: its value is stored, for people; is not printed.
+    """
+
+    opcode: str = field(default="fusion", init=False)
+    unit: Unit | None = field(kw_only=True)
+    tiling: Tiling | None = field(default=None, kw_only=True)
+    why: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        assert (self.unit is None) == (self.tiling is not None), f"{self.name}: a unit, or blocks"
+        own: dict[str, Attribute] = {"kind": self.kind, "calls": self.body}
+        self.attributes = own | {
+            k: v for k, v in self.attributes.items() if k not in ("kind", "calls", "backend_config")
+        }
+        if self.tiling is not None:
+            text = json.dumps({"tiling": {"dims": self.tiling.dims}}, separators=(",", ":"))
+            self.attributes["backend_config"] = Raw(text)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        body: Computation,
+        operands: Sequence[Instruction],
+        like: Instruction,
+        unit: Unit | None,
+        tiling: Tiling | None = None,
+        why: str = "",
+    ) -> Group:
+        """A new group; `like`: what it computes, from the same place of the user's program."""
+        attributes: dict[str, Attribute] = {"calls": body}
+        attributes |= {k: v for k, v in like.attributes.items() if k == "metadata"}
+        shape = body.result.shape
+        return cls(name, shape, list(operands), attributes, line=like.line, unit=unit, tiling=tiling, why=why)
+
+    @property
+    def body(self) -> Computation:
+        """What it computes; parameters stand for the operands."""
+        return self.computation("calls")
+
+    @property
+    def root(self) -> Instruction:
+        """The root operation: the first product or reduction; if there is none, what makes the first result."""
+        return root_operation(self.body)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the vector unit reduces: by a reduction, or a convolution."""
+        return self.unit is Unit.VPU and family(self.root) in HEAVY
+
+    @property
+    def kind(self) -> str:
+        """XLA's word for it."""
+        if self.unit is Unit.VPU:
+            return "kInput" if self.reduces else "kLoop"
+        return "kOutput" if self.unit is Unit.MXU else "kCustom"
+
+
+def root_operation(body: Computation) -> Instruction:
+    """The root operation of a group's body; see `Group.root`."""
+    return next((i for i in body.instructions if family(i) in HEAVY), None) or group_roots(body)[0]
+
+
+def unit_of(root: Instruction) -> Unit:
+    """The unit of a group with a root operation; `groups/unit_assignment.py` may choose another for a convolution."""
+    if family(root) is Family.CONTRACTION:
+        return Unit.MXU
+    return Unit.VPU if family(root) is Family.REDUCTION or is_cheap(root) else Unit.DMA
+
+
+def is_cheap(i: Instruction) -> bool:
+    """Whether an operation can be part of a vector group."""
+    return i.shape.is_array and info(i).in_kernel
+
+
+def read_groups(module: Module) -> Module:
+    """Turn the fusions of a module whose text was printed from groups (`grouped.hlo`) into groups again, in place.
+
+    Raises:
+        CompileError: a fusion that no group is printed as.
+    """
+    for computation in module.computations:
+        made: dict[Instruction, Instruction] = {}
+        for i in computation.instructions:
+            i.operands = [made.get(o, o) for o in i.operands]
+            if i.opcode == "fusion":
+                made[i] = _read(i)
+        computation.root = made.get(computation.result, computation.result)
+        computation.instructions = [made.get(i, i) for i in computation.instructions]
+    return module
+
+
+def _read(i: Instruction) -> Group:
+    """The group that a fusion was printed from."""
+    body, kind = i.computation("calls"), i.word("kind", "")
+    tiling = _tiling(i, len(group_roots(body)))
+    root = root_operation(body)
+    unit = None if tiling else Unit.VPU if kind == "kInput" and root.opcode == "convolution" else unit_of(root)
+    group = Group(i.name, i.shape, i.operands, i.attributes, line=i.line, unit=unit, tiling=tiling)
+    if group.kind != kind:
+        raise compile_error(
+            i, f"a group of {root.opcode} {root.name!r} is kind={group.kind}, not kind={kind or '(none)'}"
+        )
+    return group
+
+
+def _tiling(i: Instruction, results: int) -> Tiling | None:
+    text = i.attributes.get("backend_config")
+    if text is None:
+        return None
+    shapes = list(i.shape.leaves())
+    try:
+        dims = tuple(json.loads(str(text))["tiling"]["dims"])
+        if len(dims) == results and all(
+            type(d) is int and 0 <= d < len(s.dims) for d, s in zip(dims, shapes, strict=True)
+        ):
+            return Tiling(dims)
+    except (ValueError, KeyError, TypeError):
+        pass
+    wanted = '{"tiling":{"dims":[...]}} with a dimension of each result'
+    raise compile_error(i, f"the backend_config of a group is {wanted}, not {text}")

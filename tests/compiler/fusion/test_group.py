@@ -1,0 +1,155 @@
+"""Groups: what tells them apart, that their text reads back to the same groups, and which texts are refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import Front, compile_grouped
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.clone import clone
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.ops.group import Group, Tiling, Unit, read_groups
+from systolith.compiler.options import Options
+from systolith.isa.chip import Chip, load_chip
+from tests.compiler.driver.random_modules import random_module
+from tests.compiler.driver.test_random_modules import TINY
+from tests.compiler.fusion.test_blocking import SMALL, attention, softmax
+from tests.compiler.machine import compiled
+from tests.corpus.load import Case
+from tests.corpus.load import names as corpus_names
+
+
+def groups(module: Module) -> dict[str, Group]:
+    return {i.name: i for i in module.instructions() if isinstance(i, Group)}
+
+
+def facts(module: Module) -> dict[str, tuple[object, ...]]:
+    """What the compiler knows of each group."""
+    return {
+        name: (g.unit, g.tiling, g.root.name, g.reduces, g.body.name, g.shape, [o.name for o in g.operands])
+        for name, g in groups(module).items()
+    }
+
+
+def grouped(text: str, chip: Chip) -> Module:
+    """A module in groups, as it is before anything is lowered."""
+    return Front(parse_hlo(text))._grouped(chip, Options(), ())[0]
+
+
+def same_groups(module: Module) -> None:
+    text = print_hlo(module)
+    again = read_groups(parse_hlo(text))
+    verify(again)
+    assert facts(again) == facts(module)
+    assert print_hlo(again) == text
+    assert facts(clone(again)) == facts(module)
+
+
+LONG = {"resnet50_infer_224", "resnet18_infer_224", "resnet18_infer_32_small", "gpt2_block_bf16"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in corpus_names("path")]
+)
+def test_grouped_modules_of_the_corpus_read_back_equal(name: str) -> None:
+    module = grouped(Case(name).text, load_chip("tpu_v3"))
+    assert groups(module)
+    same_groups(module)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1 << 20))
+def test_random_grouped_modules_read_back_equal(seed: int) -> None:
+    same_groups(grouped(random_module(seed)[0], TINY))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_grouped_module_that_is_read_back_compiles_to_the_same_program(seed: int) -> None:
+    made = compiled(random_module(seed)[0], TINY)
+    again = compile_grouped(read_groups(parse_hlo(made.stages["grouped.hlo"])), TINY, Options())
+    assert again.program.code == made.program.code
+    assert again.program.groups == made.program.groups
+
+
+def test_blocks_that_are_read_back_compile_to_the_same_program() -> None:
+    made = compiled(softmax(96, 100), SMALL)
+    again = compile_grouped(read_groups(parse_hlo(made.stages["grouped.hlo"])), SMALL, Options())
+    assert again.program.code == made.program.code
+
+
+# What tells groups apart.
+
+DEPTHWISE = """HloModule m
+ENTRY e {
+ x = f32[2,20,16] parameter(0)
+ w = f32[3,1,16] parameter(1)
+ ROOT r = f32[2,20,16] convolution(x, w), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=16
+}
+"""
+
+SLICE = """HloModule m
+ENTRY e {
+ x = f32[2,20] parameter(0)
+ n = s32[] parameter(1)
+ ROOT r = f32[1,20] dynamic-slice(x, n, n), dynamic_slice_sizes={1,20}
+}
+"""
+
+
+def test_a_convolution_on_the_vector_unit_and_a_reduction_differ_in_their_roots() -> None:
+    (group,) = groups(grouped(DEPTHWISE, TINY)).values()
+    assert (group.unit, group.reduces, group.root.opcode, group.kind) == (Unit.VPU, True, "convolution", "kInput")
+    (group,) = groups(grouped(DEPTHWISE.replace(",1,16]", ",16,16]").replace("=16\n", "=1\n"), TINY)).values()
+    assert (group.unit, group.reduces, group.root.opcode, group.kind) == (Unit.MXU, False, "convolution", "kOutput")
+
+
+def test_attention_in_blocks_and_a_slice_differ_in_unit_and_tiling() -> None:
+    (group,) = groups(grouped(attention(6, 40, 8), SMALL)).values()
+    assert (group.unit, group.tiling, group.kind) == (None, Tiling((1,)), "kCustom")
+    (group,) = groups(grouped(SLICE, TINY)).values()
+    assert (group.unit, group.tiling, group.kind) == (Unit.DMA, None, "kCustom")
+
+
+def test_a_copy_of_a_group_is_a_group() -> None:
+    (group,) = groups(grouped(softmax(96, 100), SMALL)).values()
+    copy = replace(group, name="copy")
+    assert (copy.tiling, copy.kind, copy.body) == (group.tiling, group.kind, group.body)
+    assert copy.attributes == group.attributes
+
+
+# Texts that no group is printed as.
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "message"),
+    [
+        ("kind=kCustom", "kind=kLoop", r"fusion 'r' .*: a group of reduce 'm' is kind=kCustom, not kind=kLoop"),
+        (r", backend_config=\S*", "", r"fusion 'r' .*: a group of reduce 'm' is kind=kInput, not kind=kCustom"),
+        (r'"dims":\[0\]', '"dims":[2]', r"fusion 'r' .*: the backend_config of a group is .*\[2\]"),
+        (r'"dims":\[0\]', '"dims":[0,0]', r"fusion 'r' .*: the backend_config of a group is .*\[0,0\]"),
+        (r'"dims":\[0\]', '"dims":[true]', r"fusion 'r' .*: the backend_config of a group is .*\[true\]"),
+        (r"backend_config=\S*", 'backend_config="x"', r"fusion 'r' .*: the backend_config of a group is .* not x"),
+        (r'"dims":\[0\]', '"dims":[1]', r"fusion 'r' .*: cannot run in blocks along \(1,\)"),
+    ],
+)
+def test_a_text_that_no_group_is_printed_as_is_refused(pattern: str, other: str, message: str) -> None:
+    text, count = re.subn(pattern, other, compiled(softmax(96, 100), SMALL).stages["grouped.hlo"])
+    assert count
+    with pytest.raises(CompileError, match=message):
+        compile_grouped(read_groups(parse_hlo(text)), SMALL, Options())
+
+
+def test_the_kind_says_which_unit_computes_a_convolution() -> None:
+    text = print_hlo(grouped(DEPTHWISE, TINY))
+    (group,) = groups(read_groups(parse_hlo(text.replace("kind=kInput", "kind=kOutput")))).values()
+    assert group.unit is Unit.MXU
+    (group,) = groups(read_groups(parse_hlo(text))).values()
+    assert group.unit is Unit.VPU
