@@ -1,4 +1,4 @@
-"""Stretches of a module in loops over one of its dimensions: which are taken, and that they compute the same."""
+"""Segments of a module in loops over one of its dimensions: which are taken, and that they compute the same."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ ENTRY e {{
     assert {c.size for c in classes(entry) if entry.result in c.kept} == kept
 
 
-# Loops compute what the stretch does.
+# Loops compute what the segment does.
 
 
-def stretches(module: Module, chip: Chip) -> list[tuple[Split, int, int]]:
-    """Every run of groups that could be a loop, for every dimension and number of turns."""
+def segments(module: Module, chip: Chip) -> list[tuple[Split, int, int]]:
+    """Every run of groups that could be a loop, for every dimension and number of iterations."""
     trial = Trial(module.entry, BatchLoops(chip)._grouped(module), chip)
     splits = [Split(c, n) for c in classes(module.entry) for n in (2, 3) if c.size % n == 0]
     path = _Path(trial, [Split(DimClass(1), 1), *splits])
@@ -145,9 +145,9 @@ def stretches(module: Module, chip: Chip) -> list[tuple[Split, int, int]]:
 
 
 def looped(module: Module, chip: Chip, number: int) -> Module:
-    """The module with one of its possible stretches in a loop."""
+    """The module with one of its possible segments in a loop."""
     module = clone(module)
-    split, first, last = stretches(module, chip)[number]
+    split, first, last = segments(module, chip)[number]
     path = _Path(Trial(module.entry, BatchLoops(chip)._grouped(module), chip), [Split(DimClass(1), 1), split])
     made = to_loop(module.entry, *path.region(split, first, last), split.blocks, Names(["x"]))
     module.computations[:0] = made
@@ -158,11 +158,11 @@ def looped(module: Module, chip: Chip, number: int) -> Module:
 
 
 @pytest.mark.parametrize("seed", [*range(30), 58, 95, 149, 256])
-def test_any_stretch_of_a_random_module_in_a_loop(seed: int) -> None:
+def test_any_segment_of_a_random_module_in_a_loop(seed: int) -> None:
     text, args = random_module(seed)
     module = canonicalise(parse_hlo(text))
     want = evaluate(module, *args)
-    for number in range(len(stretches(module, TINY))):
+    for number in range(len(segments(module, TINY))):
         got = evaluate(looped(module, TINY, number), *args)
         for a, b in zip(got, want, strict=True):
             if a.dtype.kind in "biu":
@@ -195,7 +195,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Estimate, "cycles", free)
     monkeypatch.setattr(Estimate, "ends", lambda self, values: 0)
-    monkeypatch.setattr(batch_loops, "TURN_LATENCIES", 0)
+    monkeypatch.setattr(batch_loops, "ITERATION_LATENCIES", 0)
     monkeypatch.setattr(BatchLoops, "_overflows", lambda self, entry: True)
     monkeypatch.setattr(_Path, "_is_worth", lambda self, n, first, last: True)
 
@@ -347,7 +347,7 @@ def test_groups_of_two_loops_are_told_apart(tmp_path: Path, capsys: pytest.Captu
 
 
 KEEPING = """HloModule keeping
-turn {
+iteration {
  state = (s32[], f32[8,16,8], f32[8,16,8]) parameter(0)
  i = s32[] get-tuple-element(state), index=0
  sum = f32[8,16,8] get-tuple-element(state), index=1
@@ -369,7 +369,7 @@ ENTRY e {
  i = s32[] constant(0)
  made = f32[8,16,8] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
  t = (s32[], f32[8,16,8], f32[8,16,8]) tuple(i, x, made)
- loop = (s32[], f32[8,16,8], f32[8,16,8]) while(t), condition=less, body=turn
+ loop = (s32[], f32[8,16,8], f32[8,16,8]) while(t), condition=less, body=iteration
  ROOT sum = f32[8,16,8] get-tuple-element(loop), index=1
 }
 """
@@ -382,7 +382,7 @@ def test_what_a_loop_keeps_is_made_before_it() -> None:
 
 
 @pytest.mark.usefixtures("always")
-def test_a_stretch_reads_what_a_loop_keeps() -> None:
+def test_a_segment_reads_what_a_loop_keeps() -> None:
     text, args = random_module(511)
     compare(text, args, CHIPS[16])
 

@@ -16,7 +16,7 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.group import Group, Unit, is_cheap
-from systolith.compiler.ops.table import HEAVY, family
+from systolith.compiler.ops.table import ROOTS, family
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.rewrite import Names
@@ -71,7 +71,7 @@ def test_split_groups_mean_the_same(seed: int, make: Callable[[int], tuple[str, 
         inside = group.body.instructions
         if group.unit is Unit.VPU and not group.reduces:
             assert all(is_cheap(i) for i in inside if i.opcode not in ("parameter", "constant", "tuple"))
-        elif sum(family(i) in HEAVY for i in inside) == 1:
+        elif sum(family(i) in ROOTS for i in inside) == 1:
             check_group(group)
 
 

@@ -10,7 +10,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression_builder import analyze, group_roots
-from systolith.compiler.ops.table import HEAVY, Family, family
+from systolith.compiler.ops.table import ROOTS, Family, family
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _shared(body: Computation, roots: Sequence[Instruction], stored: Collection[
     within = [(i, _reached(body, [i], set(stored) - {i})) for i in stored]
     rest = _reached(body, left, stored)
     found = set()
-    for root in (i for i in body.instructions if family(i) in HEAVY and i.shape.is_array and i not in stored):
+    for root in (i for i in body.instructions if family(i) in ROOTS and i.shape.is_array and i not in stored):
         users = [i for i, reach in within if root in reach]
         if len(users) + (root in rest) > 1 or not all(_in_place(i, root, stored) for i in users):
             found.add(root)

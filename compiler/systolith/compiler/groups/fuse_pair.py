@@ -15,7 +15,7 @@ from systolith.compiler.ops.expression import Micro, Pieces
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, streams_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
-from systolith.compiler.ops.table import HEAVY, family
+from systolith.compiler.ops.table import ROOTS, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.vpu.emit import kernel_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
@@ -150,7 +150,7 @@ class Kernels:
 
 def reductions(computation: Computation) -> list[Instruction]:
     """The reductions of a group."""
-    return [i for i in computation.instructions if family(i) in HEAVY]
+    return [i for i in computation.instructions if family(i) in ROOTS]
 
 
 def check_results(joint: Joint) -> None:

@@ -37,7 +37,7 @@ from systolith.compiler.memory.residency import is_allocation
 from systolith.compiler.ops.expression import Micro, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, splat_or_none, streams_of
 from systolith.compiler.ops.group import Group, Unit, is_cheap
-from systolith.compiler.ops.table import HEAVY, Family, family, info
+from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.views import is_view_chain, view_base
@@ -163,7 +163,7 @@ class _Grouping:
                 if i.opcode == "reshape":
                     forced.add(i.operands[0])
         for i in self.computation.instructions:
-            if family(i) in HEAVY:
+            if family(i) in ROOTS:
                 self._absorb(i)
 
     def _on_mxu(self, i: Instruction) -> bool:
@@ -198,7 +198,7 @@ class _Grouping:
             return ""
         cone = self._cone(i)
         expensive = any(info(c).expensive for c in cone)
-        epilogue = any(family(o) in HEAVY and o.dims == i.dims for c in cone for o in c.operands)
+        epilogue = any(family(o) in ROOTS and o.dims == i.dims for c in cone for o in c.operands)
         operations = sum(family(c) is not Family.MOVEMENT for c in cone)
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
@@ -254,7 +254,7 @@ class _Grouping:
         if core is i and group is not i:
             self.absorbed[i] = group
             return
-        if family(core) in HEAVY or core.dims != i.dims or group in self.absorbed.values():
+        if family(core) in ROOTS or core.dims != i.dims or group in self.absorbed.values():
             return
         if core is not group and self._is_leaf(core):
             return

@@ -25,7 +25,7 @@ from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces,
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
 from systolith.compiler.ops.group import Group, Unit, root_operation, unit_of
 from systolith.compiler.ops.reduction import reduction_of
-from systolith.compiler.ops.table import HEAVY, Family, family
+from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.vpu.emit import axis_coords
 from systolith.isa.pattern import MAX_COORDS
@@ -241,7 +241,7 @@ def _coords(n: Node) -> int:
 def _nodes(group: Computation, unit: Unit) -> list[Node]:
     """The nodes of a group's kernel."""
     root, results = root_operation(group), group_roots(group)
-    if family(root) not in HEAVY:
+    if family(root) not in ROOTS:
         return analyze(results).all_nodes
     if unit is Unit.MXU:
         return analyze([_untransposed(i) for i in results], frontier={root}).all_nodes

@@ -156,23 +156,23 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
 
 
 class _Placed:
-    """Places in memory and the times they are taken, found by time: stretches of positions list who lives in them."""
+    """Places in memory and the times they are taken, found by time: segments of positions list who lives in them."""
 
     SPAN = 512
 
     def __init__(self) -> None:
-        self._stretches: dict[int, list[tuple[Live, int, int]]] = {}
+        self._segments: dict[int, list[tuple[Live, int, int]]] = {}
 
     def add(self, live: Live, start: int, end: int) -> None:
         """Take the bytes from `start` to `end` for a life."""
-        for stretch in range(live.first // self.SPAN, live.last // self.SPAN + 1):
-            self._stretches.setdefault(stretch, []).append((live, start, end))
+        for segment in range(live.first // self.SPAN, live.last // self.SPAN + 1):
+            self._segments.setdefault(segment, []).append((live, start, end))
 
     def during(self, first: int, last: int) -> set[tuple[int, int]]:
         """What is taken at some position from `first` to `last`."""
-        stretches = range(first // self.SPAN, last // self.SPAN + 1)
-        near = (self._stretches.get(stretch, ()) for stretch in stretches)
-        return {(start, end) for each in near for v, start, end in each if v.first <= last and first <= v.last}
+        segments = range(first // self.SPAN, last // self.SPAN + 1)
+        lists = (self._segments.get(segment, ()) for segment in segments)
+        return {(start, end) for each in lists for v, start, end in each if v.first <= last and first <= v.last}
 
 
 def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | None:

@@ -16,7 +16,7 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.ops.expression_builder import group_roots
-from systolith.compiler.ops.table import HEAVY, Family, family, info
+from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 
 class Unit(StrEnum):
@@ -93,7 +93,7 @@ class Group(Instruction):
     @property
     def reduces(self) -> bool:
         """Whether the vector unit reduces: by a reduction, or a convolution."""
-        return self.unit is Unit.VPU and family(self.root) in HEAVY
+        return self.unit is Unit.VPU and family(self.root) in ROOTS
 
     @property
     def kind(self) -> str:
@@ -105,7 +105,7 @@ class Group(Instruction):
 
 def root_operation(body: Computation) -> Instruction:
     """The root operation of a group's body; see `Group.root`."""
-    return next((i for i in body.instructions if family(i) in HEAVY), None) or group_roots(body)[0]
+    return next((i for i in body.instructions if family(i) in ROOTS), None) or group_roots(body)[0]
 
 
 def unit_of(root: Instruction) -> Unit:

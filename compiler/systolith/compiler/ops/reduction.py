@@ -23,7 +23,7 @@ from systolith.compiler.index.affine import Bound, Expr, IndexMap, divided
 from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
 from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar
-from systolith.compiler.ops.table import HEAVY, family
+from systolith.compiler.ops.table import ROOTS, family
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
@@ -53,8 +53,8 @@ class Reduction:
     """A reduction over an iteration space.
 
     Attributes:
-        heavies: the `reduce` or `reduce-window`; or several reduces by one operation each, over the same dimensions.
-        roots: the group's results that are made of reduced values, each of those of one of `heavies`.
+        operations: the `reduce` or `reduce-window`; or several reduces by one operation each, over the same dimensions.
+        roots: the group's results that are made of reduced values, each of those of one of `operations`.
         dims: sizes of the iteration space.
         kept, reduced: its dimensions, in order; `kept` are the result's.
         graph: where nodes are made.
@@ -72,7 +72,7 @@ class Reduction:
         side_nodes: for each of those, its element at a point of the space.
     """
 
-    heavies: tuple[Instruction, ...]
+    operations: tuple[Instruction, ...]
     roots: tuple[Instruction, ...]
     dims: tuple[int, ...]
     kept: tuple[int, ...]
@@ -88,18 +88,18 @@ class Reduction:
     ordered: bool = False
 
     @property
-    def heavy(self) -> Instruction:
-        """The first of `heavies`, for names."""
-        return self.heavies[0]
+    def operation(self) -> Instruction:
+        """The first of `operations`, for names."""
+        return self.operations[0]
 
     @property
     def shapes(self) -> list[Shape]:
         """Shapes of what is accumulated: of the reduction's results, and of the flag."""
-        found = [s for heavy in self.heavies for s in heavy.shape.leaves()]
+        found = [s for operation in self.operations for s in operation.shape.leaves()]
         return [*found, array(S32, found[0].dims)] if self.flagged else found
 
     def parts(self) -> list[Reduction]:
-        """A reduction for each of `heavies`, which load what `sides` hold."""
+        """A reduction for each of `operations`, which load what `sides` hold."""
         index = IndexMap.identity(len(self.dims)).over(self.dims)
         held = {
             id(node): self.graph.node(Load(side, index)) for node, side in zip(self.side_nodes, self.sides, strict=True)
@@ -107,8 +107,8 @@ class Reduction:
         return [
             replace(
                 self,
-                heavies=(heavy,),
-                roots=tuple(root for root in self.roots if reached(root, {heavy})),
+                operations=(operation,),
+                roots=tuple(root for root in self.roots if reached(root, {operation})),
                 inputs=tuple(self.graph.substitute(self.inputs[n : n + 1], held)),
                 inits=self.inits[n : n + 1],
                 plain=self.plain[n : n + 1],
@@ -116,7 +116,7 @@ class Reduction:
                 sides=(),
                 side_nodes=(),
             )
-            for n, heavy in enumerate(self.heavies)
+            for n, operation in enumerate(self.operations)
         ]
 
     def combine(self, a: Sequence[Node], b: Sequence[Node]) -> list[Node]:
@@ -124,9 +124,9 @@ class Reduction:
         if self.plain:
             return [self.graph.micro(*each) for each in zip(self.plain, a, b, strict=True)]
         if not self.flagged:
-            return inline_scalar(self.graph, self.heavy.computation(), [*a, *b])
+            return inline_scalar(self.graph, self.operation.computation(), [*a, *b])
         (*left, has_left), (*right, has_right) = a, b
-        both = inline_scalar(self.graph, self.heavy.computation(), [*left, *right])
+        both = inline_scalar(self.graph, self.operation.computation(), [*left, *right])
         values = [
             self._select(has_left, self._select(has_right, c, x), y) for c, x, y in zip(both, left, right, strict=True)
         ]
@@ -155,10 +155,10 @@ class Reduction:
     def results(self, values: Sequence[Node], index: IndexMap) -> list[Node]:
         """The group's results where `index` picks result elements and `values` are the reduction's there."""
         values = values[:-1] if self.flagged else values
-        if self.roots == self.heavies:
+        if self.roots == self.operations:
             return list(values)
-        nodes = expressions(self.graph, self.roots, index, self.heavies)
-        made = dict(zip(self.heavies, values, strict=True))
+        nodes = expressions(self.graph, self.roots, index, self.operations)
+        made = dict(zip(self.operations, values, strict=True))
         return self.graph.substitute(nodes, {id(n): made[n.leaf] for n in _loads(nodes) if n.leaf in made})
 
     def embedding(self) -> IndexMap:
@@ -200,19 +200,19 @@ def reduction_of(computation: Computation) -> Reduction:
     Raises:
         CompileError: element types or operations that the vector unit does not have.
     """
-    heavies = tuple(i for i in computation.instructions if family(i) in HEAVY)
+    operations = tuple(i for i in computation.instructions if family(i) in ROOTS)
     roots = tuple(group_roots(computation))
-    if heavies[0].opcode == "convolution":
-        return _convolution(heavies[0], roots)
+    if operations[0].opcode == "convolution":
+        return _convolution(operations[0], roots)
     graph = Graph()
-    found = [_single(graph, heavy) for heavy in heavies]
+    found = [_single(graph, operation) for operation in operations]
     first = found[0]
-    sides = () if first.heavy.shape.is_tuple else tuple(root for root in roots if not reached(root, heavies))
+    sides = () if first.operation.shape.is_tuple else tuple(root for root in roots if not reached(root, operations))
     index = IndexMap.identity(len(first.dims)).over(first.dims)
     return replace(
         first,
-        heavies=heavies,
-        roots=first.roots if first.heavy.shape.is_tuple else tuple(root for root in roots if root not in sides),
+        operations=operations,
+        roots=first.roots if first.operation.shape.is_tuple else tuple(root for root in roots if root not in sides),
         inputs=tuple(node for r in found for node in r.inputs),
         inits=tuple(node for r in found for node in r.inits),
         plain=tuple(op for r in found for op in r.plain),
@@ -222,39 +222,41 @@ def reduction_of(computation: Computation) -> Reduction:
     )
 
 
-def _single(graph: Graph, heavy: Instruction) -> Reduction:
+def _single(graph: Graph, operation: Instruction) -> Reduction:
     """One `reduce` or `reduce-window`, its result being the group's; errors as for `reduction_of`."""
-    half = len(heavy.operands) // 2
-    operands, inits = heavy.operands[:half], heavy.operands[half:]
-    for shape in heavy.shape.leaves():
-        check_dtype(heavy, shape.dtype)
-    opcodes = plain_parts(heavy.computation(), half) or []
+    half = len(operation.operands) // 2
+    operands, inits = operation.operands[:half], operation.operands[half:]
+    for shape in operation.shape.leaves():
+        check_dtype(operation, shape.dtype)
+    opcodes = plain_parts(operation.computation(), half) or []
     plain = [PLAIN.get((op, o.shape.dtype.kind)) for op, o in zip(opcodes, operands, strict=False)]
-    dims, kept, reduced, index = _space(heavy)
+    dims, kept, reduced, index = _space(operation)
     rank0 = IndexMap(len(dims), (), extents=dims)
     first = [expressions(graph, [i], rank0)[0] for i in inits]
     inputs = []
     for operand, init in zip(operands, first, strict=True):
         if index is None:
-            raise compile_error(heavy, "base dilation of a dilated operand does not fold into an index map")
+            raise compile_error(operation, "base dilation of a dilated operand does not fold into an index map")
         (value,) = expressions(graph, [operand], index)
         inputs.append(_padded(graph, value, index, init))
-    r = Reduction((heavy,), (heavy,), dims, kept, reduced, graph, tuple(inputs), tuple(first), (), (None,) * half)
+    r = Reduction(
+        (operation,), (operation,), dims, kept, reduced, graph, tuple(inputs), tuple(first), (), (None,) * half
+    )
     known = [row for row in plain if row is not None]
     if known and len(known) == half:
         return replace(r, plain=tuple(op for op, _ in known), identities=tuple(image for _, image in known))
-    if not in_any_order(heavy.computation()):
+    if not in_any_order(operation.computation()):
         return replace(r, ordered=True)
-    return r if _repeatable(heavy, inits) else _flagged(r)
+    return r if _repeatable(operation, inits) else _flagged(r)
 
 
-def _repeatable(heavy: Instruction, inits: Sequence[Instruction]) -> bool:
+def _repeatable(operation: Instruction, inits: Sequence[Instruction]) -> bool:
     """Whether initial values combine with themselves to themselves: then each partial result may start from them."""
     if any(i.opcode != "constant" for i in inits):
         return False
     given = [np.asarray(i.literal) for i in inits]
     with np.errstate(all="ignore"):
-        made = flatten(evaluate_computation(heavy.computation(), [*given, *given]))
+        made = flatten(evaluate_computation(operation.computation(), [*given, *given]))
     return all(a.tobytes() == np.asarray(b).tobytes() for a, b in zip(given, made, strict=True))
 
 
@@ -266,18 +268,18 @@ def _flagged(r: Reduction) -> Reduction:
     )
 
 
-def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reduction:
+def _convolution(operation: Instruction, roots: tuple[Instruction, ...]) -> Reduction:
     """A convolution whose groups make one feature each, as a sum over its window and the channels of a group."""
-    labels, result = heavy.conv_dims, heavy.dims
-    image, weights = heavy.operands
+    labels, result = operation.conv_dims, operation.dims
+    image, weights = operation.operands
     n, spatial = len(result), len(labels.input_spatial)
-    dims = (*result, *(w.size for w in heavy.window.dims), weights.dims[labels.kernel_input])
+    dims = (*result, *(w.size for w in operation.window.dims), weights.dims[labels.kernel_input])
     unit = [Expr(tuple(int(k == d) for k in range(len(dims)))) for d in range(len(dims))]
     left = {labels.input_batch: unit[labels.output_batch]}
     left[labels.input_feature] = unit[labels.output_feature].scaled(dims[-1]).plus(unit[-1])
     right = {labels.kernel_output: unit[labels.output_feature], labels.kernel_input: unit[-1]}
     bounds: list[Bound] = []
-    for s, w in enumerate(heavy.window.dims):
+    for s, w in enumerate(operation.window.dims):
         x = labels.input_spatial[s]
         left[x], bound = _window_index(w, len(dims), (labels.output_spatial[s], n + s), image.dims[x], result)
         bounds += bound
@@ -292,7 +294,7 @@ def _convolution(heavy: Instruction, roots: tuple[Instruction, ...]) -> Reductio
     product = graph.micro("mul.f32", _padded(graph, value, index, zero), weight)
     name, identity = PLAIN["add", Kind.FLOAT]
     kept, reduced = tuple(range(n)), tuple(range(n, len(dims)))
-    return Reduction((heavy,), roots, dims, kept, reduced, graph, (product,), (zero,), (name,), (identity,))
+    return Reduction((operation,), roots, dims, kept, reduced, graph, (product,), (zero,), (name,), (identity,))
 
 
 def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:
@@ -308,15 +310,15 @@ def _padded(graph: Graph, value: Node, index: IndexMap, init: Node) -> Node:
 Space = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], "IndexMap | None"]
 
 
-def _space(heavy: Instruction) -> Space:
+def _space(operation: Instruction) -> Space:
     """Iteration space, kept and reduced dimensions, and from it to the operands' elements."""
-    operand = heavy.operands[0]
-    if heavy.opcode == "reduce":
-        reduced = tuple(sorted(heavy.ints("dimensions")))
+    operand = operation.operands[0]
+    if operation.opcode == "reduce":
+        reduced = tuple(sorted(operation.ints("dimensions")))
         kept = tuple(d for d in range(len(operand.dims)) if d not in reduced)
         return operand.dims, kept, reduced, IndexMap.identity(len(operand.dims)).over(operand.dims)
-    result = next(heavy.shape.leaves()).dims
-    window = heavy.window.dims
+    result = next(operation.shape.leaves()).dims
+    window = operation.window.dims
     n = len(result)
     dims = (*result, *(w.size for w in window))
     exprs: list[Expr] = []

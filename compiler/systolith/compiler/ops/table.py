@@ -61,8 +61,8 @@ _LOWERED = (
 RUNNING = (Family.CALL, Family.CONTROL)
 """Families of what runs in grouped HLO: groups, loops and conditionals."""
 
-HEAVY = (Family.CONTRACTION, Family.REDUCTION)
-"""Families of which a group has at most one operation, or several on one iteration space."""
+ROOTS = (Family.CONTRACTION, Family.REDUCTION)
+"""Families of root operations: a group has at most one, or several on one iteration space."""
 
 MoveRule = Callable[[Instruction, IndexMap], IndexMap | None]
 """(instruction, map to its result's elements) -> map to its operand's; None: that is no index map."""

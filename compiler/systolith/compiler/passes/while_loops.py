@@ -18,15 +18,15 @@ from systolith.compiler.passes.while_trip_count import proved_trip_count
 
 @dataclass(frozen=True)
 class SimplifyWhileLoops:
-    """Loops of no turn or one go, and elements of the state that nothing reads or no turn changes are not carried.
+    """Loops of at most one iteration go; elements of the state that nothing reads or changes are not carried.
 
-    A loop of no turns is its start; of one, a call of its body.  What every turn passes on is read before the loop, and
-    if it is a constant it is one in the loop.
+    A loop of no iterations is its start; of one, a call of its body.  What every iteration passes on is read before the
+    loop, and if it is a constant it is one in the loop.
     """
 
     def run(self, module: Module) -> bool:
         effects = Effects()
-        changed = rewrite(module, partial(_turns, effects))
+        changed = rewrite(module, partial(_iterations, effects))
         callers = Counter(c for i in module.instructions() for c in i.called)
         for computation in module.computations:
             if any(i.opcode == "while" for i in computation.instructions):
@@ -34,7 +34,7 @@ class SimplifyWhileLoops:
         return changed
 
 
-def _turns(effects: Effects, r: Rewriter, i: Instruction) -> Instruction | None:
+def _iterations(effects: Effects, r: Rewriter, i: Instruction) -> Instruction | None:
     if i.opcode != "while":
         return None
     proved = proved_trip_count(i)
@@ -112,7 +112,7 @@ class _Carried:
                 u.attributes["index"] = place[u.integer("index")]
 
     def _read_before(self, i: Instruction, k: int) -> None:
-        """Let what reads element k, which no turn changes, read it of the start; a constant is one in the loop too."""
+        """Let what reads element k, which stays as it is, read it of the start; a constant is one in the loop too."""
         readers = [u for u in self.users[i] if u.integer("index") == k]
         if not readers and i.operands[0].opcode != "tuple":
             return
@@ -123,7 +123,7 @@ class _Carried:
                 self.changed |= _place_constant(callee, first, k)
 
     def _start(self, i: Instruction, k: int) -> Instruction:
-        """Element k of the state before the first turn."""
+        """Element k of the state before the first iteration."""
         (start,) = i.operands
         if start.opcode == "tuple":
             return start.operands[k]

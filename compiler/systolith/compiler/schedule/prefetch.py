@@ -1,7 +1,7 @@
 """Schedule: loads move ahead in program order, so that transfers run while earlier work computes.
 
 Every queue runs ahead on its own, but SEQ issues in program order: a load behind operations whose queue is full
-waits with them.  So within a stretch without control flow each load is issued ahead of its use, as far as the bytes
+waits with them.  So within a segment without control flow each load is issued ahead of its use, as far as the bytes
 and the depth of the load queue allow.  Loads keep their order.
 """
 
@@ -30,19 +30,19 @@ class Lookahead:
 def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
     """The block with loads moved ahead; those that moved are added to `moved`."""
     out = Block()
-    stretch: list[TileOp] = []
+    segment: list[TileOp] = []
     for item in block.items:
         if isinstance(item, TileOp):
-            stretch.append(item)
+            segment.append(item)
             continue
-        out.items += _stretch(stretch, ahead, moved)
-        stretch = []
+        out.items += _segment(segment, ahead, moved)
+        segment = []
         if isinstance(item, While):
             condition, body = (prefetch(b, ahead, moved) for b in (item.condition, item.body))
             out.items.append(While(condition, item.predicate, body, item.name, item.trip_count))
         else:
             out.items.append(If(item.index, [prefetch(b, ahead, moved) for b in item.branches], item.name))
-    out.items += _stretch(stretch, ahead, moved)
+    out.items += _segment(segment, ahead, moved)
     return out
 
 
@@ -56,7 +56,7 @@ class _Load:
     bytes: int
 
 
-def _stretch(ops: list[TileOp], ahead: Lookahead, moved: set[TileOp]) -> list[TileOp]:
+def _segment(ops: list[TileOp], ahead: Lookahead, moved: set[TileOp]) -> list[TileOp]:
     loads = _loads(ops)
     if not loads or not ahead.loads:
         return ops

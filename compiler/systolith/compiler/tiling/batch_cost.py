@@ -15,7 +15,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
-from systolith.compiler.ops.table import HEAVY, RUNNING, Family, family, is_elementwise
+from systolith.compiler.ops.table import ROOTS, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
 from systolith.compiler.tiling.dim_classes import DimClass
 from systolith.isa.chip import Chip
@@ -58,7 +58,7 @@ class Step:
         root: the instruction whose value it makes (the last one, if several).
         products: its dots and convolutions, and the contraction that each is.
         operands: what these read that is not computed in the group.
-        heavy: it has products or reductions.
+        has_root: it has products or reductions.
         vectors: that pass through the slowest slot of the vector unit, about.
         reads, makes: values.
     """
@@ -66,7 +66,7 @@ class Step:
     root: Instruction
     products: list[tuple[Instruction, Contraction]] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)
-    heavy: bool = False
+    has_root: bool = False
     vectors: int = 0
     reads: list[Value] = field(default_factory=list)
     makes: list[Value] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Trial:
             bases = [view_base(o) for i in products for o in i.operands[:2]]
             leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]
             step.operands = [self.values[leaf] for leaf in leaves if leaf in self.values]
-            step.heavy = any(family(i) in HEAVY for i in inside)
+            step.has_root = any(family(i) in ROOTS for i in inside)
             step.vectors = self._vectors(inside)
         return step
 
@@ -190,11 +190,11 @@ class Estimate:
         Of what is given, those parts that a block copies to VMEM first.
         """
         values = dict.fromkeys(v for s in self.trial.steps for v in (*s.makes, *s.reads))
-        near = sorted((v for v in values if not v.given or self._is_sliced(v)), key=self.part)
+        candidates = sorted((v for v in values if not v.given or self._is_sliced(v)), key=self.part)
         vmem = self.chip.vmem.bytes
-        found = {v for v in near if self.part(v) > vmem * VALUE_SHARE}
+        found = {v for v in candidates if self.part(v) > vmem * VALUE_SHARE}
         alive: dict[int, list[Value]] = {}
-        for v in near:
+        for v in candidates:
             for n in range(v.first, v.last + 1):
                 alive.setdefault(n, []).append(v)
         for together in alive.values():
@@ -237,11 +237,11 @@ class Estimate:
 
     def _again(self, step: Step) -> int:
         """Bytes that are moved once more: of two large operands in HBM one comes again for each part of the other."""
-        far = [self.part(v) for v in step.operands if v.given or v in self.spilled]
-        if len(far) != 2:
+        in_hbm = [self.part(v) for v in step.operands if v.given or v in self.spilled]
+        if len(in_hbm) != 2:
             return 0
         kept = self.chip.vmem.bytes // STREAMED_SHARE
-        large, small = far
+        large, small = in_hbm
         return self.split.blocks * min((-(-small // kept) - 1) * large, (-(-large // kept) - 1) * small)
 
     def _arrays(self, i: Instruction, c: Contraction) -> int:

@@ -1,11 +1,11 @@
-"""Batch loops: stretches of a module that run on a few indices of one dimension at a time, in a `while` loop.
+"""Batch loops: segments of a module that run on a few indices of one dimension at a time, in a `while` loop.
 
 Where activations do not fit in VMEM every group writes its result to HBM and the next one reads it.  If the groups of a
-stretch all keep a dimension (the batch), the stretch can run on part of it at a time, so that what lies between its
+segment all keep a dimension (the batch), the segment can run on part of it at a time, so that what lies between its
 groups stays in VMEM: a chain of products, their epilogues and normalisations, tiled together.  Its weights are moved
 once for each part.  The program does not grow with the number of parts.
 
-Which stretches, along which dimension and in how many parts: the cheapest way through the module's groups by the
+Which segments, along which dimension and in how many parts: the cheapest way through the module's groups by the
 estimates of `tiling/batch_cost.py` (Viterbi's algorithm: a group after another, a state for each split).
 """
 
@@ -23,7 +23,7 @@ from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.residency import VALUES_SHARE
 from systolith.compiler.ops.group import Unit
-from systolith.compiler.ops.table import HEAVY, family
+from systolith.compiler.ops.table import ROOTS, family
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
@@ -34,14 +34,14 @@ from systolith.compiler.tiling.blocking import BlockNormalisations, Region
 from systolith.compiler.tiling.dim_classes import DimClass, classes
 from systolith.isa.chip import Chip
 
-MOST_TURNS = 64
+MOST_ITERATIONS = 64
 """Parts that a dimension is cut into at most."""
 
 MOST_CLASSES = 4
 """Dimensions that are tried: those that most instructions keep."""
 
-TURN_LATENCIES = 8
-"""A turn costs as many latencies of HBM besides its work: nothing runs ahead from one turn into the next."""
+ITERATION_LATENCIES = 8
+"""An iteration costs as many latencies of HBM besides its work: nothing runs ahead from one iteration into the next."""
 
 WORTH = 0.95
 """A loop has to take less than this part of the cycles of its groups without it."""
@@ -98,7 +98,7 @@ class BatchLoops:
 
 
 def _divisors(size: int) -> list[int]:
-    return [n for n in range(2, min(size, MOST_TURNS) + 1) if size % n == 0]
+    return [n for n in range(2, min(size, MOST_ITERATIONS) + 1) if size % n == 0]
 
 
 class _Path:
@@ -129,7 +129,7 @@ class _Path:
         todo = [v.of for v in step.makes]
         while todo:
             i = todo.pop()
-            if of.lost(i) or (family(i) in HEAVY and i not in of.kept):
+            if of.lost(i) or (family(i) in ROOTS and i not in of.kept):
                 return None
             if i in of.kept and i not in found:
                 found[i] = of.dims[i]
@@ -147,7 +147,7 @@ class _Path:
         found: list[tuple[float, float]] = [(0, 0)]
         for split, estimate in zip(self.splits[1:], self.estimates[1:], strict=True):
             moved = estimate.ends(live)
-            found.append((moved + split.blocks * TURN_LATENCIES * self.trial.chip.hbm.latency, moved))
+            found.append((moved + split.blocks * ITERATION_LATENCIES * self.trial.chip.hbm.latency, moved))
         return found
 
     def _viterbi(self) -> list[int]:
@@ -174,7 +174,7 @@ class _Path:
         return chosen[::-1]
 
     def region(self, split: Split, first: int, last: int) -> tuple[Region, set[Instruction]]:
-        """The instructions of a stretch, and those whose values it stores."""
+        """The instructions of a segment, and those whose values it stores."""
         regions = self.regions[self.splits.index(split)][first:last]
         region = {i: d for part in regions if part for i, d in part.items()}
         return region, {v.of for step in self.trial.steps[first:last] for v in step.makes if v.of in region}
@@ -188,38 +188,38 @@ class _Path:
 
         others = sorted((n for n in range(1, len(self.splits)) if n != number and cycles(n) < inf), key=cycles)
         roots = [step.root.name for step in self.trial.steps[first:last]]
-        rejected = [("no loop", 0), *((self._turns(n), n) for n in others[:SHOWN])]
+        rejected = [("no loop", 0), *((self._iterations(n), n) for n in others[:SHOWN])]
         return Decision(
             "loop",
             roots[-1],
-            f"{roots[0]} to {roots[-1]}: {self._turns(number)}",
+            f"{roots[0]} to {roots[-1]}: {self._iterations(number)}",
             "the least cycles",
             {"cycles": round(cycles(number)), "groups": last - first},
             tuple(Alternative(what, "", {"cycles": round(cycles(n))}) for what, n in rejected),
         )
 
-    def _turns(self, number: int) -> str:
+    def _iterations(self, number: int) -> str:
         split = self.splits[number]
         size = split.of.size // split.blocks
-        return f"{split.blocks} turns of {size} of {split.of.size} indices along {split.of}"
+        return f"{split.blocks} iterations of {size} of {split.of.size} indices along {split.of}"
 
     def loops(self) -> list[tuple[Split, int, int]]:
-        """Stretches in loops: the split, the first group, and the one after the last."""
+        """Segments in loops: the split, the first group, and the one after the last."""
         runs = [(s, [n for n, _ in same]) for s, same in groupby(enumerate(self.chosen), key=lambda pair: pair[1])]
         return [(self.splits[s], p[0], p[-1] + 1) for s, p in runs if s and self._is_worth(s, p[0], p[-1] + 1)]
 
     def _is_worth(self, number: int, first: int, last: int) -> bool:
-        """Whether a stretch is a chain, and much faster in a loop.
+        """Whether a segment is a chain, and much faster in a loop.
 
         An elementwise group and the product that reads it are none: it is computed in the product's tiles
         (`groups/producer_fusion.py`).
         """
         inside = [n for n in range(first, last) if self.regions[number][n]]
         steps = [self.trial.steps[n] for n in inside]
-        chain = sum(step.heavy for step in steps) > 1 and any(step.products for step in steps)
+        chain = sum(step.has_root for step in steps) > 1 and any(step.products for step in steps)
         return chain and self._between(number, first, last) < WORTH * self._between(0, first, last)
 
     def _between(self, n: int, first: int, last: int) -> float:
-        """Cycles of a stretch with a split."""
+        """Cycles of a segment with a split."""
         ends = 0 if not n else self.changes[first][n][0] + self.changes[last][n][1]
         return ends + sum(self.cycles[n][first:last])

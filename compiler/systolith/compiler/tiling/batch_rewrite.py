@@ -1,7 +1,7 @@
-"""A stretch of a computation as a `while` loop over one of its dimensions.
+"""A segment of a computation as a `while` loop over one of its dimensions.
 
-Each turn slices what has the dimension, computes the stretch on that part, and updates its results in place; what does
-not have it is the same for all turns.
+Each iteration slices what has the dimension, computes the segment on that part, and updates its results in place; what
+does not have it is the same for all iterations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from systolith.isa.dtypes import PRED, S32
 
 
 def to_loop(
-    computation: Computation, region: Region, roots: Collection[Instruction], turns: int, taken: Names
+    computation: Computation, region: Region, roots: Collection[Instruction], iterations: int, taken: Names
 ) -> list[Computation]:
     """Run a region in a loop, in place.  Dead code is left behind.
 
@@ -31,7 +31,7 @@ def to_loop(
         computation: changed.
         region: instructions, none of which needs another index of its dimension than its own.
         roots: of these, those that are computed once; the others are computed again outside where they are needed.
-        turns: a divisor of the dimension's size.
+        iterations: a divisor of the dimension's size.
         taken: names of computations.
 
     Returns:
@@ -47,11 +47,11 @@ def to_loop(
         for i in computation.instructions
         if i in region and (i is computation.result or any(u not in region for u in users[i]))
     ]
-    stretch = _outlined(computation, region, outputs, turns)
+    segment = _outlined(computation, region, outputs, iterations)
     name = f"batch.{outputs[-1].name}"
-    body, condition = stretch.body(taken.fresh(f"{name}.body")), stretch.condition(taken.fresh(f"{name}.condition"))
+    body, condition = segment.body(taken.fresh(f"{name}.body")), segment.condition(taken.fresh(f"{name}.condition"))
     names = Names(i.name for i in computation.instructions)
-    made, value = stretch.loop(names, body, condition, name, outputs[-1].line)
+    made, value = segment.loop(names, body, condition, name, outputs[-1].line)
     _insert(computation, region, made, value)
     return [condition, body]
 
@@ -83,7 +83,7 @@ def _release(computation: Computation, region: Region, roots: Collection[Instruc
 
 
 @dataclass
-class _Stretch:
+class _Segment:
     """A region on its own.
 
     Attributes:
@@ -175,8 +175,8 @@ class _Stretch:
             for o in self.outputs
         ]
         initial = Instruction(names.fresh(f"{name}.initial"), "tuple", self.state, [start, *spaces, *self.given])
-        turns = stated(self.whole // self.size)
-        attributes: dict[str, Attribute] = {"condition": condition, "body": body, "backend_config": turns}
+        iterations = stated(self.whole // self.size)
+        attributes: dict[str, Attribute] = {"condition": condition, "body": body, "backend_config": iterations}
         loop = Instruction(names.fresh(name), "while", self.state, [initial], attributes, line=line)
         made, value = [start, *spaces, initial, loop], {}
         for k, o in enumerate(self.outputs):
@@ -189,24 +189,24 @@ def _scalar(name: str, value: int) -> Instruction:
     return Instruction(name, "constant", array(S32, ()), literal=np.array(value, np.int32))
 
 
-def _outlined(computation: Computation, region: Region, outputs: Sequence[Instruction], turns: int) -> _Stretch:
+def _outlined(computation: Computation, region: Region, outputs: Sequence[Instruction], iterations: int) -> _Segment:
     copy = Outline(region)
     for i in computation.instructions:
         if i in region:
             copy.take(i)
     results = [copy.taken[o] for o in outputs]
     root = Instruction("results", "tuple", tuple_of([o.shape for o in results]), results)
-    whole = Computation("stretch", [*copy.parameters.values(), *copy.body, root], root)
+    whole = Computation("segment", [*copy.parameters.values(), *copy.body, root], root)
     updated = [region[o] for o in outputs]
     dims = blocked_dims(whole, list(zip(results, updated, strict=True)))
     extent = outputs[0].dims[updated[0]]
-    return _Stretch(
-        resized(whole, dims, extent // turns),
+    return _Segment(
+        resized(whole, dims, extent // iterations),
         [o for o, _ in copy.parameters],
         [dims.get(p) for p in copy.parameters.values()],
         list(outputs),
         updated,
-        extent // turns,
+        extent // iterations,
         extent,
     )
 

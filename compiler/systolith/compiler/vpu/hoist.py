@@ -54,8 +54,8 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
                 continue
             cycles = _cycles(chip, order, still, nest, inner)
             held_stalls = sum(cost for n, cost in stalls.items() if n in still)
-            turns, rounds = prod(p.count for p in nest.outer), prod(p.count for p in nest.outer if p not in inner)
-            cycles += turns * (sum(stalls.values()) - held_stalls + storing) + rounds * held_stalls
+            iterations, rounds = prod(p.count for p in nest.outer), prod(p.count for p in nest.outer if p not in inner)
+            cycles += iterations * (sum(stalls.values()) - held_stalls + storing) + rounds * held_stalls
             if cycles < least:
                 outer = tuple(p for p in nest.outer if p not in inner)
                 turned = replace(nest, outer=(*outer, *inner), inner=count, cycles=cycles)
@@ -93,10 +93,10 @@ def held(order: Sequence[Node], roots: Sequence[Node], still: set[int]) -> tuple
 def _cycles(chip: Chip, order: Sequence[Node], still: set[int], nest: Nest, inner: Sequence[Loop]) -> int:
     body = [_op(n) for n in order if id(n) not in still and not isinstance(n, Const)] + ["st"]
     prologue = [_op(n) for n in order if id(n) in still]
-    turns = prod(p.count for p in inner)
-    outer = prod(p.count for p in nest.outer) // turns
+    iterations = prod(p.count for p in inner)
+    outer = prod(p.count for p in nest.outer) // iterations
     once = latency(chip, prologue) + interval(chip, prologue) + latency(chip, body)
-    return outer * (once + (turns - 1) * interval(chip, body))
+    return outer * (once + (iterations - 1) * interval(chip, body))
 
 
 def _op(node: Node) -> str:

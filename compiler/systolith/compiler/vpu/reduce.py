@@ -179,7 +179,7 @@ class _Lowering:
         types = [register_type(s.dtype) for s in self.r.shapes]
         boxes = [task.partial(order) if order is not None and order.two_steps else task.kept for order in self.orders]
         return [
-            self._scratch(f"{self.r.heavy.name}.sum{n}", t, b)
+            self._scratch(f"{self.r.operation.name}.sum{n}", t, b)
             for n, (t, b) in enumerate(zip(types, boxes, strict=True))
         ]
 
@@ -230,7 +230,7 @@ class _Lowering:
         elif finish.goes_on and not finish.last:
             partial = task.targets
         else:
-            box, name = task.partial(order), task.r.heavy.name
+            box, name = task.partial(order), task.r.operation.name
             partial = [
                 self._scratch(f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
             ]
@@ -246,9 +246,10 @@ class _Lowering:
         """Compute what is to be reduced to memory, and reduce that: no kernel reads it in the order that it has."""
         r = task.r
         if task.stored:
-            raise LimitError(f"no kernel reduces {len(r.inputs)} operands at once in their order", r.heavy)
+            raise LimitError(f"no kernel reduces {len(r.inputs)} operands at once in their order", r.operation)
         arrays = [
-            self._scratch(f"{r.heavy.name}.of{n}", register_type(s.dtype), task.whole) for n, s in enumerate(r.shapes)
+            self._scratch(f"{r.operation.name}.of{n}", register_type(s.dtype), task.whole)
+            for n, s in enumerate(r.shapes)
         ]
         emit(
             self.ctx,
@@ -271,7 +272,9 @@ class _Lowering:
         width = nest.lane.count
         height = nest.sublane.count if nest.sublane.dim in nest.reduced else 1
         partial = [
-            self._scratch(f"{r.heavy.name}.part{n}", register_type(s.dtype), Box.whole((kept.elements, height, width)))
+            self._scratch(
+                f"{r.operation.name}.part{n}", register_type(s.dtype), Box.whole((kept.elements, height, width))
+            )
             for n, s in enumerate(r.shapes)
         ]
         accesses, streams = list(k.work.accesses), list(k.streams)
@@ -310,7 +313,7 @@ class _Lowering:
     def _rows_in_place(self, source: Ref, task: Task) -> None:
         """Let the cross-lane unit read rows as they lie in memory."""
         r = task.r
-        row = self._scratch(f"{r.heavy.name}.row", register_type(r.shapes[0].dtype), task.kept)
+        row = self._scratch(f"{r.operation.name}.row", register_type(r.shapes[0].dtype), task.kept)
         counts = source.pattern.counts[:-1]
         dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), _dense(counts) or (4,)))
         pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))
@@ -321,7 +324,7 @@ class _Lowering:
     def _rows(self, partial: Sequence[Array], height: int, width: int, task: Task) -> list[Array]:
         """Partial results [rows, height, width] reduced to one element a row, as arrays over the kept dimensions."""
         r, kept = task.r, task.kept
-        out = [self._scratch(f"{r.heavy.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
+        out = [self._scratch(f"{r.operation.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
         n = kept.elements
         if not r.plain:
             self._rows_by_kernel(r, partial, height, width, kept, out)
@@ -329,7 +332,7 @@ class _Lowering:
         for source, target, function, identity in zip(partial, out, r.plain, r.identities, strict=True):
             assert identity is not None
             if height > 1:
-                middle = self._scratch(f"{r.heavy.name}.column", source.dtype, Box.whole((n, height)))
+                middle = self._scratch(f"{r.operation.name}.column", source.dtype, Box.whole((n, height)))
                 self._xlu(source, middle, (n * height, width), function, identity)
                 self._xlu(middle, target, (n, height), function, identity)
             else:
@@ -363,7 +366,7 @@ class _Lowering:
         job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
         k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
-            raise LimitError("a reduction across lanes needs more streams than an instruction has", r.heavy)
+            raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)
         self._run(k, k.streams, "across lanes")
 
     def _elementwise(

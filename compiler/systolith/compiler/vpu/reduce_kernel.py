@@ -149,12 +149,12 @@ class Accumulation:
         return AccumulatingKernel(b, nest, merged, streams) if nest is not None else None
 
     def _unrolled(self, job: Job, k: AccumulatingKernel) -> AccumulatingKernel | None:
-        """The kernel with all turns of its inner loops in one iteration; None: there are none, or too many."""
+        """The kernel with all iterations of its inner loops in one iteration; None: there are none, or too many."""
         g, nest = self.r.graph, k.nest
         inner, outer = nest.outer[len(nest.outer) - nest.inner :], nest.outer[: len(nest.outer) - nest.inner]
         if not 1 < prod(p.count for p in inner) < MAX_STREAMS or _beyond(k):
             return None
-        turns = list(product(*(range(p.count) for p in inner)))
+        iterations = list(product(*(range(p.count) for p in inner)))
         access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
         inputs, sides = g.specialise(self.r.inputs, job.box), g.specialise(self.r.side_nodes, job.box)
         roots = [*self._combined(inputs), *sides]
@@ -165,16 +165,16 @@ class Accumulation:
             b.held[id(node)] = register
         b.carried = dict(enumerate(b.lower("body", g.specialise(job.starts, job.box))))
         at: dict[int, tuple[int, ...]] = {}
-        for turn in turns:
+        for iteration in iterations:
             first = len(b.streams)
             b.carried = dict(enumerate(self._step(b, job, inputs)))
-            at |= dict.fromkeys(range(first, len(b.streams)), turn)
+            at |= dict.fromkeys(range(first, len(b.streams)), iteration)
         self._store(b, "body", b.lower("body", g.specialise(job.finish, job.box)), 0)
         work, streams = self._work(b, job)
         work = None if work is None else merge(work)
         if work is None or work.dims != k.work.dims or k.copies:
             return None
-        by = {n: [(p.dim, p.step * t) for p, t in zip(inner, turn, strict=True)] for n, turn in at.items()}
+        by = {n: [(p.dim, p.step * t) for p, t in zip(inner, iteration, strict=True)] for n, iteration in at.items()}
         moved = [_moved(s, a, by.get(n, ())) for n, (s, a) in enumerate(zip(streams, work.accesses, strict=True))]
         around = replace(nest, outer=outer or (Loop(nest.lane.dim, nest.lane.count, 1),), inner=0)
         work = replace(work, accesses=tuple(a for _, a in moved))

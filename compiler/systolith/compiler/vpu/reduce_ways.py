@@ -121,7 +121,7 @@ class Task:
     @property
     def several(self) -> bool:
         """Whether there is more than one reduction alone."""
-        return len(self.r.heavies) > 1 or bool(self.r.sides)
+        return len(self.r.operations) > 1 or bool(self.r.sides)
 
     def over(self, kept: Box) -> Task:
         """The part of it that a box of kept dimensions covers."""
@@ -134,7 +134,7 @@ class Task:
         leaves = {**self.leaves, **dict(zip(self.r.sides, self.sides, strict=True))}
         found = []
         for n, r in enumerate(self.r.parts()):
-            own = [k for k, root in enumerate(self.r.roots) if reached(root, {self.r.heavies[n]})]
+            own = [k for k, root in enumerate(self.r.roots) if reached(root, {self.r.operations[n]})]
             finish = self.finish.part(n)
             targets = [self.targets[k] for k in own] if finish.last else [self.targets[n]]
             found.append(replace(self, r=r, finish=finish, leaves=leaves, targets=targets, sides=()))
@@ -269,17 +269,17 @@ class Ways:
 
     def orders(self, r: Reduction) -> list[Order | None]:
         """The order of each accumulator."""
-        several = len(r.heavies) > 1
+        several = len(r.operations) > 1
         return [self.order_of(part) for part in r.parts()] if several else [self.order_of(r)] * len(r.inputs)
 
     def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> Order | None:
         """The same for all of a reduction, or for chunks of the reduced dimensions of these sizes."""
         if r.ordered:
             return Order()
-        if r.heavy.opcode != "reduce" or not r.plain or None in r.identities:
+        if r.operation.opcode != "reduce" or not r.plain or None in r.identities:
             return None
         dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
-        operand = r.heavy.operands[0].shape
+        operand = r.operation.operands[0].shape
         dtype = operand.dtype if operand.dims == r.dims else register_type(operand.dtype)
         return _order(self.chip, dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0)
 
@@ -400,7 +400,7 @@ class Ways:
         """Rows that lie in memory as the cross-lane unit can read them: one vector each, nothing to compute first."""
         r, nest = task.r, k.nest
         source = next((s for s, what in zip(k.streams, k.builder.streams, strict=True) if isinstance(what, Load)), None)
-        # What a broadcast repeats is one stream of a kernel that has all turns in one iteration.
+        # What a broadcast repeats is one stream of a kernel that has all iterations of inner loops in one.
         several = prod(k.work.dims[d] for d in nest.reduced) != nest.lane.count or len(k.builder.streams) != 2
         if source is None or source.array is None or source.access.coords or several or not r.plain:
             return None

@@ -61,14 +61,14 @@ class Scan:
 
 def scan_of(r: Reduction) -> Scan | None:
     """The reduction of a kInput group as a scan; None: it is none."""
-    found = scanned(r.heavy) if len(r.heavies) == 1 and r.plain and not r.sides else None
+    found = scanned(r.operation) if len(r.operations) == 1 and r.plain and not r.sides else None
     if found is None:
         return None
     dim, backwards = found
-    dims = r.heavy.operands[0].dims
+    dims = r.operation.operands[0].dims
     index = IndexMap.identity(len(dims)).over(dims)
     index = index.reverse((dim,), dims) if backwards else index
-    inputs = tuple(expressions(r.graph, r.heavy.operands[:1], index))
+    inputs = tuple(expressions(r.graph, r.operation.operands[:1], index))
     kept = tuple(d for d in range(len(dims)) if d != dim)
     one = replace(r, dims=dims, kept=kept, reduced=(dim,), inputs=inputs)
     nodes = one.results(one.rounded(one.combine([r.graph.node(Carried(0))], inputs)), index)
@@ -142,7 +142,7 @@ class _Lowering:
     def _chunk(self, box: Box, kept: Box, before: Array | None, last: bool) -> Array | None:
         """Scan a box, from what `before` holds on; gives what is accumulated then, unless this is the last one."""
         ctx, r, place = self.ctx, self.scan.r, self.scan.place(box)
-        shape = next(r.heavy.shape.leaves())
+        shape = next(r.operation.shape.leaves())
         leaves, starts = self._leaves(box), list(r.inits)
         if before is not None:
             carried = scratch_leaf("carried", before.dtype, [r.dims[d] for d in r.kept])
@@ -181,7 +181,7 @@ class _Lowering:
         return leaves
 
     def _carried(self, dtype: DType, kept: Box) -> Array:
-        buf = self.ctx.vmem(f"{self.scan.r.heavy.name}.carried", 4 * kept.elements)
+        buf = self.ctx.vmem(f"{self.scan.r.operation.name}.carried", 4 * kept.elements)
         return Array(buf, dtype, kept.dims, dense(kept.dims, 4), kept.origin)
 
     def _nested(self, array: Array, outermost: int) -> Array:
