@@ -282,6 +282,8 @@ class Body(Computation):
                 results.append(inner.add("s32", (), f"add({counter.name}, {one.name})") if n == 0 else last)
                 continue
             out = inner.like(v.t, v.dims)
+            if step is not None and out is inner.values[n]:  # else the loop need not carry it
+                out = inner.add(v.t, v.dims, f"{'negate' if v.t in FLOATS else 'not'}({out.name})", out.most)
             results.append(inner.clamped(out, 8) if out.most > 8 and v.t in FLOATS else out)
         inner.lines.append(f"ROOT r = {shape} tuple({', '.join(v.name for v in results)})")
         self.text.computations.append(f"{name} {{\n " + "\n ".join(inner.lines) + "\n}\n")
@@ -300,7 +302,7 @@ class Body(Computation):
         if self.depth > 1:
             return
         limit = self.like("s32", ())
-        low, high = self.scalar("s32", 0), self.scalar("s32", 4)
+        low, high = self.scalar("s32", self.one((0, 2, 3))), self.scalar("s32", 4)
         limit = self.add("s32", (), f"clamp({low.name}, {limit.name}, {high.name})")
         state = [self.scalar("s32", self.one((0, 0, 2))), limit, *self.state(self.roll(0, 3))]
         body = self.called(state, "body", step=self.one((1, 1, 2)))

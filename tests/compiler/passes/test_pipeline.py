@@ -9,7 +9,9 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.ops.table import OPS
+from systolith.compiler.passes.pipeline import CANONICAL, canonicalise
+from systolith.compiler.passes.registry import PASSES
 from tests.corpus.load import Case
 
 NAMES = (
@@ -42,3 +44,9 @@ def test_canonical_form_is_stable(corpus: Callable[[str], Case]) -> None:
     count = len(module.entry.instructions)
     canonicalise(module)
     assert len(module.entry.instructions) == count
+
+
+def test_every_registered_pass_is_in_the_pipeline_and_so_is_every_expander_of_the_table() -> None:
+    run = {type(step) for step in CANONICAL}
+    assert sorted(name for name, make in PASSES.items() if type(make()) not in run) == []
+    assert {row.expander for row in OPS.values()} - {""} <= PASSES.keys()

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from systolith.compiler.groups.dot_canonical import canonical_dot
 from systolith.compiler.hlo.attributes import PadDim, SliceDim, Window, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.evaluator import in_any_order
 from systolith.compiler.hlo.values.reduction import plain_operation
-from systolith.compiler.passes.dot_canonical import canonical_dot
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.isa.pattern import MAX_COORDS
 

@@ -14,7 +14,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.reshape_mover import below_moves, is_scalar
+from systolith.compiler.passes.algebraic_sinking import below_moves, is_scalar
 from systolith.compiler.passes.rewrite import Rewriter, Rule
 from systolith.isa.dtypes import DType, Kind
 
@@ -220,7 +220,7 @@ def elementwise(r: Rewriter, i: Instruction) -> Instruction | None:
     if i.opcode not in ELEMENTWISE or not i.shape.is_array or i.shape.rank == 0 or not i.operands:
         return None
     if not all(map(is_scalar, i.operands)):
-        return below_moves(r, i, ("reshape", "transpose"))
+        return below_moves(r, i)
     scalars = [o.operands[0] if o.shape.rank else o for o in i.operands]
     value = r.like(i, scalars, array(i.shape.dtype), f"{i.name}.s")
     return r.emit("broadcast", value, shape=i.shape, dimensions=())

@@ -8,16 +8,19 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.inline import Inline
-from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
+from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
+from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
@@ -27,10 +30,15 @@ ROUND: tuple[Pass, ...] = (
     SimplifyTuples(),
     FoldConstants(),
     Simplify(),
+    SimplifySorts(),
+    SimplifyConditionals(),
+    SimplifyWhileLoops(),
+    Inline(),
     MergeCommon(),
     DeadCode(),
 )
-"""Repeated: each gives the others something to do."""
+"""Repeated: each gives the others something to do.  A branch that is always taken, and a loop of one iteration, become
+calls, which are inlined."""
 
 LEGAL: tuple[Pass, ...] = (
     RemoveShardings(),
@@ -39,7 +47,6 @@ LEGAL: tuple[Pass, ...] = (
     RemoveControlDependencies(),
     Inline(),
     DeadCode(),
-    InstalledExpanders(),
     ExpandBatchNorm(),
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
@@ -50,7 +57,7 @@ LEGAL: tuple[Pass, ...] = (
 
 CANONICAL: tuple[Pass, ...] = (
     *LEGAL,
-    InstalledPasses(LEGAL),
+    FlattenCallGraph(),
     *ROUND,
     AnnotateTripCounts(),
     SplitWideIntegers(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-from systolith.compiler import plugins
 from systolith.compiler.errors import CompileError
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass
@@ -15,16 +14,11 @@ from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
-from systolith.compiler.passes.convolution_canonical import CanonicaliseConvolutions
 from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.dot_canonical import DecomposeDots
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.inline import Inline
-from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
-from systolith.compiler.passes.reshape_decomposer import DecomposeReshapes
-from systolith.compiler.passes.reshape_mover import MoveReshapes
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
@@ -33,7 +27,6 @@ from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
-from systolith.compiler.plugins import installed
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "algsimp": Simplify,
@@ -42,18 +35,14 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "call-inliner": lambda: Inline(("call",)),
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
     "control-dep-remover": RemoveControlDependencies,
-    "convolution-canonicalization": CanonicaliseConvolutions,
     "cse": MergeCommon,
     "dce": DeadCode,
-    "dot_decomposer": DecomposeDots,
     "flatten-call-graph": FlattenCallGraph,
     "fusion-inliner": lambda: Inline(("fusion",)),
     "integer-dot-expander": ExpandIntegerDots,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,
-    "reshape-decomposer": DecomposeReshapes,
-    "reshape-mover": MoveReshapes,
     "sharding-remover": RemoveShardings,
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,
@@ -72,30 +61,16 @@ def find_pass(name: str) -> Pass:
     Raises:
         CompileError: there is none; says which is nearest.
     """
-    found = spelled(name, names())
-    return PASSES[found]() if found in PASSES else Installed(installed(plugins.PASSES)[found])
+    return PASSES[spelled(name, PASSES)]()
 
 
-def names() -> list[str]:
-    """Of all passes: those of systolith, then those of installed packages.
-
-    Raises:
-        PluginError: one of these has the name of one of systolith's.
-    """
-    others = installed(plugins.PASSES)
-    for name, plugin in others.items():
-        if name in PASSES:
-            raise plugin.error("systolith has a pass of this name")
-    return [*PASSES, *others]
-
-
-def spelled(name: str, table: Iterable[str]) -> str:
+def spelled(name: str, names: Iterable[str]) -> str:
     """A name as a table of passes has it: `-` and `_` are alike.
 
     Raises:
         CompileError: it is none of these; says which is nearest.
     """
-    plain = {known.replace("_", "-"): known for known in table}
+    plain = {known.replace("_", "-"): known for known in names}
     wanted = name.strip().replace("_", "-")
     if wanted in plain:
         return plain[wanted]
@@ -106,6 +81,5 @@ def spelled(name: str, table: Iterable[str]) -> str:
 
 def summary(name: str) -> str:
     """What a pass does: the first sentence of its class's documentation."""
-    made = type(PASSES[name]()) if name in PASSES else installed(plugins.PASSES)[name].made
-    text = " ".join((made.__doc__ or "").split())
+    text = " ".join((type(PASSES[name]()).__doc__ or "").split())
     return text.split(". ")[0].rstrip(".")

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.compiler.passes.rewrite import Rewriter
 
-MOVES = ("reshape", "transpose")
-
-
-@dataclass(frozen=True)
-class MoveReshapes:
-    """Move reshapes and transposes that all operands of an elementwise operation have below it."""
-
-    def run(self, module: Module) -> bool:
-        return rewrite(module, lambda r, i: below_moves(r, i, MOVES))
+_MOVES = ("reshape", "transpose")
 
 
-def below_moves(r: Rewriter, i: Instruction, opcodes: tuple[str, ...]) -> Instruction | None:
-    """The operation on what the operands were before they moved, and then the move; None where they move differently.
-
-    Args:
-        r: what makes the instructions.
-        i: an instruction.
-        opcodes: which moves.
-    """
+def below_moves(r: Rewriter, i: Instruction) -> Instruction | None:
+    """The operation on operands before they moved, and then the move; None where they move differently."""
     if i.opcode not in ELEMENTWISE or not i.shape.is_array or not i.shape.rank:
         return None
     if i.shape.is_dynamic or any(o.shape.is_dynamic for o in i.operands):
         return None
     arrays = [o for o in i.operands if not is_scalar(o)]
-    if not arrays or any(o.opcode not in opcodes for o in arrays) or len({_move(o) for o in arrays}) != 1:
+    if not arrays or any(o.opcode not in _MOVES for o in arrays) or len({_move(o) for o in arrays}) != 1:
         return None
     first = arrays[0]
     dims = first.operands[0].dims

@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from systolith.compiler.hlo.ir import Attribute, Instruction, Module
+from systolith.compiler.hlo.ir import Attribute, Instruction
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.rewrite import Rewriter, rewrite
-
-
-@dataclass(frozen=True)
-class DecomposeDots:
-    """Make every dot one of [batch..., rows, k] and [batch..., k, columns]."""
-
-    def run(self, module: Module) -> bool:
-        return rewrite(module, canonical_dot)
+from systolith.compiler.passes.rewrite import Rewriter
 
 
 @dataclass(frozen=True)
