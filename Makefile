@@ -31,11 +31,15 @@ demo: $(STAMP) ## compile and simulate ResNet-18, check it against XLA's result,
 	    --expect tests/corpus/$(DEMO).out.npz --chip tpu_v3 --check \
 	    --report build/demo/report.html --trace build/demo/trace.json
 
-test: lint ## the lint, then every test that takes seconds
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+test: $(STAMP) ## the lint, and beside it every test that takes seconds
+	$(MAKE) --no-print-directory -j2 lint pytest PYTEST="-m 'not slow'"
 
-test-all: lint ## the lint, then every test, and every property on more examples
-	SYSTOLITH_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+test-all: $(STAMP) ## the lint, and beside it every test, and every property on more examples
+	SYSTOLITH_THOROUGH=1 $(MAKE) --no-print-directory -j2 lint pytest
+
+.PHONY: pytest
+pytest: $(STAMP)
+	env -u MAKEFLAGS $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST)
 
 fuzz: $(STAMP) ## 20,000 random files of every format: a result or one line of refusal (goes on where it was interrupted)
 	$(BIN)/python -m tests.fuzz

@@ -17,8 +17,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())
 
 # `ci` draws the same examples on every run; `explore` is for looking further by hand: HYPOTHESIS_PROFILE=explore.
-hypothesis.settings.register_profile("local", examples(30, 60))
-hypothesis.settings.register_profile("ci", examples(30, 60), derandomize=True, database=None)
+hypothesis.settings.register_profile("local", examples(20, 60))
+hypothesis.settings.register_profile("ci", examples(20, 60), derandomize=True, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
 

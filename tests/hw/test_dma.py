@@ -25,6 +25,7 @@ CHANGES: tuple[dict[str, int], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_random_copies() -> None:
     run(dma_top(load_chip("tiny")), BENCH, "random_copies", {"DMA_SEEDS": "0:150"})
 

@@ -39,6 +39,7 @@ def test_arithmetic_is_exact(test: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_random_programs_in_lockstep(tiny: Chip) -> None:
     run(mxu_top(tiny), MXU_BENCH, "random_programs", {"MXU_SEEDS": "0:24"})
 

@@ -28,10 +28,12 @@ def seq_top(name: str = "tiny", **changes: int) -> Top:
     return Top("seq_tb", parameters, "-".join(["seq_tb", *(str(value) for _, value in parameters)]))
 
 
+@pytest.mark.slow
 def test_arithmetic_is_exact() -> None:
     run(Top("seq_alu_tb", (("Lanes", 256),), "seq_alu_tb"), BENCH, "arithmetic", {"SEQ_OPERANDS": "100000"})
 
 
+@pytest.mark.slow
 def test_wild_programs() -> None:
     run(seq_top(), BENCH, "wild_programs", {"SEQ_SEEDS": "0:30"})
 

@@ -43,10 +43,12 @@ def tiny() -> Chip:
     return load_chip("tiny")
 
 
+@pytest.mark.slow
 def test_random_instructions(tiny: Chip) -> None:
     assert check(tiny, range(300)) > 250
 
 
+@pytest.mark.slow
 def test_the_instructions_are_of_every_kind(tiny: Chip) -> None:
     cases = prepare(tiny, range(300))
     kernels = [c.case.program.kernels[c.case.instruction.args["kernel"]] for c in cases]  # type: ignore[index]

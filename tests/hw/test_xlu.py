@@ -17,6 +17,7 @@ CHANGES: tuple[dict[str, int], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_random_instructions() -> None:
     run(xlu_top(load_chip("tiny")), BENCH, "random_instructions", {"XLU_SEEDS": "0:150"})
 

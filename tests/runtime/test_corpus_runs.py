@@ -22,7 +22,9 @@ HEAVY = (
     ("mlp_infer", "tiny", "highest"),
     ("resnet18_infer_32_small", "small", "default"),
     ("resnet18_infer_32_small", "small", "highest"),
+    ("resnet18_infer_32_small", "tpu_v3", "default"),
     ("resnet18_infer_32_small", "tpu_v3", "highest"),
+    ("lstm_scan", "tiny", "highest"),
 )
 # On tiny gpt2_block_bf16 just fits, with 700,000 instructions: nothing that a test should wait for.
 TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, "gpt2_block_bf16"))

@@ -17,16 +17,16 @@ from systolith.isa.chip import load_chip
 
 TEXT = """HloModule t
 ENTRY e {
-  x = f32[8,14,14,24] parameter(0)
+  x = f32[8,8,8,24] parameter(0)
   w = f32[3,3,24,16] parameter(1)
   v = f32[3,3,16,24] parameter(2)
-  c = f32[8,14,14,16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  c = f32[8,8,8,16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
   bias = f32[16] parameter(3)
-  all = f32[8,14,14,16] broadcast(bias), dimensions={3}
-  sum = f32[8,14,14,16] add(c, all)
-  d = f32[8,14,14,24] convolution(sum, v), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
-  f = f32[8,14,14,16] convolution(d, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
-  ROOT r = f32[8,14,14,16] add(f, all)
+  all = f32[8,8,8,16] broadcast(bias), dimensions={3}
+  sum = f32[8,8,8,16] add(c, all)
+  d = f32[8,8,8,24] convolution(sum, v), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  f = f32[8,8,8,16] convolution(d, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  ROOT r = f32[8,8,8,16] add(f, all)
 }
 """
 

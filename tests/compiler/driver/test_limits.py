@@ -154,8 +154,10 @@ def attention_behind_a_norm() -> str:
 
 @pytest.mark.parametrize(
     ("text", "vmem", "chosen"),
-    [(mlp(4, 2, 32, 72), 3 << 10, "no loops"), (attention_behind_a_norm(), 4 << 10, "no blocks")],
-    ids=["loops", "blocks"],
+    [
+        pytest.param(mlp(4, 2, 32, 72), 3 << 10, "no loops", id="loops"),
+        pytest.param(attention_behind_a_norm(), 4 << 10, "no blocks", id="blocks", marks=pytest.mark.slow),
+    ],
 )
 def test_what_takes_too_much_room_for_tiles_is_left_out(text: str, vmem: int, chosen: str) -> None:
     result = check(text, arguments(text), replace(SLOW, vmem=replace(TINY.vmem, bytes=vmem)))

@@ -14,6 +14,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.runtime.checks import distance
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.machine import Array, compiled, run
+from tests.examples import seeds
 
 TINY = load_chip("tiny")
 CHIPS = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 32, 256)}
@@ -41,7 +42,7 @@ def compare(text: str, args: list[Array], chip: Chip) -> Compiled:
 
 
 @pytest.mark.parametrize("kib", CHIPS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(10, 20))
 def test_random_module(seed: int, kib: int) -> None:
     text, args = random_module(seed)
     compare(text, args, CHIPS[kib])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ def test_accumulators_of_a_stage_and_of_its_copies() -> None:
     assert second.sums == ((0, 3 * part, 4 * part), (0, 0, 2 * part))
 
 
+@pytest.mark.slow
 def test_sums_of_blocks_do_not_meet_in_few_accumulators() -> None:
     """Results of one product are still to come where the next begins, for which the ring has no room left."""
     chip = replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10), mxu=replace(TINY.mxu, acc_rows=96))

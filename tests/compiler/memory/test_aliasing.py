@@ -16,6 +16,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import Array, check, compiled
 from tests.compiler.memory.random_donations import random_donation
+from tests.examples import seeds
 
 
 def module(aliases: str, body: str) -> str:
@@ -235,7 +236,7 @@ def test_a_value_that_a_loop_keeps_is_still_the_parameter() -> None:
 
 
 @pytest.mark.parametrize("kib", [6, 12, 256])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8, 25))
 def test_random_donations(seed: int, kib: int) -> None:
     compare(*random_donation(seed), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)))
 

@@ -16,6 +16,7 @@ from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import Array, check, compiled
 from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.test_aliasing import draw, shared
+from tests.examples import seeds
 
 SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
 BYTES = 64 * 100 * 4
@@ -203,6 +204,6 @@ def test_a_donor_that_a_loop_reads_is_needed_until_the_loop_ends() -> None:
 
 
 @pytest.mark.parametrize("kib", [6, 12, 256])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8, 25))
 def test_random_donors(seed: int, kib: int) -> None:
     compare(*random_donation(seed, donors=True), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)))

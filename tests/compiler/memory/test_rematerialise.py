@@ -28,6 +28,7 @@ from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.machine import Array, check, compiled
 from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.random_training import random_training
+from tests.examples import seeds
 
 
 def chip_of(vmem: int, hbm: int = TINY.hbm.bytes) -> Chip:
@@ -61,7 +62,7 @@ def same_values(before: Module, after: Module, args: list[Array]) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10, 30))
 def test_what_is_computed_again_has_the_same_value(seed: int) -> None:
     for text, args in (random_module(seed), random_donation(seed), random_donation(seed, donors=True)):
         module = grouped(text)
@@ -269,6 +270,7 @@ def step() -> tuple[str, list[Array]]:
 VMEM = 8 << 10
 
 
+@pytest.mark.slow
 def test_a_training_step_runs_in_less_memory(step: tuple[str, list[Array]]) -> None:
     text, args = step
     plain = compiled(text, chip_of(VMEM), "highest").memory

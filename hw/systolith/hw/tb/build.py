@@ -110,17 +110,19 @@ def build(top: Top) -> Path:
     return folder
 
 
-def _runtime() -> Path:
-    """The folder with the objects of Verilator's runtime (not of cocotb's main, which includes the top's header).
+def runtime(flags: Sequence[str]) -> Path:
+    """The folder with the objects of Verilator's runtime as compiled with some flags (not of cocotb's main, which
+    includes the top's header).
 
     They are the same for every top, and take most of the time of a small build.
     """
-    told = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True).stdout
-    key = json.dumps([VERILATE, MAKE, told, version("cocotb"), sys.version])
+    command = ["verilator", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment()).stdout
+    key = json.dumps([*flags, told, version("cocotb"), sys.version])
     return CACHE / f"runtime-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
-def _copy_objects(source: Path, to: Path) -> None:
+def copy_objects(source: Path, to: Path) -> None:
     """Copy them, to be newer than the makefile that Verilator will write, or make would compile them again."""
     to.mkdir(parents=True, exist_ok=True)
     later = time.time() + 3600
@@ -135,8 +137,8 @@ def _verilate(top: Top, folder: Path) -> None:
     saved = os.environ.get("MAKEFLAGS")
     os.environ.update(environment(), MAKEFLAGS=MAKE)
     try:
-        runtime = _runtime()
-        _copy_objects(runtime, folder)
+        compiled = runtime([*VERILATE, MAKE])
+        copy_objects(compiled, folder)
         get_runner("verilator").build(
             sources=top.files(),
             hdl_toplevel=top.module,
@@ -147,7 +149,7 @@ def _verilate(top: Top, folder: Path) -> None:
             timescale=("1ns", "1ps"),
             log_file=folder / "build.log",
         )
-        _copy_objects(folder, runtime)
+        copy_objects(folder, compiled)
     finally:
         del os.environ["MAKEFLAGS"]
         if saved is not None:
