@@ -16,8 +16,8 @@ import numpy as np
 
 from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.hlo.values.contraction import requested_precision
-from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, passes_of
+from systolith.compiler.mxu.gemm import INTEGER_OPERANDS
+from systolith.compiler.mxu.precision import passes_of
 from systolith.isa.chip import Chip
 
 PRODUCTS = ("dot", "convolution")
@@ -137,7 +137,7 @@ def _tiles(tiles: float, streamed: float, k: int, chip: Chip) -> Tiles:
 def product_of(i: Instruction) -> Product:
     """The matrix products of a dot or convolution."""
     lhs, rhs = (o.shape.dtype for o in i.operands)
-    passes = 1 if {lhs.name, rhs.name} <= set(INTEGER_OPERANDS) else len(passes_of(requested_precision(i), lhs, rhs))
+    passes = 1 if {lhs.name, rhs.name} <= set(INTEGER_OPERANDS) else len(passes_of(i, None, lhs, rhs))
     return _dot(i, passes) if i.opcode == "dot" else _convolution(i, passes)
 
 

@@ -25,18 +25,10 @@ from systolith.compiler.mxu.streams import operand_ref, row_cost
 from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Ref, TileOp
-from systolith.isa.dtypes import BF16, F32, S32, DType
+from systolith.isa.dtypes import F32, S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import MAX_LOOPS, Pattern
 
-PASSES: dict[str, tuple[tuple[int, int], ...]] = {
-    "default": ((0, 0),),
-    "high": ((0, 1), (1, 0), (0, 0)),
-    "highest": ((0, 2), (1, 1), (0, 1), (2, 0), (1, 0), (0, 0)),
-}
-"""(lhs part, rhs part) of each pass: small ones first, passes that share a weight tile together."""
-
-EXACT_IN_BF16 = frozenset({"bf16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"})
 INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
 
 R = TypeVar("R")
@@ -58,15 +50,6 @@ class Finish(Protocol):
 
     def __call__(self, acc: Array, box: Box) -> None:
         """The accumulators of a finished job, and the box of the output that they hold."""
-
-
-def passes_of(precision: str, lhs: DType, rhs: DType) -> tuple[tuple[int, int], ...]:
-    """The passes of a floating-point contraction; parts that an operand's type leaves zero are dropped."""
-    return tuple(
-        (a, b)
-        for a, b in PASSES[precision]
-        if not (a and lhs.name in EXACT_IN_BF16) and not (b and rhs.name in EXACT_IN_BF16)
-    )
 
 
 @dataclass
@@ -141,7 +124,7 @@ class Gemm:
         ctx: where to.
         contraction: what.
         operands: where the left and the right one lie, or what computes them.
-        passes: of `passes_of`; integer contractions have one.
+        passes: of `precision.passes_of`; integer contractions have one.
         integer: s32 sums of 8-bit products.
         finish: makes the output of accumulators.
         hlo: name of the instruction, for origins.
@@ -392,6 +375,3 @@ def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Tile], list[Tile]]]:
         yield from ((a, b) for a in m for b in n)
     else:
         yield from ((a, b) for b in n for a in m)
-
-
-__all__ = ["BF16", "Gemm", "Stager", "passes_of"]

@@ -8,12 +8,12 @@ from math import prod
 
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.hlo.values.contraction import requested_precision
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.mxu.fused_operand import Computed, computed
-from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm, passes_of
+from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
 from systolith.compiler.mxu.gemm_plan import GemmPlan
+from systolith.compiler.mxu.precision import ONE, passes_of
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
@@ -186,8 +186,7 @@ def _gemm(
     if _rows_innermost(contraction, epilogue.results):
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
     lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
-    precision = requested_precision(product, ctx.options.precision)
-    passes = ((0, 0),) if integer else passes_of(precision, lhs, rhs)
+    passes = ONE if integer else passes_of(product, ctx.options.precision, lhs, rhs)
     return Gemm(ctx, contraction, sides, passes, integer, epilogue, product.name)
 
 
