@@ -28,6 +28,8 @@ NOT_OURS = {
     "dot.hlo",
     "program.s",
     "canonical.hlo",
+    "stages/canonical.hlo",
+    "squares.py",
     "grouped.hlo",
     "_src/tpu_info.py",
 }

@@ -19,6 +19,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
 from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.installed import register_installed
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.aliasing import most_in_place
@@ -32,6 +33,7 @@ from systolith.compiler.passes.base import Pass, pass_name, run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.unique_names import UniqueNames
+from systolith.compiler.plugins import LOWERINGS, installed
 from systolith.compiler.pressure import Lowered, Relief, relieved
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
 from systolith.compiler.schedule.program import planned, program_of
@@ -135,6 +137,7 @@ class Front:
     """
 
     def __init__(self, module: Module, canonical: bool = False) -> None:
+        register_installed()
         self.canonical = legalise(module) if canonical else canonicalise(module)
 
     @collection_paused()
@@ -218,7 +221,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     tile = lowered.tile(records=options.probes)
     groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
     explain = each_once([*decided, *groups, *relief.decisions, *lowered.lowering.ctx.explain])
-    made = _assembled(tile, lowered.fitted.plan, chip, relief.remade)
+    made = _assembled(tile, lowered.fitted.plan, chip, relief.remade, given=bool(installed(LOWERINGS)))
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
     return Compiled(made.program, before | made.stages | after, made.memory, module, explain)

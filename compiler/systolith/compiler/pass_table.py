@@ -20,9 +20,10 @@ from typing import Any
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.lower.installed import register_installed
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.passes.base import run_passes
-from systolith.compiler.passes.registry import PASSES, find_pass, spelled, summary
+from systolith.compiler.passes.registry import find_pass, names, spelled, summary
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.program import planned, program_of
 from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
@@ -153,8 +154,9 @@ TILE_PASSES = {
 
 
 def table() -> dict[str, NamedPass]:
-    """Every pass."""
-    return {name: NamedPass(name, Form.HLO, Form.HLO, partial(_run_hlo, name)) for name in PASSES} | TILE_PASSES
+    """Every pass, those of installed packages too."""
+    register_installed()
+    return {name: NamedPass(name, Form.HLO, Form.HLO, partial(_run_hlo, name)) for name in names()} | TILE_PASSES
 
 
 def _run_hlo(name: str, module: Any) -> Any:

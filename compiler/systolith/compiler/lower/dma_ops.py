@@ -1,4 +1,4 @@
-"""Groups of DMA: data movement, with offsets that only a run knows."""
+"""Groups of DMA: data movement, with offsets that only a run knows; what installed packages lower."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.installed import lower_installed
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.table import Family, of_family
+from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, VReg
@@ -22,13 +23,17 @@ def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     """Lower a group of DMA: one operation on the group's parameters.
 
     Raises:
-        CompileError: DMA has no such operation.
+        CompileError: there is no rule for it.
     """
     root = group.root
     arrays = dict(zip(group.body.parameters, operands, strict=True))
-    if root.opcode not in _RULES:
+    given = [_operand(ctx, root, o, arrays) for o in root.operands]
+    if family(root) is Family.REGISTERED:
+        lower_installed(ctx, root, given, results)
+    elif root.opcode in _RULES:
+        _RULES[root.opcode](ctx, root, given, results[0])
+    else:
         raise compile_error(root, "not an operation that DMA does")
-    _RULES[root.opcode](ctx, root, [_operand(ctx, root, o, arrays) for o in root.operands], results[0])
 
 
 def _operand(

@@ -42,6 +42,7 @@ class Family(StrEnum):
     DYNAMIC = "depends on the device, or on sizes that only the run knows; no lowering yet"
     ORDER = "orders others; no lowering yet"
     ASYNC = "starts, goes on with or ends what runs beside others; no lowering yet"
+    REGISTERED = "is lowered to tile IR by a rule of an installed package"
     EFFECT = "does more than give a value; no lowering yet"
 
 
@@ -54,6 +55,7 @@ _LOWERED = (
     Family.CONTRACTION,
     Family.REDUCTION,
     Family.DMA,
+    Family.REGISTERED,
 )
 
 RUNNING = (Family.CALL, Family.CONTROL)
@@ -193,19 +195,29 @@ if odd := (OPS.keys() ^ opcodes.KNOWN) | (RULES.keys() - OPS.keys()):
     raise ValueError(f"opcodes, rows and rules differ in {sorted(odd)}")
 
 
+TARGETS: dict[str, OpInfo] = {}
+"""Rows of custom calls by their target, where these are known."""
+
+
 def info(i: Instruction) -> OpInfo:
-    """The row of an instruction's opcode."""
-    return OPS[i.opcode]
+    """The row of an instruction's opcode; of a custom call, that of its target."""
+    row = OPS[i.opcode]
+    return TARGETS.get(row_name(i), row) if row.opcode == "custom-call" else row
+
+
+def row_name(i: Instruction) -> str:
+    """What packages call an operation: its opcode; of a custom call, its target."""
+    return str(i.attributes.get("custom_call_target", "")) if i.opcode == "custom-call" else i.opcode
 
 
 def family(i: Instruction) -> Family:
     """The family of an instruction's opcode."""
-    return OPS[i.opcode].family
+    return info(i).family
 
 
 def is_elementwise(i: Instruction) -> bool:
     """Whether an instruction is elementwise, and has a lowering for some element types."""
-    return OPS[i.opcode].compute is not None
+    return info(i).compute is not None
 
 
 def register(row: OpInfo) -> None:

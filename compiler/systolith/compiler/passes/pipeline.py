@@ -14,6 +14,7 @@ from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
@@ -47,6 +48,7 @@ LEGAL: tuple[Pass, ...] = (
     RemoveControlDependencies(),
     Inline(),
     DeadCode(),
+    InstalledExpanders(),
     ExpandBatchNorm(),
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
@@ -57,6 +59,7 @@ LEGAL: tuple[Pass, ...] = (
 
 CANONICAL: tuple[Pass, ...] = (
     *LEGAL,
+    InstalledPasses(LEGAL),
     FlattenCallGraph(),
     *ROUND,
     AnnotateTripCounts(),

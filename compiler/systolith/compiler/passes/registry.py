@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
+from systolith.compiler import plugins
 from systolith.compiler.errors import CompileError
 from systolith.compiler.passes.algebraic import Simplify
 from systolith.compiler.passes.base import Pass
@@ -17,6 +18,7 @@ from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
@@ -27,6 +29,7 @@ from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.wide_integers import SplitWideIntegers
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
+from systolith.compiler.plugins import installed
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "algsimp": Simplify,
@@ -61,16 +64,30 @@ def find_pass(name: str) -> Pass:
     Raises:
         CompileError: there is none; says which is nearest.
     """
-    return PASSES[spelled(name, PASSES)]()
+    found = spelled(name, names())
+    return PASSES[found]() if found in PASSES else Installed(installed(plugins.PASSES)[found])
 
 
-def spelled(name: str, names: Iterable[str]) -> str:
+def names() -> list[str]:
+    """Of all passes: those of systolith, then those of installed packages.
+
+    Raises:
+        PluginError: one of these has the name of one of systolith's.
+    """
+    others = installed(plugins.PASSES)
+    for name, plugin in others.items():
+        if name in PASSES:
+            raise plugin.error("systolith has a pass of this name")
+    return [*PASSES, *others]
+
+
+def spelled(name: str, table: Iterable[str]) -> str:
     """A name as a table of passes has it: `-` and `_` are alike.
 
     Raises:
         CompileError: it is none of these; says which is nearest.
     """
-    plain = {known.replace("_", "-"): known for known in names}
+    plain = {known.replace("_", "-"): known for known in table}
     wanted = name.strip().replace("_", "-")
     if wanted in plain:
         return plain[wanted]
@@ -81,5 +98,6 @@ def spelled(name: str, names: Iterable[str]) -> str:
 
 def summary(name: str) -> str:
     """What a pass does: the first sentence of its class's documentation."""
-    text = " ".join((type(PASSES[name]()).__doc__ or "").split())
+    made = type(PASSES[name]()) if name in PASSES else installed(plugins.PASSES)[name].made
+    text = " ".join((made.__doc__ or "").split())
     return text.split(". ")[0].rstrip(".")
