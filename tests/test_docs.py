@@ -29,6 +29,7 @@ NOT_OURS = {
     "program.s",
     "canonical.hlo",
     "stages/canonical.hlo",
+    "stages/grouped.hlo",
     "squares.py",
     "grouped.hlo",
     "_src/tpu_info.py",

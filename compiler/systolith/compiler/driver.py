@@ -9,11 +9,8 @@ from pathlib import Path
 
 from systolith.compiler.errors import CompileError, DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
-from systolith.compiler.groups.fusion import Fuse, made_of
-from systolith.compiler.groups.multi_output import FuseOutputs
-from systolith.compiler.groups.producer_fusion import FusePrologues
+from systolith.compiler.groups.fusion import made_of
 from systolith.compiler.groups.splitting import split
-from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -29,10 +26,9 @@ from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan, value_at
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
-from systolith.compiler.passes.base import Pass, pass_name, run_pass
+from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.passes.unique_names import UniqueNames
 from systolith.compiler.plugins import LOWERINGS, installed
 from systolith.compiler.pressure import Lowered, Relief, relieved
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
@@ -40,8 +36,7 @@ from systolith.compiler.schedule.program import planned, program_of
 from systolith.compiler.tile.ir import TileModule
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
-from systolith.compiler.tiling.batch_loops import BatchLoops
-from systolith.compiler.tiling.blocking import BlockNormalisations
+from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
@@ -54,9 +49,9 @@ SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
 MOST_ATTEMPTS = 40
 
 OPTIONAL = {
-    "FusePrologues": ("prologue", "all operands of products are stored", "some are computed in tiles"),
-    "BatchLoops": ("loop", "no loops", "segments in loops"),
-    "BlockNormalisations": ("fusion", "no blocks", "normalisations in blocks"),
+    "producer-fusion": ("prologue", "all operands of products are stored", "some are computed in tiles"),
+    "batch-loops": ("loop", "no loops", "segments in loops"),
+    "blocking": ("fusion", "no blocks", "normalisations in blocks"),
 }
 """Passes whose tiles may take more room than there is, in the order in which they are left out until the module fits;
 for each the kind of decision, what is chosen then, and what is not."""
@@ -146,14 +141,11 @@ class Front:
         _check_interface(self.canonical, chip)
         options = options or Options()
         check_legality(self.canonical, chip, options.elided)
-        if options.autotune and options.tuner is None:
-            raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
-        lower = compile_grouped if options.tuner is None else _tuned
         left_out: dict[str, Decision] = {}
         while True:
             module, decisions, changed = self._grouped(chip, options, left_out)
             try:
-                compiled = lower(module, chip, options, [*decisions, *left_out.values()])
+                compiled = _compiled(module, chip, options, [*decisions, *left_out.values()])
                 break
             except DoesNotFitError as problem:
                 name = next((n for n in OPTIONAL if n in changed), None)
@@ -168,19 +160,28 @@ class Front:
         self, chip: Chip, options: Options, left_out: Collection[str]
     ) -> tuple[Module, list[Decision], set[str]]:
         """The module in groups without some passes, what was decided, and the names of passes that changed it."""
-        unit = UnitAssignment(chip if options.precision in (None, "highest") else None)
-        passes: tuple[Pass, ...] = (
-            BatchLoops(chip, unit),
-            UniqueNames(),
-            BlockNormalisations(chip.vmem.bytes),
-            Fuse(unit=unit),
-            FusePrologues(chip, options),
-            FuseOutputs(chip),
-        )
         module = clone(self.canonical)
-        outcomes = {pass_name(p): run_pass(module, p) for p in passes if pass_name(p) not in left_out}
+        passes = {name: make(chip, options) for name, make in GROUPING.items() if name not in left_out}
+        outcomes = {name: run_pass(module, step) for name, step in passes.items()}
         decisions = [d for outcome in outcomes.values() for d in outcome.decisions]
         return module, decisions, {name for name, outcome in outcomes.items() if outcome.changed}
+
+
+@collection_paused()
+def compile_groups(module: Module, chip: Chip, options: Options | None = None) -> Compiled:
+    """Compile a module of groups, as they were printed (`read_groups`); errors as for `compile_module`."""
+    register_installed()
+    _check_interface(module, chip)
+    options = options or Options()
+    check_legality(module, chip, options.elided)
+    return _compiled(module, chip, options)
+
+
+def _compiled(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
+    """Compile grouped HLO, autotuned if the options ask for it."""
+    if options.autotune and options.tuner is None:
+        raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
+    return (compile_grouped if options.tuner is None else _tuned)(module, chip, options, decided)
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:
@@ -208,15 +209,7 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
 @collection_paused()
 def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
     """Compile grouped HLO: every operation that runs is in a `Group`; `decided`: what was on the way there."""
-
-    def lower(module: Module) -> Lowered:
-        lowered = Lowered(module, *_fit(module, chip, options))
-        lowered.share(into_results=False)
-        return lowered
-
-    lowered, relief = lower(module), Relief()
-    if lowered.hbm > chip.hbm.bytes:
-        lowered, relief = relieved(lowered, chip, lower)
+    lowered, relief = fit_module(module, chip, options)
     module = lowered.module
     tile = lowered.tile(records=options.probes)
     groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
@@ -225,6 +218,21 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
     return Compiled(made.program, before | made.stages | after, made.memory, module, explain)
+
+
+def fit_module(module: Module, chip: Chip, options: Options) -> tuple[Lowered, Relief]:
+    """Lower grouped HLO, so that it fits in VMEM and HBM, and say what was done for that.
+
+    What comes of the grouped module that it gives is the same.
+    """
+
+    def lower(module: Module) -> Lowered:
+        lowered = Lowered(module, *fit_in_vmem(module, chip, options))
+        lowered.share(into_results=False)
+        return lowered
+
+    lowered = lower(module)
+    return relieved(lowered, chip, lower) if lowered.hbm > chip.hbm.bytes else (lowered, Relief())
 
 
 @collection_paused()
@@ -256,8 +264,28 @@ def _assembled(
     return Assembled(program, stages, memory)
 
 
-def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
+def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
+    """Lower until everything fits, and split groups that no instruction can hold, in place.
+
+    After a split everything is tried anew, so that what comes of it depends on the module alone.
+
+    Raises:
+        DoesNotFitError: it never does.
+    """
+    taken, splits = Names(c.name for c in module.computations), list[Decision]()
+    while True:
+        lowering, fitted = _fitted(module, chip, options)
+        if not lowering.oversized:
+            assert fitted is not None
+            lowering.ctx.explain += splits
+            return lowering, fitted
+        splits += split(lowering.oversized, taken, module)
+
+
+def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted | None]:
     """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
+
+    None: there are groups that no instruction can hold.
 
     Raises:
         DoesNotFitError: it never does.
@@ -265,18 +293,16 @@ def _fit(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted
     spilled: set[Leaf] = set()
     share = 0
     before = ""
-    taken, splits = Names(c.name for c in module.computations), list[Decision]()
     lower = partial(lower_module, module, BlockBodies(chip), options, spilled)
     for _ in range(MOST_ATTEMPTS):
         lowering, owners = lower(SHARES[share])
-        while lowering.oversized:  # groups that no instruction can hold are split in place, until all fit
-            splits += split(lowering.oversized, taken, module)
-            lowering, owners = lower(SHARES[share])
+        if lowering.oversized:
+            return lowering, None
         verify_tile_ir(lowering.ctx.block)
         fitted = schedule(lowering.ctx, lowering.free)
         plan = fitted.plan
         if plan.failed is None:
-            lowering.ctx.explain += [*splits, *_decided(lowering, fitted, SHARES[share], spilled)]
+            lowering.ctx.explain += _decided(lowering, fitted, SHARES[share], spilled)
             return lowering, fitted
         # Where smaller tiles do not help, still smaller ones will not.
         helpless, before = plan.failed.buf.name == before, plan.failed.buf.name

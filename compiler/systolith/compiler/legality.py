@@ -1,4 +1,4 @@
-"""What the compiler can lower: checked on canonical HLO, before any work is done on it."""
+"""What the compiler can lower: checked on canonical HLO, or groups read as text, before any work is done on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from systolith.compiler.memory.residency import nested
 from systolith.compiler.mxu.matmul import sums_integers
 from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
+from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.passes.wide_integers import obstacle
 from systolith.isa.chip import Chip
@@ -44,7 +45,7 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None) -> Non
 
 
 def _running(module: Module) -> Iterator[Instruction]:
-    """Instructions of the entry and of the branches and bodies that it runs.
+    """Instructions of the entry and of the branches and bodies that it runs, and those in groups.
 
     Raises:
         CompileError: these are nested too deep.
@@ -55,6 +56,9 @@ def _running(module: Module) -> Iterator[Instruction]:
         i = next(waiting[-1], None)
         if i is None:
             waiting.pop()
+            continue
+        if isinstance(i, Group):
+            waiting.append(iter(i.body.instructions))
             continue
         yield i
         inner = [c for c in nested(i) if c not in seen]

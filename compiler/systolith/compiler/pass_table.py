@@ -1,6 +1,7 @@
 """Every pass by name, over each form that a module has: what `systolith opt` runs.
 
     HLO -> HLO              `passes/registry.py`
+    HLO -> grouped HLO      `tiling/pipeline.py`, and `GROUPED_PASSES`, which lower it
     tile IR -> tile IR      `TILE_PASSES`
     tile IR -> text         what ends a list of passes: addresses, assembly
 
@@ -18,19 +19,31 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from systolith.compiler.driver import fit_in_vmem, fit_module
 from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.legality import check_legality
+from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.installed import register_installed
+from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
-from systolith.compiler.passes.base import run_passes
-from systolith.compiler.passes.registry import find_pass, names, spelled, summary
+from systolith.compiler.memory.vmem import MemoryPlan
+from systolith.compiler.ops.group import read_groups
+from systolith.compiler.options import Options
+from systolith.compiler.passes.base import run_pass, run_passes
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.registry import find_pass, first_sentence, names, spelled, summary
+from systolith.compiler.pressure import Lowered
+from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.program import planned, program_of
 from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
-from systolith.compiler.tile.verifier import verify_tile_module
+from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
+from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.asm import disassemble
-from systolith.isa.chip import Chip
+from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 
 ITEM = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
@@ -41,11 +54,17 @@ class Form(StrEnum):
     """What a pass takes or gives."""
 
     HLO = "HLO"
+    GROUPED = "grouped HLO"
     TILE = "tile IR"
     TEXT = "text"
 
 
-PRINTERS: dict[Form, Callable[[Any], str]] = {Form.HLO: print_hlo, Form.TILE: print_tile_ir, Form.TEXT: str}
+PRINTERS: dict[Form, Callable[[Any], str]] = {
+    Form.HLO: print_hlo,
+    Form.GROUPED: print_hlo,
+    Form.TILE: print_tile_ir,
+    Form.TEXT: str,
+}
 """The text of each form."""
 
 
@@ -82,9 +101,11 @@ class NamedPass:
     @property
     def summary(self) -> str:
         """What it does, in a line."""
-        if self.takes is Form.HLO:
+        if self.takes is Form.HLO and self.name != CANONICALIZE.name:
             return summary(self.name)
-        return " ".join((inspect.getdoc(self.run) or "").split("\n\n")[0].split()).rstrip(".")
+        if self.name in GROUPING:
+            return first_sentence(type(GROUPING[self.name](load_chip("tiny"), Options())).__doc__)
+        return first_sentence(self.run.__doc__)
 
 
 @dataclass(frozen=True)
@@ -105,6 +126,57 @@ class Step:
         if chip is None:
             raise CompileError(f"pass {self.of.name!r} is for a chip: say which by --chip")
         return self.of.run(value, chip, **self.options)
+
+
+def _canonicalize(module: Module) -> Module:
+    """Bring a module into canonical form: all passes that every compilation runs before it makes groups."""
+    return canonicalise(module)
+
+
+CANONICALIZE = NamedPass("canonicalize", Form.HLO, Form.HLO, _canonicalize)
+
+
+# Grouped HLO.
+
+
+def _grouping(name: str, module: Module, chip: Chip) -> Module:
+    run_pass(module, GROUPING[name](chip, Options()))
+    return module
+
+
+def _split(module: Module, chip: Chip) -> Module:
+    """Split groups that no instruction can hold."""
+    fit_in_vmem(module, chip, Options())
+    return module
+
+
+def _rematerialize(module: Module, chip: Chip) -> Module:
+    """Order groups, and compute values again, so that the module fits in HBM (after it was split)."""
+    return fit_module(module, chip, Options())[0].module
+
+
+def _lower(module: Module, chip: Chip, share: int = 40) -> TileModule:
+    """Lower groups, in tiles that take so many percent of the free VMEM, loads where they are used."""
+    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100)
+    if lowering.oversized:
+        raise lowering.oversized[0].problem
+    verify_tile_ir(lowering.ctx.block)
+    return Lowered(module, lowering, Fitted(lowering.ctx.block, set(), MemoryPlan(), 0.0)).tile(records=True)
+
+
+def _schedule(module: Module, chip: Chip) -> TileModule:
+    """Lower groups so that all fits, with loads ahead of their use: the whole way from grouped HLO to tile IR."""
+    return fit_module(module, chip, Options())[0].tile(records=True)
+
+
+_GROUPED: list[tuple[str, Form, Callable[..., Any]]] = [
+    *((name, Form.GROUPED, partial(_grouping, name)) for name in GROUPING),
+    ("split", Form.GROUPED, _split),
+    ("rematerialization", Form.GROUPED, _rematerialize),
+    ("lower", Form.TILE, _lower),
+    ("schedule", Form.TILE, _schedule),
+]
+GROUPED_PASSES = {name: NamedPass(name, Form.GROUPED, gives, run) for name, gives, run in _GROUPED}
 
 
 # Tile IR.
@@ -156,7 +228,8 @@ TILE_PASSES = {
 def table() -> dict[str, NamedPass]:
     """Every pass, those of installed packages too."""
     register_installed()
-    return {name: NamedPass(name, Form.HLO, Form.HLO, partial(_run_hlo, name)) for name in names()} | TILE_PASSES
+    on_hlo = {name: NamedPass(name, Form.HLO, Form.HLO, partial(_run_hlo, name)) for name in names()}
+    return on_hlo | {CANONICALIZE.name: CANONICALIZE} | GROUPED_PASSES | TILE_PASSES
 
 
 def _run_hlo(name: str, module: Any) -> Any:
@@ -178,7 +251,7 @@ def read_passes(text: str) -> list[Step]:
         steps.append(_step(item[1], item[2] or ""))
         at = item.end()
     for before, after in pairwise(steps):
-        if before.of.gives is not after.of.takes:
+        if (before.of.gives, after.of.takes) not in {*((form, form) for form in Form), (Form.HLO, Form.GROUPED)}:
             raise CompileError(
                 f"pass {after.of.name!r} takes {after.of.takes}, and {before.of.name!r} before it gives"
                 f" {before.of.gives}"
@@ -202,8 +275,14 @@ def _step(name: str, options: str) -> Step:
 def run_steps(value: Any, steps: Sequence[Step], chip: Chip | None) -> tuple[Any, Form]:
     """Run passes on a value; gives what comes of it, and its form."""
     form = steps[0].of.takes if steps else Form.HLO
+    if form is Form.GROUPED:
+        value = read_groups(value)
+        if chip is not None:
+            check_legality(value, chip, "zeros")
     if form is Form.TILE:
         verify_tile_module(value, chip)
     for step in steps:
+        if step.of.takes is Form.GROUPED and form is Form.HLO:
+            value = read_groups(value)
         value, form = step(value, chip), step.of.gives
     return value, form

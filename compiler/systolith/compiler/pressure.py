@@ -28,6 +28,8 @@ from systolith.isa.program import Role
 MOST_ROUNDS = 8
 """How often values that are to be computed again are chosen, and the module lowered with them."""
 
+HOSTED = "temporaries lie in the memory of results until these are made"
+
 _SHOWN = 3
 """Buffers that a refusal names."""
 
@@ -109,7 +111,7 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
     """
     relief, before = Relief(), lowered.hbm
     lowered.share(into_results=True)
-    relief.chose("temporaries lie in the memory of results until these are made", before, lowered.hbm)
+    relief.chose(HOSTED, before, lowered.hbm)
     line = line_of(lowered.module.entry, lowered.lowering.spilled, ())
     module = lowered.module
     for name, order in ORDERS.items():
@@ -122,6 +124,12 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
         lowered = _rematerialised(lowered, chip, lower, relief)
     if lowered.hbm > chip.hbm.bytes:
         raise _refusal(lowered, chip)
+    # What the module takes in this order, or with values computed again, need not be as tight as it was before.
+    lowered.share(into_results=False)
+    if lowered.hbm <= chip.hbm.bytes:
+        relief.decisions = [d for d in relief.decisions if d.chosen != HOSTED]
+    else:
+        lowered.share(into_results=True)
     return lowered, relief
 
 

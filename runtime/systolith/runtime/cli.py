@@ -124,7 +124,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 @click.option(
     "--from",
     "stage",
-    type=click.Choice(["hlo", "canonical", "tile", "assembly"]),
+    type=click.Choice(["hlo", "canonical", "grouped", "tile", "assembly"]),
     default="hlo",
     show_default=True,
     help="Go on from FILE as that stage of an earlier compilation: a file of its --dump-dir.",

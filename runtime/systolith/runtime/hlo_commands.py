@@ -65,7 +65,7 @@ def opt(
         raise SystolithError("opt needs a FILE, or `-` for stdin (`--list` lists the passes)")
     steps = read_passes(names)
     require_apart({"-o": output}, {"FILE": file, "--chip": chip_file(chip) if chip else None})
-    if check and any(step.of.gives is not Form.HLO for step in steps):
+    if check and any(step.of.gives not in (Form.HLO, Form.GROUPED) for step in steps):
         raise SystolithError("--check evaluates HLO before and after: these passes give something else")
     given = _read(file, steps[0].of.takes if steps else Form.HLO)
     before = clone(given) if check else None
@@ -86,7 +86,8 @@ def _list_passes() -> None:
     passes = table().values()
     width = max(len(p.name) for p in passes)
     for p in passes:
-        forms = f"{p.takes} to {p.gives}: " if p.takes is not p.gives or p.takes is not Form.HLO else ""
+        forms = f"{p.takes}: " if p.takes is p.gives is not Form.HLO else ""
+        forms = f"{p.takes} to {p.gives}: " if p.takes is not p.gives else forms
         options = "".join(f" {name}={value}" for name, value in p.options.items())
         emit(f"{p.name:{width}}  {forms}{p.summary}{f' [{options.strip()}]' if options else ''}")
 

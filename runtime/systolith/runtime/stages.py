@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
-from systolith.compiler.driver import Assembled, Front, Stages, compile_module, compile_tile
+from systolith.compiler.driver import Assembled, Front, Stages, compile_groups, compile_module, compile_tile
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.memory.report import MemoryUse
+from systolith.compiler.ops.group import read_groups
 from systolith.compiler.options import Options
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.isa.asm import disassemble
@@ -62,6 +63,11 @@ def _canonical(path: Path, chip: Chip, options: Options) -> Resumed:
     return Resumed(Front(module, canonical=True).compile(chip, options), elided_note(module))
 
 
+def _grouped(path: Path, chip: Chip, options: Options) -> Resumed:
+    module = read_groups(_module(path))
+    return Resumed(compile_groups(module, chip, options), elided_note(module))
+
+
 def _module(path: Path) -> Module:
     return parse_module(read_given(path), str(path), left_out=True)
 
@@ -79,7 +85,8 @@ def _assembly(path: Path, chip: Chip, options: Options) -> Resumed:
 STAGES: dict[str, Callable[[Path, Chip, Options], Resumed]] = {
     "hlo": _hlo,
     "canonical": _canonical,
+    "grouped": _grouped,
     "tile": _tile,
     "assembly": _assembly,
 }
-"""What comes of a file, by the stage that it is: a module, `canonical.hlo`, `tile.txt`, `program.s`."""
+"""What comes of a file, by the stage that it is: a module, `canonical.hlo`, `grouped.hlo`, `tile.txt`, `program.s`."""

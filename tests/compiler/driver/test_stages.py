@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sources import parse_module
 from systolith.runtime.stages import STAGES, compile_from
+from tests.compiler.memory.random_training import random_training
 from tests.corpus.load import load
 from tests.runtime.command import systolith
 
-FILES = {"canonical": "canonical.hlo", "tile": "tile.txt", "assembly": "program.s"}
+FILES = {"canonical": "canonical.hlo", "grouped": "grouped.hlo", "tile": "tile.txt", "assembly": "program.s"}
 
 CASES = [
     ("bf16_dot_f32", "tiny"),
@@ -41,6 +43,41 @@ CASES = [
 """Products, loops, branches, constants, convolutions, many kernels."""
 
 
+def _sum(count: int) -> str:
+    """So many parameters, added and multiplied in turn: more streams than a kernel has."""
+    given = [f"  x{n} = f32[5,7] parameter({n})\n" for n in range(count)]
+    steps = [
+        f"  s{n} = f32[5,7] {'add' if n % 2 else 'multiply'}(x{n}, {f's{n - 1}' if n > 1 else 'x0'})\n"
+        for n in range(1, count)
+    ]
+    return "".join([*given, *steps])
+
+
+OTHERS = {
+    # Groups in blocks, on the vector unit, split, in loops over the batch, of several results.
+    "softmax": """HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[96,1024] parameter(0)
+  e = f32[96,1024] exponential(x)
+  z = f32[] constant(0)
+  s = f32[96] reduce(e, z), dimensions={1}, to_apply=add
+  b = f32[96,1024] broadcast(s), dimensions={0}
+  ROOT y = f32[96,1024] divide(e, b)
+}
+""",
+    "depthwise": """HloModule m
+ENTRY e {
+  x = f32[1,8,8,16] parameter(0)
+  w = f32[3,3,1,16] parameter(1)
+  ROOT y = f32[1,8,8,16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f,
+      feature_group_count=16
+}
+""",
+    "many operands": f"HloModule m\nENTRY e {{\n{_sum(24)}  ROOT y = f32[5,7] tanh(s23)\n}}\n",
+}
+
+
 def test_every_stage_has_a_file() -> None:
     assert STAGES.keys() == {"hlo", *FILES}
 
@@ -58,6 +95,38 @@ def test_every_stage_leads_to_the_same_binary(name: str, chip: str, tmp_path: Pa
         # What is dumped from there on is the same, too.
         for later in resumed.stages:
             assert later in ("explain.txt", "memory.txt") or resumed.stages[later] == whole.stages[later], later
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_sort_of_group_reads_back(name: str, tmp_path: Path) -> None:
+    chip = load_chip("tiny")
+    whole = compile_module(parse_module(OTHERS[name], name), chip)
+    path = tmp_path / "grouped.hlo"
+    path.write_text(whole.stages["grouped.hlo"])
+    resumed = compile_from("grouped", path, chip, Options()).assembled
+    assert to_bytes(resumed.program) == to_bytes(whole.program)
+
+
+def test_modules_that_hardly_fit_in_hbm_read_back(tmp_path: Path) -> None:
+    # Values are computed again, groups reordered, results lend their memory: what was decided once stays so.
+    tiny = load_chip("tiny")
+    roomy = replace(tiny, vmem=replace(tiny.vmem, bytes=8 << 10))
+    relieved = 0
+    for seed in range(6):
+        text, _ = random_training(seed)
+        memory = compile_module(parse_module(text, "m"), roomy).memory
+        chip = replace(roomy, hbm=replace(roomy.hbm, bytes=memory.hbm - memory.temporaries * (seed + 1) // 8))
+        try:
+            whole = compile_module(parse_module(text, "m"), chip)
+        except CompileError:
+            continue
+        relieved += any("bytes of HBM" in d.numbers for d in whole.explain)
+        for stage in ("grouped", "tile"):
+            path = tmp_path / FILES[stage]
+            path.write_text(whole.stages[FILES[stage]])
+            resumed = compile_from(stage, path, chip, Options()).assembled
+            assert to_bytes(resumed.program) == to_bytes(whole.program), (seed, stage)
+    assert relieved > 1
 
 
 def test_text_is_for_its_own_chip(tmp_path: Path) -> None:

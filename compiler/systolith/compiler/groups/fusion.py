@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Fuse:
-    """The pass: group the entry computation and, recursively, the bodies of its loops and conditionals.
+    """Group the entry computation and, recursively, the bodies of its loops and conditionals.
 
     Attributes:
         limits: of a group.

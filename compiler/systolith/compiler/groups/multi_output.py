@@ -46,7 +46,7 @@ OUTPUTS = ".outputs"
 
 @dataclass(frozen=True)
 class FuseOutputs:
-    """The pass, on a grouped module.
+    """Join groups that read the same values, or one of which reads the other's result.
 
     Attributes:
         chip: that costs are for.

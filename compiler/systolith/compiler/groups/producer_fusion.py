@@ -56,7 +56,7 @@ LOOP_SHARE = 8
 
 @dataclass(frozen=True)
 class FusePrologues:
-    """The pass, on grouped HLO.
+    """Compute elementwise operands of products in tiles of the products.
 
     Attributes:
         chip: that the cycles are of.

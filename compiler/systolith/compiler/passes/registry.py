@@ -99,5 +99,9 @@ def spelled(name: str, table: Iterable[str]) -> str:
 def summary(name: str) -> str:
     """What a pass does: the first sentence of its class's documentation."""
     made = type(PASSES[name]()) if name in PASSES else installed(plugins.PASSES)[name].made
-    text = " ".join((made.__doc__ or "").split())
-    return text.split(". ")[0].rstrip(".")
+    return first_sentence(made.__doc__)
+
+
+def first_sentence(text: str | None) -> str:
+    """The first sentence of a docstring, without its end."""
+    return " ".join((text or "").split()).split(". ")[0].rstrip(".")

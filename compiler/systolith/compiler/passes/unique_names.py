@@ -10,7 +10,7 @@ from systolith.compiler.passes.rewrite import Names
 
 @dataclass(frozen=True)
 class UniqueNames:
-    """The pass: no two instructions of a module have one name.  The entry keeps its names."""
+    """Give every instruction of a module a name of its own.  The entry keeps its names."""
 
     def run(self, module: Module) -> bool:
         taken, changed = Names([]), False

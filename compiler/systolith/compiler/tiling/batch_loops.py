@@ -52,7 +52,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class BatchLoops:
-    """The pass.
+    """Run segments on part of the batch at a time, in loops, where that takes fewer cycles.
 
     Attributes:
         chip: the target.

@@ -36,7 +36,7 @@ Region = dict[Instruction, int]
 
 @dataclass(frozen=True)
 class BlockNormalisations:
-    """The pass.
+    """Put normalisations that exceed VMEM, with what is around them, into groups that run in blocks.
 
     Attributes:
         vmem: bytes of the chip's VMEM.

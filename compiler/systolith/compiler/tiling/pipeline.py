@@ -1,0 +1,32 @@
+"""Grouping: which passes, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.multi_output import FuseOutputs
+from systolith.compiler.groups.producer_fusion import FusePrologues
+from systolith.compiler.groups.unit_assignment import UnitAssignment
+from systolith.compiler.options import Options
+from systolith.compiler.passes.base import Pass
+from systolith.compiler.passes.unique_names import UniqueNames
+from systolith.compiler.tiling.batch_loops import BatchLoops
+from systolith.compiler.tiling.blocking import BlockNormalisations
+from systolith.isa.chip import Chip
+
+
+def _units(chip: Chip, options: Options) -> UnitAssignment:
+    """Where products are computed; the vector unit has one precision."""
+    return UnitAssignment(chip if options.precision in (None, "highest") else None)
+
+
+GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
+    "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options)),
+    "unique-names": lambda chip, options: UniqueNames(),
+    "blocking": lambda chip, options: BlockNormalisations(chip.vmem.bytes),
+    "fusion": lambda chip, options: Fuse(unit=_units(chip, options)),
+    "producer-fusion": FusePrologues,
+    "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
+}
+"""From canonical to grouped HLO: what makes each pass, by its name."""
