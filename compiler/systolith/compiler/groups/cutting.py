@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.table import ROOTS, Family, family
+from systolith.compiler.passes.outline import Outline
 
 
 @dataclass(frozen=True)
@@ -136,20 +136,10 @@ def _in_place(value: Instruction, root: Instruction, stored: Collection[Instruct
 
 
 def _part(body: Computation, roots: Sequence[Instruction], stored: Collection[Instruction]) -> Part:
-    leaves: dict[Instruction, Instruction] = {}
-    copies: dict[Instruction, Instruction] = {}
+    copy = Outline()
     inside = _reached(body, roots, stored)
     for i in body.instructions:
-        if i not in inside:
-            continue
-        if _is_leaf(i, stored):
-            leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
-        else:
-            operands = [leaves.get(o) or copies[o] for o in i.operands]
-            copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
-    results = [copies[root] for root in roots]
-    root, instructions = results[0], [*leaves.values(), *copies.values()]
-    if len(results) > 1:
-        root = Instruction("outputs", "tuple", tuple_of([r.shape for r in results]), results)
-        instructions.append(root)
-    return Part(tuple(roots), tuple(leaves), Computation(body.name, instructions, root))
+        if i in inside:
+            (copy.parameter if _is_leaf(i, stored) else copy.take)(i)
+    computation = copy.computation(body.name, [copy.copies[root] for root in roots])
+    return Part(tuple(roots), tuple(copy.values), computation)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from systolith.compiler.errors import LimitError
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Micro, Pieces
@@ -16,7 +15,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
 from systolith.compiler.ops.table import ROOTS, family
-from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.outline import Outline
 from systolith.compiler.vpu.emit import kernel_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
 from systolith.isa.chip import Chip
@@ -57,35 +56,18 @@ def join(first: Group, second: Group, made: dict[Instruction, int], kept: Sequen
         made: which result of `first` an operand of `second` is.
         kept: see `Joint`.
     """
-    leaves: dict[Instruction, Instruction] = {}
-    body: list[Instruction] = []
+    copy = Outline()
     roots: list[Instruction] = []
     for group in (first, second):
-        computation = group.body
-        copies: dict[Instruction, Instruction] = {}
-        for p, operand in zip(computation.parameters, group.operands, strict=True):
-            if group is second and operand in made:
-                copies[p] = roots[made[operand]]
-                continue
-            if operand not in leaves:
-                number = len(leaves)
-                leaves[operand] = Instruction(f"p{number}.{operand.name}", "parameter", operand.shape, number=number)
-            copies[p] = leaves[operand]
-        for i in computation.instructions:
+        for p, operand in zip(group.body.parameters, group.operands, strict=True):
+            inside = group is second and operand in made
+            copy.copies[p] = roots[made[operand]] if inside else copy.parameter(operand)
+        for i in group.body.instructions:
             if i.opcode not in ("parameter", "tuple"):
-                copies[i] = replace(i, operands=[copies[o] for o in i.operands], attributes=dict(i.attributes))
-                body.append(copies[i])
-        roots += [copies[root] for root in group_roots(computation)]
-    results = [roots[k] for k in kept]
-    root = results[0]
-    if len(results) > 1:
-        root = Instruction("outputs", "tuple", tuple_of([r.shape for r in results]), results)
-        body.append(root)
-    names = Names(p.name for p in leaves.values())
-    for i in body:
-        i.name = names.fresh(i.name)
-    whole = Computation(f"group.{second.name}", [*leaves.values(), *body], root)
-    return Joint(whole, tuple(leaves), tuple(kept))
+                copy.take(i)
+        roots += [copy.copies[root] for root in group_roots(group.body)]
+    whole = copy.computation(f"group.{second.name}", [roots[k] for k in kept])
+    return Joint(whole, tuple(copy.values), tuple(kept))
 
 
 @dataclass

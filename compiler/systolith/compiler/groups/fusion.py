@@ -39,6 +39,7 @@ from systolith.compiler.ops.expression_builder import NotFoldableError, analyze,
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
+from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
@@ -406,9 +407,8 @@ class _Grouping:
 
     def _body(self, result: Instruction, root: Instruction, taken: Names) -> tuple[Computation, list[Instruction]]:
         """The computation of a group, and what its parameters are."""
-        leaves: dict[Instruction, Instruction] = {}
-        copies: dict[Instruction, Instruction] = {}
-        out: list[Instruction] = []
+        copy = Outline()
+        copies: dict[Instruction, Instruction] = {}  # a value may be both, a parameter and copied
 
         def is_leaf(i: Instruction, of: Instruction) -> bool:
             if i is result or i is root:
@@ -421,20 +421,16 @@ class _Grouping:
 
         def visit(i: Instruction, of: Instruction) -> Steps[Instruction]:
             if is_leaf(i, of):
-                if i not in leaves:
-                    leaves[i] = Instruction(f"p{len(leaves)}.{i.name}", "parameter", i.shape, number=len(leaves))
-                return leaves[i]
+                return copy.parameter(i)
             if i not in copies:
                 operands: list[Instruction] = []
                 for o in i.operands:
                     operands.append((yield visit(o, i)))
-                copies[i] = replace(i, operands=operands, attributes=dict(i.attributes))
-                out.append(copies[i])
+                copies[i] = copy.add(i, operands)
             return copies[i]
 
         made = trampoline(visit(result, result))
-        name = taken.fresh(f"group.{result.name}")
-        return Computation(name, [*leaves.values(), *out], made), list(leaves)
+        return copy.computation(taken.fresh(f"group.{result.name}"), [made]), copy.values
 
 
 def made_of(group: Group) -> Decision:

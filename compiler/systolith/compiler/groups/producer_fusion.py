@@ -39,7 +39,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
-from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.outline import Outline
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
@@ -264,39 +264,28 @@ def _is_operand(group: Group, value: Instruction) -> bool:
 def merged(group: Group, maker: Group) -> Group:
     """The group of a product with what makes one of its operands in it."""
     outer, inner = group.body, maker.body
-    names = Names(())
-    parameters: dict[Instruction, Instruction] = {}
-    out: list[Instruction] = []
-
-    def parameter(value: Instruction) -> Instruction:
-        if value not in parameters:
-            name = names.fresh(f"p{len(parameters)}.{value.name}")
-            parameters[value] = Instruction(name, "parameter", value.shape, number=len(parameters))
-        return parameters[value]
+    copy = Outline()
 
     def copied(computation: Computation, given: Sequence[Instruction]) -> Instruction:
-        copies = {p: given[p.number or 0] for p in computation.parameters}
+        copy.copies |= zip(computation.parameters, given, strict=True)
         for i in computation.instructions:
-            if i not in copies:
-                operands = [copies[o] for o in i.operands]
-                copies[i] = replace(i, name=names.fresh(i.name), operands=operands, attributes=dict(i.attributes))
-                out.append(copies[i])
-        return copies[computation.result]
+            if i.opcode != "parameter":
+                copy.take(i)
+        return copy.copies[computation.result]
 
     def given(value: Instruction) -> Instruction:
         """What stands for an operand of the group."""
         chain = list(_views(value))
         if chain[-1] is not maker:
-            return parameter(value)
-        result = copied(inner, [parameter(o) for o in maker.operands])
+            return copy.parameter(value)
+        result = copied(inner, [copy.parameter(o) for o in maker.operands])
         for view in reversed(chain[:-1]):
-            result = Instruction(names.fresh(view.name), "reshape", view.shape, [result], line=view.line)
-            out.append(result)
+            result = copy.add(Instruction(view.name, "reshape", view.shape, line=view.line), [result])
         return result
 
     root = copied(outer, [given(o) for o in group.operands])
-    computation = Computation(outer.name, [*parameters.values(), *out], root)
-    return replace(group, operands=list(parameters), attributes={**group.attributes, "calls": computation})
+    attributes = group.attributes | {"calls": copy.computation(outer.name, [root])}
+    return replace(group, operands=copy.values, attributes=attributes)
 
 
 def _views(value: Instruction) -> Iterator[Instruction]:

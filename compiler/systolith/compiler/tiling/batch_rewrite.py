@@ -17,7 +17,7 @@ from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.hlo.trip_count import stated
 from systolith.compiler.memory.residency import ALLOCATE
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.blocking import Outline, Region
+from systolith.compiler.tiling.blocking import Region, RegionOutline
 from systolith.compiler.tiling.dim_propagation import blocked_dims, resized
 from systolith.isa.dtypes import PRED, S32
 
@@ -190,20 +190,20 @@ def _scalar(name: str, value: int) -> Instruction:
 
 
 def _outlined(computation: Computation, region: Region, outputs: Sequence[Instruction], iterations: int) -> _Segment:
-    copy = Outline(region)
+    copy = RegionOutline(region)
     for i in computation.instructions:
         if i in region:
             copy.take(i)
-    results = [copy.taken[o] for o in outputs]
-    root = Instruction("results", "tuple", tuple_of([o.shape for o in results]), results)
-    whole = Computation("segment", [*copy.parameters.values(), *copy.body, root], root)
+    results = [copy.copies[o] for o in outputs]
+    root = Instruction("results", "tuple", tuple_of([o.shape for o in results]))
+    whole = copy.computation("segment", [copy.add(root, results)])
     updated = [region[o] for o in outputs]
     dims = blocked_dims(whole, list(zip(results, updated, strict=True)))
     extent = outputs[0].dims[updated[0]]
     return _Segment(
         resized(whole, dims, extent // iterations),
-        [o for o, _ in copy.parameters],
-        [dims.get(p) for p in copy.parameters.values()],
+        copy.values,
+        [dims.get(p) for p in copy.parameters],
         list(outputs),
         updated,
         extent // iterations,

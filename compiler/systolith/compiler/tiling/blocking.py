@@ -13,14 +13,14 @@ the other operand).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, is_elementwise
+from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 
@@ -225,16 +225,11 @@ class _Blocking:
         """Outline a region, in place."""
         outputs = self._outputs(region)
         inside = [i for i in self.computation.instructions if i in region]
-        copy = Outline(region)
+        copy = RegionOutline(region)
         for i in inside:
             copy.take(i)
-        roots = [copy.taken[o] for o in outputs]
-        if len(roots) > 1:
-            roots = [Instruction("tuple", "tuple", tuple_of([o.shape for o in outputs]), roots)]
-            copy.body += roots
-        body = Computation(name, [*copy.parameters.values(), *copy.body], roots[0])
-        last = outputs[-1]
-        operands = [o for o, _ in copy.parameters]
+        body = copy.computation(name, [copy.copies[o] for o in outputs], "tuple")
+        last, operands = outputs[-1], copy.values
         tiling = Tiling(tuple(region[o] for o in outputs))
         why = "a reduction meets its operand again"
         self._insert(Group.of(last.name, body, operands, last, None, tiling, why), region, outputs)
@@ -261,44 +256,35 @@ class _Blocking:
             self.computation.root = value[self.computation.root]
 
 
-class Outline:
+class RegionOutline(Outline):
     """A region's instructions as a computation of their own.
 
-    Attributes:
-        parameters: values from outside, with the dimension that is blocked; what is needed whole, too, is two.
-        body: the computation's other instructions.
-        taken: copies of the region's instructions.
+    A value from outside is a parameter for each dimension that is blocked; what is needed whole, too, is two.
     """
 
     def __init__(self, region: Region) -> None:
+        super().__init__()
         self.region = region
-        self.parameters: dict[tuple[Instruction, int | None], Instruction] = {}
-        self.body: list[Instruction] = []
-        self.taken: dict[Instruction, Instruction] = {}
         self._repeated: dict[tuple[Instruction, int | None], Instruction] = {}
 
-    def take(self, i: Instruction) -> None:
+    def take(self, i: Instruction) -> Instruction:
         """The next instruction of the region, operands first."""
         operands = [trampoline(self._operand(o, i, k, self.region[i])) for k, o in enumerate(i.operands)]
-        self.taken[i] = replace(i, operands=operands, attributes=dict(i.attributes))
-        self.body.append(self.taken[i])
+        self.copies[i] = self.add(i, operands)
+        return self.copies[i]
 
     def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Steps[Instruction]:
-        if o in self.taken:
-            return self.taken[o]
+        if o in self.copies:
+            return self.copies[o]
         key = o, None if d is None else operand_dim(user, k, d)
         if _is_repeated(o, key[1]):
             if key not in self._repeated:
                 operands: list[Instruction] = []
                 for n, p in enumerate(o.operands):
                     operands.append((yield self._operand(p, o, n, key[1])))
-                self._repeated[key] = replace(o, operands=operands, attributes=dict(o.attributes))
-                self.body.append(self._repeated[key])
+                self._repeated[key] = self.add(o, operands)
             return self._repeated[key]
-        if key not in self.parameters:
-            number = len(self.parameters)
-            self.parameters[key] = Instruction(f"p{number}.{o.name}", "parameter", o.shape, number=number)
-        return self.parameters[key]
+        return self.parameter(*key)
 
 
 def _is_repeated(o: Instruction, d: int | None) -> bool:
