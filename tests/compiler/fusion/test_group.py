@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.driver import Front, compile_grouped
 from systolith.compiler.errors import CompileError
+from systolith.compiler.groups.fuse_pair import join
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.ops.group import Group, Tiling, Unit, read_groups
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group, Tiling, Unit, read_groups, root_operation, unit_of
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY
 from tests.compiler.fusion.test_blocking import SMALL, attention, softmax
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compiled, error, run
 from tests.corpus.load import Case
 from tests.corpus.load import names as corpus_names
 
@@ -153,3 +157,81 @@ def test_the_kind_says_which_unit_computes_a_convolution() -> None:
     assert group.unit is Unit.MXU
     (group,) = groups(read_groups(parse_hlo(text))).values()
     assert group.unit is Unit.VPU
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         " ROOT r = f32[4,4] dot(d, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "several products"),
+        ("d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         " ROOT r = (f32[4,4], f32[4,4]) tuple(d, p)", "several products, or results"),
+        ("i = s32[] constant(1)\n d = f32[4,4] dynamic-update-slice(p, p, i, i)\n ROOT r = f32[4,4] negate(d)",
+         "dynamic-update-slice 'd' is in no kernel"),
+        ("i = s32[] constant(1)\n n = f32[4,4] negate(p)\n ROOT r = f32[4,4] dynamic-update-slice(n, p, i, i)",
+         "dynamic-update-slice 'r' runs alone"),
+        ("z = f32[] constant(0)\n s = f32[4,4] reduce-window(p, z), window={size=3x3 pad=1_1x1_1}, to_apply=sum\n"
+         " ROOT r = f32[4,4] transpose(s), dimensions={1,0}", "'r' reads 's' elsewhere than at its own index"),
+        ("z = f32[] constant(0)\n a = f32[4] reduce(p, z), dimensions={0}, to_apply=sum\n"
+         " b = f32[4] reduce(p, z), dimensions={1}, to_apply=sum\n ROOT r = f32[4] add(a, b)", "are not alike"),
+        ("d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         " ROOT r = f32[4,4] negate(p)", "its result is not made of 'd'"),
+        ("n = f32[4,4] negate(p)\n s = f32[2,4] slice(p), slice={[0:2], [0:4]}\n"
+         " ROOT r = (f32[4,4], f32[2,4]) tuple(n, s)", "results of different shapes"),
+    ],
+)  # fmt: skip
+def test_operations_that_no_unit_computes_together_are_refused(body: str, message: str) -> None:
+    shape = re.findall(r"ROOT r = (\(.*\)|\S+) [\w-]+\(", body)[0]
+    kind = "kOutput" if " dot(" in body else "kInput" if " reduce" in body else "kLoop"
+    kind = "kCustom" if "ROOT r = f32[4,4] dynamic" in body else kind
+    text = f"""HloModule m
+sum {{
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b)
+}}
+group {{
+ p = f32[4,4] parameter(0)
+ {body}
+}}
+ENTRY e {{
+ x = f32[4,4] parameter(0)
+ ROOT y = {shape} fusion(x), kind={kind}, calls=group
+}}
+"""
+    with pytest.raises(CompileError, match=rf"fusion 'y' .*: its operations are not those of one group: .*{message}"):
+        read_groups(parse_hlo(text))
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1 << 20), number=st.integers(0, 1 << 10))
+def test_two_groups_written_as_one_are_refused_or_computed_as_written(seed: int, number: int) -> None:
+    text, args = random_module(seed)
+    module = grouped(text, TINY)
+    users = {i: u for c in module.computations for i, u in c.users().items()}
+    pairs = [
+        (first, second)
+        for first, (second, *others) in ((i, u) for i, u in users.items() if u)
+        if isinstance(first, Group) and isinstance(second, Group) and first.shape.is_array and not others
+    ]
+    if not pairs:
+        return
+    first, second = pairs[number % len(pairs)]
+    joint = join(first, second, {first: 0}, range(1, 1 + len(group_roots(second.body))))
+    joint.computation.name = "joined"
+    unit = unit_of(root_operation(joint.computation))
+    for computation in module.computations:
+        if second in computation.instructions:
+            made = Group.of(second.name, joint.computation, joint.leaves, second, unit)
+            computation.replace(second, made)
+            computation.instructions = [made if i is second else i for i in computation.instructions if i is not first]
+    module.computations.insert(0, joint.computation)
+    written = print_hlo(module)
+    with np.errstate(all="ignore"):
+        want = evaluate(parse_hlo(written), *args, precision="highest")
+    try:
+        program = compile_grouped(read_groups(parse_hlo(written)), TINY, Options(precision="highest")).program
+    except CompileError:
+        return
+    for a, b in zip(run(program, TINY, args), want, strict=True):
+        assert error(a, b) < 2.0**-5

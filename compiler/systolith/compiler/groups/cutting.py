@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.index.affine import IndexMap
-from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.ops.expression_builder import group_roots, reads_in_place
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.outline import Outline
 
@@ -118,21 +116,9 @@ def _shared(body: Computation, roots: Sequence[Instruction], stored: Collection[
     found = set()
     for root in (i for i in body.instructions if family(i) in ROOTS and i.shape.is_array and i not in stored):
         users = [i for i, reach in within if root in reach]
-        if len(users) + (root in rest) > 1 or not all(_in_place(i, root, stored) for i in users):
+        if len(users) + (root in rest) > 1 or not all(reads_in_place(i, root, stored) for i in users):
             found.add(root)
     return found
-
-
-def _in_place(value: Instruction, root: Instruction, stored: Collection[Instruction]) -> bool:
-    """Whether a value reads a product or reduction at its own index alone."""
-    if value.dims != root.dims:
-        return False
-    try:
-        plan = analyze([value], frontier={root, *stored} - {value})
-    except CompileError:
-        return False
-    same = IndexMap.identity(len(value.dims)).dims
-    return all(load.map.dims == same for load in plan.loads if load.leaf is root)
 
 
 def _part(body: Computation, roots: Sequence[Instruction], stored: Collection[Instruction]) -> Part:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from systolith.compiler.errors import LimitError
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Micro, Pieces
-from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, streams_of
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, root_operations, streams_of
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import PLAIN, reached, reduction_of
-from systolith.compiler.ops.table import ROOTS, family
+from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.vpu.emit import kernel_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
@@ -89,7 +87,7 @@ class Kernels:
         Raises:
             NotJointError: no kernel can have it, or it would compute more than the two.
         """
-        if reductions(joint.computation):
+        if root_operations(joint.computation):
             return self._saved_of_reduction(joint)
         plan = _plan(joint.computation)
         micro = _micros(plan)
@@ -130,38 +128,14 @@ class Kernels:
         return way.saved
 
 
-def reductions(computation: Computation) -> list[Instruction]:
-    """The reductions of a group."""
-    return [i for i in computation.instructions if family(i) in ROOTS]
-
-
 def check_results(joint: Joint) -> None:
     """Whether results are such as one pass can make.
 
     Raises:
         NotJointError: they are not.
     """
-    found = reductions(joint.computation)
-    roots = group_roots(joint.computation)
-    if not found:
-        if any(root.dims != roots[0].dims for root in roots):
-            raise NotJointError("results of different shapes")
-        return
-    first = found[0]
-    dims = first.attributes.get("dimensions")
-    for i in found:
-        operand = i.operands[0]
-        alike = operand.dims == first.operands[0].dims and i.attributes.get("dimensions") == dims
-        if i.opcode != "reduce" or not i.shape.is_array or not alike:
-            raise NotJointError("reductions that are not alike")
-        if (plain_operation(i.computation()) or "", operand.shape.dtype.kind) not in PLAIN:
-            raise NotJointError("a reduction by a general computation")
-        if any(reached(o, found) for o in i.operands):
-            raise NotJointError("one reduces what the other made")
-    for root in roots:
-        sources = [i for i in found if reached(root, {i})]
-        if len(sources) > 1 or root.dims != (sources or first.operands)[0].dims:
-            raise NotJointError("a result that is neither reduced nor of the whole space")
+    if why := one_pass_obstacle(joint.computation):
+        raise NotJointError(why)
 
 
 def _plan(computation: Computation) -> GroupPlan:

@@ -26,16 +26,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from systolith.compiler.errors import CompileError
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
-from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.memory.residency import is_allocation
 from systolith.compiler.ops.expression import Micro, topological
-from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, splat_or_none, streams_of
+from systolith.compiler.ops.expression_builder import (
+    NotFoldableError,
+    analyze,
+    reads_in_place,
+    splat_or_none,
+    streams_of,
+)
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
@@ -255,15 +259,9 @@ class _Grouping:
         if core is i and group is not i:
             self.absorbed[i] = group
             return
-        if family(core) in ROOTS or core.dims != i.dims or group in self.absorbed.values():
+        if family(core) in ROOTS or group in self.absorbed.values() or (core is not group and self._is_leaf(core)):
             return
-        if core is not group and self._is_leaf(core):
-            return
-        try:
-            plan = analyze([core], frontier=self._leaves(core) | {i})
-        except CompileError:
-            return
-        if all(load.map.dims == IndexMap.identity(len(i.dims)).dims for load in plan.loads if load.leaf is i):
+        if core.dims == i.dims and reads_in_place(core, i, self._leaves(core)):
             self.absorbed[i] = group
 
     # Sizes.

@@ -12,6 +12,7 @@ from math import ceil, prod
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import Unit, unit_of
+from systolith.compiler.ops.reduction import is_depthwise
 from systolith.isa.chip import Chip
 
 
@@ -30,7 +31,7 @@ class UnitAssignment:
         if (
             self.chip is not None
             and i.opcode == "convolution"
-            and _possible(i)
+            and is_depthwise(i)
             and _vpu(i, self.chip) < _mxu(i, self.chip)
         ):
             return Unit.VPU
@@ -39,13 +40,6 @@ class UnitAssignment:
 
 MATRIX_UNITS = UnitAssignment()
 """All products on the matrix units."""
-
-
-def _possible(i: Instruction) -> bool:
-    groups = i.integer("feature_group_count", 1)
-    types = {o.shape.dtype for o in i.operands} | {i.shape.dtype}
-    one_type = len(types) == 1 and all(t.is_float and t.bits <= 32 for t in types)
-    return one_type and groups == i.dims[i.conv_dims.output_feature] and i.integer("batch_group_count", 1) == 1
 
 
 def _vpu(i: Instruction, chip: Chip) -> int:

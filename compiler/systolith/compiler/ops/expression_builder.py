@@ -32,7 +32,7 @@ from systolith.compiler.ops.expression import (
     image_of,
     topological,
 )
-from systolith.compiler.ops.table import Family, info
+from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.isa.dtypes import F32, PRED
 
 
@@ -107,6 +107,23 @@ def group_roots(computation: Computation) -> list[Instruction]:
     """The instructions whose values a group's computation returns: its root, or the operands of a root tuple."""
     root = computation.result
     return list(root.operands) if root.opcode == "tuple" else [root]
+
+
+def root_operations(computation: Computation) -> list[Instruction]:
+    """The products and reductions of a group's computation."""
+    return [i for i in computation.instructions if family(i) in ROOTS]
+
+
+def reads_in_place(value: Instruction, operand: Instruction, leaves: Collection[Instruction]) -> bool:
+    """Whether a value reads an instruction at its own index alone; `leaves`: what else it is computed from."""
+    if value.dims != operand.dims:
+        return False
+    try:
+        plan = analyze([value], frontier={operand, *leaves} - {value})
+    except CompileError:
+        return False
+    same = IndexMap.identity(len(value.dims)).dims
+    return all(load.map.dims == same for load in plan.loads if load.leaf is operand)
 
 
 def analyze(

@@ -15,7 +15,8 @@ from enum import StrEnum
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
-from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.expression_builder import group_roots, reads_in_place, root_operations
+from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, reached
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 
@@ -105,7 +106,7 @@ class Group(Instruction):
 
 def root_operation(body: Computation) -> Instruction:
     """The root operation of a group's body; see `Group.root`."""
-    return next((i for i in body.instructions if family(i) in ROOTS), None) or group_roots(body)[0]
+    return (root_operations(body) or group_roots(body))[0]
 
 
 def unit_of(root: Instruction) -> Unit:
@@ -124,7 +125,7 @@ def read_groups(module: Module) -> Module:
     """Turn the fusions of a module whose text was printed from groups (`grouped.hlo`) into groups again, in place.
 
     Raises:
-        CompileError: a fusion that no group is printed as.
+        CompileError: a fusion that no group is printed as, or whose operations are none that a group can have.
     """
     for computation in module.computations:
         made: dict[Instruction, Instruction] = {}
@@ -142,13 +143,35 @@ def _read(i: Instruction) -> Group:
     body, kind = i.computation("calls"), i.word("kind", "")
     tiling = _tiling(i, len(group_roots(body)))
     root = root_operation(body)
-    unit = None if tiling else Unit.VPU if kind == "kInput" and root.opcode == "convolution" else unit_of(root)
+    summed = kind == "kInput" and root.opcode == "convolution" and is_depthwise(root)
+    unit = None if tiling else Unit.VPU if summed else unit_of(root)
     group = Group(i.name, i.shape, i.operands, i.attributes, line=i.line, unit=unit, tiling=tiling)
     if group.kind != kind:
         raise compile_error(
             i, f"a group of {root.opcode} {root.name!r} is kind={group.kind}, not kind={kind or '(none)'}"
         )
+    if why := _obstacle(group):
+        raise compile_error(i, f"its operations are not those of one group: {why}")
     return group
+
+
+def _obstacle(group: Group) -> str:
+    """Why a unit cannot compute the operations of a group; empty: it can, as far as their kinds tell."""
+    body, root, results = group.body, group.root, group_roots(group.body)
+    roots = root_operations(body)
+    inside = [i for i in body.instructions if family(i) is not Family.GIVEN and (i is not body.result or i in results)]
+    odd = next((i for i in inside if i not in roots and not is_cheap(i)), None)
+    if group.unit is Unit.DMA:
+        return "" if inside == results == [root] else f"{root.opcode} {root.name!r} runs alone"
+    if group.unit is None or odd is not None:
+        return "" if odd is None or group.unit is None else f"{odd.opcode} {odd.name!r} is in no kernel"
+    if group.unit is Unit.VPU and (len(roots) > 1 or len(results) > 1):
+        return one_pass_obstacle(body)
+    if len(roots) > 1 or len(results) > 1:
+        return "there are several products, or results"
+    if group.reduces and results != [root] and not reads_in_place(results[0], root, ()):
+        return f"{results[0].name!r} reads {root.name!r} elsewhere than at its own index"
+    return "" if not roots or reached(results[0], {root}) else f"its result is not made of {root.name!r}"
 
 
 def _tiling(i: Instruction, results: int) -> Tiling | None:

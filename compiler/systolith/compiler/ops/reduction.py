@@ -1,4 +1,4 @@
-"""What a kInput group computes: inputs over an iteration space of kept and reduced dimensions.
+"""What a group that reduces computes: inputs over an iteration space of kept and reduced dimensions.
 
 For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
 window's; for a convolution on the vector unit also the channels of a group.  Several `reduce`s of one space are one
@@ -18,12 +18,11 @@ from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
-from systolith.compiler.hlo.values.reduction import plain_parts
+from systolith.compiler.hlo.values.reduction import plain_operation, plain_parts
 from systolith.compiler.index.affine import Bound, Expr, IndexMap, divided
 from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
-from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar
-from systolith.compiler.ops.table import ROOTS, family
+from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar, root_operations
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
@@ -195,12 +194,12 @@ def row_type(function: str, t: DType) -> DType:
 
 
 def reduction_of(computation: Computation) -> Reduction:
-    """The reduction of a kInput group.
+    """The reduction of a group.
 
     Raises:
         CompileError: element types or operations that the vector unit does not have.
     """
-    operations = tuple(i for i in computation.instructions if family(i) in ROOTS)
+    operations = tuple(root_operations(computation))
     roots = tuple(group_roots(computation))
     if operations[0].opcode == "convolution":
         return _convolution(operations[0], roots)
@@ -344,6 +343,38 @@ def _window_index(
     reach = (result[places[0]] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
     outside = w.low > 0 or w.base_dilation > 1 or reach >= size
     return index, [Bound(index, 0, size)] if outside else []
+
+
+def is_depthwise(i: Instruction) -> bool:
+    """Whether a convolution is one that the vector unit can sum: of floats, one feature for each group of channels."""
+    groups = i.integer("feature_group_count", 1)
+    types = {o.shape.dtype for o in i.operands} | {i.shape.dtype}
+    one_type = len(types) == 1 and all(t.is_float and t.bits <= 32 for t in types)
+    return one_type and groups == i.dims[i.conv_dims.output_feature] and i.integer("batch_group_count", 1) == 1
+
+
+def one_pass_obstacle(computation: Computation) -> str:
+    """Why one pass of the vector unit cannot make several results or reductions; empty: it can."""
+    found = root_operations(computation)
+    roots = group_roots(computation)
+    if not found:
+        return "results of different shapes" if any(root.dims != roots[0].dims for root in roots) else ""
+    first = found[0]
+    dims = first.attributes.get("dimensions")
+    for i in found:
+        operand = i.operands[0]
+        alike = operand.dims == first.operands[0].dims and i.attributes.get("dimensions") == dims
+        if i.opcode != "reduce" or not i.shape.is_array or not alike:
+            return "reductions that are not alike"
+        if (plain_operation(i.computation()) or "", operand.shape.dtype.kind) not in PLAIN:
+            return "a reduction by a general computation"
+        if any(reached(o, found) for o in i.operands):
+            return "one reduces what the other made"
+    for root in roots:
+        sources = [i for i in found if reached(root, {i})]
+        if len(sources) > 1 or root.dims != (sources or first.operands)[0].dims:
+            return "a result that is neither reduced nor of the whole space"
+    return ""
 
 
 def scratch_leaf(name: str, dtype: DType, dims: Sequence[int]) -> Instruction:

@@ -60,7 +60,7 @@ class Scan:
 
 
 def scan_of(r: Reduction) -> Scan | None:
-    """The reduction of a kInput group as a scan; None: it is none."""
+    """The reduction of a group as a scan; None: it is none."""
     found = scanned(r.operation) if len(r.operations) == 1 and r.plain and not r.sides else None
     if found is None:
         return None
@@ -77,7 +77,7 @@ def scan_of(r: Reduction) -> Scan | None:
 
 
 def lower_scan(ctx: StagingContext, scan: Scan, arrays: Mapping[Instruction, Array], results: Sequence[Array]) -> None:
-    """Lower a kInput group that is a scan.
+    """Lower a group that is a scan.
 
     Args:
         ctx: where operations go; `budget` bytes of VMEM for tiles.
