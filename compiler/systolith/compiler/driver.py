@@ -29,6 +29,7 @@ from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.plan import WHY, ForcedPlan
 from systolith.compiler.plugins import LOWERINGS, installed
 from systolith.compiler.pressure import Lowered, Relief, relieved
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
@@ -85,11 +86,13 @@ class Assembled:
         stages: text of each stage by name, in order, made when asked for: of `canonical.hlo`, `grouped.hlo`,
             `tile.txt`, `plan.txt`, `memory.txt`, `program.s` and `explain.txt` those that were gone through.
         memory: what it takes of HBM and VMEM.
+        explain: what was chosen, in order.
     """
 
     program: Program
     stages: Stages
     memory: MemoryUse
+    explain: list[Decision] = field(default_factory=list)
 
     def dumps(self, folder: Path) -> dict[Path, Fill]:
         """Every stage as a file of a folder, for `write_all`."""
@@ -102,11 +105,9 @@ class Compiled(Assembled):
 
     Attributes:
         module: the grouped module.
-        explain: what was chosen, in order.
     """
 
-    module: Module
-    explain: list[Decision] = field(default_factory=list)
+    module: Module = field(kw_only=True)
 
 
 @collection_paused()
@@ -141,7 +142,11 @@ class Front:
         _check_interface(self.canonical, chip)
         options = options or Options()
         check_legality(self.canonical, chip, options.elided)
-        left_out: dict[str, Decision] = {}
+        left_out = {
+            name: Decision(kind, "", chosen, WHY)
+            for name, (kind, chosen, _) in OPTIONAL.items()
+            if options.plan is not None and options.plan.has(kind, "", chosen)
+        }
         while True:
             module, decisions, changed = self._grouped(chip, options, left_out)
             try:
@@ -153,6 +158,8 @@ class Front:
                     raise
                 kind, chosen, lost = OPTIONAL[name]
                 left_out[name] = Decision(kind, "", chosen, "", {}, (Alternative(lost, str(problem)),))
+        if options.plan is not None:
+            compiled.explain += options.plan.unmet(compiled.explain)
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 
@@ -174,6 +181,8 @@ def compile_groups(module: Module, chip: Chip, options: Options | None = None) -
     _check_interface(module, chip)
     options = options or Options()
     check_legality(module, chip, options.elided)
+    if options.plan is not None:
+        raise CompileError("a plan has choices that were made before groups were: give it with the module itself")
     return _compiled(module, chip, options)
 
 
@@ -217,7 +226,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     made = _assembled(tile, lowered.fitted.plan, chip, relief.remade, given=bool(installed(LOWERINGS)))
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
-    return Compiled(made.program, before | made.stages | after, made.memory, module, explain)
+    return Compiled(made.program, before | made.stages | after, made.memory, explain, module=module)
 
 
 def fit_module(module: Module, chip: Chip, options: Options) -> tuple[Lowered, Relief]:
@@ -290,23 +299,25 @@ def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fit
     Raises:
         DoesNotFitError: it never does.
     """
-    spilled: set[Leaf] = set()
+    shares, spilled = _planned_memory(module, options.plan)
     share = 0
     before = ""
     lower = partial(lower_module, module, BlockBodies(chip), options, spilled)
     for _ in range(MOST_ATTEMPTS):
-        lowering, owners = lower(SHARES[share])
+        lowering, owners = lower(shares[share])
         if lowering.oversized:
             return lowering, None
         verify_tile_ir(lowering.ctx.block)
         fitted = schedule(lowering.ctx, lowering.free)
         plan = fitted.plan
         if plan.failed is None:
-            lowering.ctx.explain += _decided(lowering, fitted, SHARES[share], spilled)
+            lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
             return lowering, fitted
         # Where smaller tiles do not help, still smaller ones will not.
         helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
-        if share + 1 < len(SHARES) and not helpless:
+        if len(shares) == 1:
+            break
+        if share + 1 < len(shares) and not helpless:
             share += 1
             continue
         around = [v.buf for v in value_at(plan.lives, plan.failed.first) if v.buf in owners]
@@ -320,15 +331,34 @@ def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fit
     )
 
 
+def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Sequence[float], set[Leaf]]:
+    """The shares of VMEM to try, and what is spilled in any case: those of a plan, if it says so."""
+    share = next((s for s in SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
+    if plan is None or share is None:
+        return SHARES, set()
+    leaves = (
+        (i, k) for i in module.instructions() if i.opcode != "parameter" for k in range(len(leaf_shapes(i.shape)))
+    )
+    return (share,), {leaf for leaf in leaves if plan.has("memory", leaf[0].name, _spilled_text(leaf))}
+
+
+def _share_text(share: float) -> str:
+    return f"tiles of a group take up to {share:.0%} of the free VMEM"
+
+
+def _spilled_text(leaf: Leaf) -> str:
+    return f"result {leaf[1]} of {leaf[0].name} is spilled to HBM"
+
+
 def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
     """What was decided about memory and the order of loads."""
     for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
         maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
-        yield Decision("memory", maker, f"result {leaf[1]} of {maker} is spilled to HBM", why, {"bytes": size})
+        yield Decision("memory", maker, _spilled_text(leaf), why, {"bytes": size})
     tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]
     yield Decision(
-        "memory", "", f"tiles of a group take up to {share:.0%} of the free VMEM",
+        "memory", "", _share_text(share),
         "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
     )  # fmt: skip
     ahead = [Alternative(f"{s:.0%}", "did not fit") for s in AHEAD_SHARES[: AHEAD_SHARES.index(fitted.ahead)]]

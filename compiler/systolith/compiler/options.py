@@ -9,6 +9,7 @@ from typing import Protocol
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.values.contraction import PRECISIONS
+from systolith.compiler.plan import ForcedPlan
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 
@@ -61,6 +62,7 @@ class Options:
         autotune: tile plans of each product, and sizes of blocks, to try in the simulator; 0: the estimate decides.
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
+        plan: choices that are to be taken.
     """
 
     precision: str | None = None
@@ -69,6 +71,7 @@ class Options:
     autotune: int = 0
     autotune_cache: Path | None = None
     tuner: Tuner | None = None
+    plan: ForcedPlan | None = None
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -77,5 +80,7 @@ class Options:
             raise SystolithError(f"elided {self.elided!r}: must be zeros or None")
         if type(self.autotune) is not int or self.autotune < 0:
             raise SystolithError(f"autotune {self.autotune!r}: must be a number of plans, at least 0")
+        if self.plan is not None and self.autotune:
+            raise SystolithError("plan and autotune: either of them chooses tiles and blocks")
         if not isinstance(self.autotune_cache, Path | None):
             raise SystolithError(f"autotune_cache: expected a Path, got {type(self.autotune_cache).__name__}")

@@ -16,7 +16,7 @@ import click
 
 from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
-from systolith.runtime.explain_command import autotuning, explain
+from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
 from systolith.runtime.refusals import listing_refusals
 
@@ -97,6 +97,7 @@ def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **op
             write_report(record, report)
     if outcome.note:
         tell(outcome.note)
+    tell_unmet(outcome.explain)
     if as_json:
         emit(json_text(record))
     else:
@@ -136,6 +137,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, stage: str, **options: Any) -> None:
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.options import Options
+    from systolith.compiler.plan import read_plan
     from systolith.isa.binary import to_bytes
     from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.files import make_folder, require_apart, write_all
@@ -143,10 +145,12 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     from systolith.runtime.tuning import with_tuner
 
     inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
+    inputs |= {"--plan": options["plan"]}
     require_apart({"-o": output}, inputs)
     with progress() as doing:
         doing("compiling")
         target = load_chip(chip)
+        options["plan"] = read_plan(options["plan"]) if options["plan"] else None
         compiled, note = compile_from(stage, file, target, with_tuner(Options(**options), target, doing))
         program = compiled.program
         binary = to_bytes(program)
@@ -157,6 +161,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
         write_all({**stages, output: lambda handle: handle.write(binary)})
     if note:
         tell(note)
+    tell_unmet(compiled.explain)
     tell(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
         f"{len(program.kernels)} kernels\n{compiled.memory}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from systolith.compiler.driver import Compiled
+    from systolith.compiler.explain import Decision
     from systolith.isa.chip import Chip
 
 FILE = click.Path(path_type=Path)
@@ -32,7 +33,19 @@ def autotuning(command: Any) -> Any:
         metavar="N",
         help="Try the N best tile plans of each dot and convolution, and sizes of blocks, in the simulator.",
     )
-    return count(cache(command))
+    plan = click.option(
+        "--plan",
+        type=FILE,
+        help="Take tiles, blocks and loops from this file: what `explain --json` printed, perhaps changed.",
+    )
+    return plan(count(cache(command)))
+
+
+def tell_unmet(decisions: Iterable[Decision]) -> None:
+    """Say what a plan has that was not taken from it."""
+    for d in decisions:
+        if d.kind == "plan":
+            tell(f"--plan: {d.lines()[0]}")
 
 
 @click.command()
@@ -49,6 +62,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
     """Say what the compiler made of FILE: groups, tiles, blocks, memory, and the cycles it expects of each."""
     from systolith.compiler.driver import compile_module
     from systolith.compiler.options import Options
+    from systolith.compiler.plan import read_plan
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import json_text
@@ -63,12 +77,14 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
             raise SystolithError(f"{file}: is a binary; what the compiler decided is not in it: explain the module")
         stage("compiling")
         note = elided_note(source.module)
+        options["plan"] = read_plan(options["plan"]) if options["plan"] else None
         wanted = Options(elided="zeros", **options)
         compiled = compile_module(source.module, target, with_tuner(wanted, target, stage))
         stage("simulating")
         record = explanation(compiled, target, simulate)
     if note:
         tell(note)
+    tell_unmet(compiled.explain)
     record["source"] = str(file)
     if group is not None:
         record["groups"] = [g for g in record["groups"] if g["name"] == group]

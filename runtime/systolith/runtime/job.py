@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from systolith.compiler.driver import Compiled, compile_module
+from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
 from systolith.compiler.memory.report import MemoryUse
 from systolith.compiler.options import Options
+from systolith.compiler.plan import read_plan
 from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -57,6 +59,7 @@ class Request:
     elided: str | None = None
     autotune: int = 0
     autotune_cache: Path | None = None
+    plan: Path | None = None
     decisions: Path | None = None
     record_decisions: Path | None = None
     trace: Path | None = None
@@ -74,7 +77,7 @@ class Request:
         """The files that are read, by option."""
         found = {"FILE": self.path, "--args": self.args, "--expect": self.expect, "--decisions": self.decisions}
         chip = chip_file(self.chip) if isinstance(self.chip, str) else None
-        return found | {"--chip": chip, "--autotune-cache": self.autotune_cache}
+        return found | {"--chip": chip, "--autotune-cache": self.autotune_cache, "--plan": self.plan}
 
     def read(self) -> tuple[Source, Chip]:
         """The file and the chip.
@@ -102,6 +105,7 @@ class Outcome:
     check: CheckReport | None = None
     memory: MemoryUse | None = None
     note: str = ""
+    explain: Sequence[Decision] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -167,6 +171,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     stage("comparing")
     if request.mode != "time":
         outcome.results = _shaped(program, results)
+    outcome.explain = compiled.explain if compiled else ()
     outcome.memory, outcome.note = compiled.memory if compiled else None, note
     if checker:
         outcome.check = checker.report()
@@ -246,6 +251,7 @@ def to_program(
             elided="zeros" if request.mode == "time" else request.elided,
             autotune=request.autotune,
             autotune_cache=request.autotune_cache,
+            plan=read_plan(request.plan) if request.plan else None,
         )
         compiled = compile_module(source.module, chip, with_tuner(options, chip, stage))
         return compiled, compiled.program

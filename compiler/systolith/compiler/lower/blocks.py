@@ -74,8 +74,9 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     ctx = lowering.ctx
     picked, ctx.picked = ctx.picked, ""
     found, rejected = _blockings(lowering, group, inputs, results)
-    best = next((c for c in found if c.signature == picked), found[0])
-    ctx.explain.append(_decision(group, best, found, rejected, picked))
+    number, why = ctx.choose("blocks", [c.signature for c in found], picked)
+    best = found[number]
+    ctx.explain.append(_decision(group, best, found, rejected, why))
     stages = _all_stages(lowering, group, inputs, results, best.size)
     ctx.block.items += [op.item for _, op in interleave(stages, best.at_once).ops]
     ctx.plans = found
@@ -238,16 +239,15 @@ def _tried(
 
 
 def _decision(
-    group: Group, best: Blocking, found: Sequence[Blocking], rejected: Sequence[Alternative], picked: str
+    group: Group, best: Blocking, found: Sequence[Blocking], rejected: Sequence[Alternative], why: str
 ) -> Decision:
-    chosen = f"{best.signature} of {_whole(group)} along dimension {_along(group)[0]}, {best.at_once} at a time"
     others = [
         Alternative(c.signature, "slower" if c.cycles > best.cycles else "hardly faster", c.numbers)
         for c in found
         if c is not best
     ]
-    why = "the fastest in the simulator" if best.signature == picked else "the least cycles"
-    return Decision("blocks", group.name, chosen, why, best.numbers, (*others, *rejected))
+    why = f"{why}; of {_whole(group)} along dimension {_along(group)[0]}"
+    return Decision("blocks", group.name, best.signature, why, best.numbers, (*others, *rejected))
 
 
 def _plan(placement: Placement, group: Group, size: int, small: Computation, vmem: int) -> Placement:

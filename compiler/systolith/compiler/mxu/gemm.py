@@ -165,9 +165,10 @@ class Gemm:
             left = f"no tiles fit in the {self.ctx.budget} bytes of VMEM left"
             raise self.ctx.error(f"{self.hlo}: {left}; use a chip with more VMEM", DoesNotFitError)
         self.ctx.plans = plans
-        picked = self.ctx.picked
-        plan = next((p for p in plans if p.signature == picked), plans[0]) if picked else plans[0]
-        self.ctx.explain.append(self._decision(plan, plans))
+        picked = self.ctx.picked and self._text(self.ctx.picked)
+        number, why = self.ctx.choose("tiles", [self._text(p.signature) for p in plans], picked)
+        plan = plans[number]
+        self.ctx.explain.append(self._decision(plan, plans, why))
         self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(self._k_order()), self.computed[0])
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
         batches = product(*(range(self.c.sizes[a]) for a in self.c.batch))
@@ -185,16 +186,23 @@ class Gemm:
         k_order = self._k_order()
         return ranked(self._problem(k_order, self._minor(k_order)), self.ctx.chip, self.ctx.budget)
 
-    def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan]) -> Decision:
+    def _text(self, signature: str) -> str:
+        """A plan in the words of decisions; a group in blocks has several products."""
+        return f"{self.hlo}: {signature}" if self.ctx.region is not None else signature
+
+    def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan], why: str) -> Decision:
         mxu = self.ctx.chip.mxu
         rows = self.c.count(self.c.m) * self.c.count(self.c.batch)
         useful = self.c.useful({a: (0, n) for a, n in self.c.sizes.items()})
         issued = rows * len(best.n) * len(best.k) * mxu.rows * mxu.cols
         others = {p.cycles: p for p in reversed(plans) if p.cycles != best.cycles}
-        rejected = tuple(Alternative(str(p), p.loses_to(best), p.numbers) for _, p in sorted(others.items())[:REJECTED])
+        rejected = tuple(
+            Alternative(self._text(p.signature), p.loses_to(best), p.numbers)
+            for _, p in sorted(others.items())[:REJECTED]
+        )
         numbers = {**best.numbers, "useful MACs": useful / issued, "candidates": len(plans)}
-        why = "the fastest in the simulator" if self.ctx.picked else "the least cycles"
-        return Decision("tiles", self.ctx.origin("").group or self.hlo, str(best), why, numbers, rejected)
+        text = self._text(best.signature)
+        return Decision("tiles", self.ctx.origin("").group or self.hlo, text, why, numbers, rejected)
 
     # Order of the sum.
 

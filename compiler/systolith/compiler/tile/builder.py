@@ -18,6 +18,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
+from systolith.compiler.plan import WHY, PlanError
 from systolith.compiler.tile.arrays import chunks, dense, dense_like, fitting_loops, merged, nesting, view
 from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
 from systolith.isa.chip import Chip
@@ -54,6 +55,7 @@ class TileBuilder:
         donated: parameters in whose memory temporaries may lie once nothing reads them.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
+        trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
@@ -69,6 +71,7 @@ class TileBuilder:
     whole: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
+    trial: bool = False
     _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
@@ -78,7 +81,28 @@ class TileBuilder:
     def apart(self, group: Instruction, picked: str = "") -> TileBuilder:
         """A lowering of one group of the same module that leaves nothing here."""
         options = replace(self.options, tuner=None)
-        return TileBuilder(self.chip, options, self.budget, group=group, region=self.region, picked=picked)
+        return TileBuilder(self.chip, options, self.budget, group=group, region=self.region, picked=picked, trial=True)
+
+    def choose(self, kind: str, texts: Sequence[str], picked: str) -> tuple[int, str]:
+        """The number of the plan that the current group is to have, of those with these texts, and why.
+
+        Args:
+            kind: of the decision.
+            texts: of the plans, the cheapest first.
+            picked: what autotuning has picked, if it has.
+
+        Raises:
+            PlanError: the user's plan has another one.
+        """
+        if picked in texts:
+            return texts.index(picked), "the fastest in the simulator"
+        try:
+            number = self.options.plan.pick(kind, self.origin("").group, texts) if self.options.plan else None
+        except PlanError:
+            if not self.trial:
+                raise
+            number = None
+        return (0, "the least cycles") if number is None else (number, WHY)
 
     # Names, buffers, registers.
 

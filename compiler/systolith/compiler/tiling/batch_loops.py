@@ -28,6 +28,7 @@ from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.plan import WHY, ForcedPlan, PlanError
 from systolith.compiler.tiling.batch_cost import Estimate, Split, Step, Trial
 from systolith.compiler.tiling.batch_rewrite import to_loop
 from systolith.compiler.tiling.blocking import BlockNormalisations, Region
@@ -46,6 +47,8 @@ ITERATION_LATENCIES = 8
 WORTH = 0.95
 """A loop has to take less than this part of the cycles of its groups without it."""
 
+NO_LOOP = "no loop"
+
 SHOWN = 3
 """Splits that were not chosen, and are explained."""
 
@@ -57,10 +60,12 @@ class BatchLoops:
     Attributes:
         chip: the target.
         unit: of each operation.
+        plan: that says which, if it has loops.
     """
 
     chip: Chip
     unit: UnitAssignment = MATRIX_UNITS
+    plan: ForcedPlan | None = None
 
     def run(self, module: Module) -> Outcome:
         entry = module.entry
@@ -70,15 +75,18 @@ class BatchLoops:
         trial = Trial(entry, self._grouped(module), self.chip)
         path = _Path(trial, [Split(DimClass(1), 1), *(Split(of, n) for of in found for n in _divisors(of.size))])
         taken = Names(c.name for c in module.computations)
-        decisions = []
-        for split, first, last in path.loops():
+        decisions, loops, why = list[Decision](), path.loops(), "the least cycles"
+        if self.plan is not None and (wanted := self.plan.of_kind("loop")):
+            loops, why = path.planned(self.plan, wanted), WHY
+            decisions += [Decision("loop", group, NO_LOOP, WHY) for group, text in wanted if text == NO_LOOP]
+        for split, first, last in loops:
             made = to_loop(entry, *path.region(split, first, last), split.blocks, taken)
             at = module.computations.index(entry)
             module.computations[at:at] = made
-            decisions.append(path.decision(split, first, last))
-        if decisions:
+            decisions.append(path.decision(split, first, last, why))
+        if loops:
             drop_dead(entry, Effects())
-        return Outcome(bool(decisions), tuple(decisions))
+        return Outcome(bool(loops), tuple(decisions))
 
     def _overflows(self, entry: Computation) -> bool:
         """Whether what a product reads and makes is too much to stay in VMEM."""
@@ -179,7 +187,27 @@ class _Path:
         region = {i: d for part in regions if part for i, d in part.items()}
         return region, {v.of for step in self.trial.steps[first:last] for v in step.makes if v.of in region}
 
-    def decision(self, split: Split, first: int, last: int) -> Decision:
+    def planned(self, plan: ForcedPlan, wanted: Sequence[tuple[str, str]]) -> list[tuple[Split, int, int]]:
+        """The segments that a plan has in loops; `wanted`: pairs of a group and a text.
+
+        Raises:
+            PlanError: there is no such segment or split, or two are not apart.
+        """
+        names = {step.root.name: n for n, step in enumerate(self.trial.steps)}
+        found: list[tuple[Split, int, int]] = []
+        for group, text in wanted:
+            if text == NO_LOOP and group in names:
+                continue
+            number = next((n for n in range(1, len(self.splits)) if text.endswith(f": {self._iterations(n)}")), 0)
+            first, _, last = text.partition(": ")[0].partition(" to ")
+            start, end = names.get(first, 0), names.get(last, -1) + 1
+            possible = number and start < end and last == group and self._between(number, start, end) < inf
+            if not possible or any(start < b and a < end for _, a, b in found):
+                raise PlanError(f"{plan.name}: loop of {group!r}: {text!r} is not possible")
+            found.append((self.splits[number], start, end))
+        return sorted(found, key=lambda loop: loop[1])
+
+    def decision(self, split: Split, first: int, last: int, why: str) -> Decision:
         """What a loop is expected to take, and what its groups would take otherwise."""
         number = self.splits.index(split)
 
@@ -188,12 +216,13 @@ class _Path:
 
         others = sorted((n for n in range(1, len(self.splits)) if n != number and cycles(n) < inf), key=cycles)
         roots = [step.root.name for step in self.trial.steps[first:last]]
-        rejected = [("no loop", 0), *((self._iterations(n), n) for n in others[:SHOWN])]
+        segment = f"{roots[0]} to {roots[-1]}: "
+        rejected = [(NO_LOOP, 0), *((segment + self._iterations(n), n) for n in others[:SHOWN])]
         return Decision(
             "loop",
             roots[-1],
             f"{roots[0]} to {roots[-1]}: {self._iterations(number)}",
-            "the least cycles",
+            why,
             {"cycles": round(cycles(number)), "groups": last - first},
             tuple(Alternative(what, "", {"cycles": round(cycles(n))}) for what, n in rejected),
         )
