@@ -22,6 +22,8 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Tiling, Unit, read_groups, root_operation, unit_of
 from systolith.compiler.options import Options
+from systolith.compiler.passes.base import run_pass
+from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY
@@ -87,6 +89,17 @@ def test_blocks_that_are_read_back_compile_to_the_same_program() -> None:
     made = compiled(softmax(96, 100), SMALL)
     again = compile_grouped(read_groups(parse_hlo(made.stages["grouped.hlo"])), SMALL, Options())
     assert again.program.code == made.program.code
+
+
+@pytest.mark.parametrize("text", [random_module(3)[0], softmax(96, 100)])
+def test_passes_keep_nothing_of_a_run(text: str) -> None:
+    """Two copies of a module become the same, with the same decisions, by the same passes."""
+    passes = [make(SMALL, Options()) for make in GROUPING.values()]
+    copies = [clone(Front(parse_hlo(text)).canonical) for _ in range(2)]
+    outcomes = [[run_pass(copy, step) for step in passes] for copy in copies]
+    assert outcomes[0] == outcomes[1]
+    assert any(outcome.changed for outcome in outcomes[0])
+    assert print_hlo(copies[0]) == print_hlo(copies[1])
 
 
 # What tells groups apart.

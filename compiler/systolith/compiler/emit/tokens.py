@@ -1,6 +1,6 @@
 """Tokens: the order between queues that the addresses call for, derived from what instructions read and write.
 
-Within a stretch without labels and jumps, each instruction must start after those it conflicts with.  What it knows to
+Within a segment without labels and jumps, each instruction must start after those it conflicts with.  What it knows to
 be complete is a vector clock over queues; what is missing becomes a token (from another queue) or a fence (its own
 queue, if that is a DMA queue).  At labels and jumps SEQ joins all queues that are busy, so every path is balanced.
 
@@ -138,10 +138,10 @@ class Orderer:
             if start in boundaries:
                 self._join()
                 self.entries[start] = len(self.nodes)
-            self._stretch(instructions[start:end], start)
+            self._segment(instructions[start:end], start)
         return self._finish()
 
-    def _stretch(self, instructions: Sequence[Instruction], start: int) -> None:
+    def _segment(self, instructions: Sequence[Instruction], start: int) -> None:
         """Order instructions between which SEQ does not join."""
         lanes = [self._lane(i, self.number[queue_of(i)]) for i in instructions]
         numbers: list[int] = []

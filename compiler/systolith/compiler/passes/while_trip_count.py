@@ -50,7 +50,7 @@ def proved_trip_count(loop: Instruction) -> int | None:
 
 
 def _count(start: int, step: int, bound: int, direction: str, values: tuple[int, int]) -> int | None:
-    """Turns of `for (i = start; i <direction> bound; i += step)`; None where i would leave its type's values."""
+    """Iterations of `for (i = start; i <direction> bound; i += step)`; None where i would leave its type's values."""
     bound += {"LE": 1, "GE": -1}.get(direction, 0)
     if direction in ("LT", "LE") and step > 0:
         count = max(0, -(-(bound - start) // step))

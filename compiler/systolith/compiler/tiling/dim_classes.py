@@ -1,7 +1,7 @@
 """Which dimensions of a computation's values are one dimension: what index x of one value is computed from.
 
-The batch of a network runs through nearly all of its values.  `classes` finds such dimensions; over a stretch of
-instructions that all keep one, the stretch can run on a few of its indices at a time (`tiling/batch_loops.py`).
+The batch of a network runs through nearly all of its values.  `classes` finds such dimensions; over a segment of
+instructions that all keep one, the segment can run on a few of its indices at a time (`tiling/batch_loops.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DimClass:
         return f"dimension {d} of {i.name}"
 
     def lost(self, i: Instruction) -> bool:
-        """Whether an instruction needs values of other indices, so that a stretch has to end before it."""
+        """Whether an instruction needs values of other indices, so that a segment has to end before it."""
         return i in self.reached and i not in self.kept
 
 
