@@ -180,7 +180,7 @@ def compile_groups(module: Module, chip: Chip, options: Options | None = None) -
     register_installed()
     _check_interface(module, chip)
     options = options or Options()
-    check_legality(module, chip, options.elided)
+    check_legality(module, chip, options.elided, grouped=True)
     if options.plan is not None:
         raise CompileError("a plan has choices that were made before groups were: give it with the module itself")
     return _compiled(module, chip, options)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import Front, compile_grouped
+from systolith.compiler.driver import Front, compile_grouped, compile_groups
 from systolith.compiler.errors import CompileError
 from systolith.compiler.groups.fuse_pair import join
 from systolith.compiler.hlo.clone import clone
@@ -27,6 +27,7 @@ from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import TINY
+from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_blocking import SMALL, attention, softmax
 from tests.compiler.machine import compiled, error, run
 from tests.corpus.load import Case
@@ -85,9 +86,12 @@ def test_a_grouped_module_that_is_read_back_compiles_to_the_same_program(seed: i
     assert again.program.groups == made.program.groups
 
 
-def test_blocks_that_are_read_back_compile_to_the_same_program() -> None:
-    made = compiled(softmax(96, 100), SMALL)
-    again = compile_grouped(read_groups(parse_hlo(made.stages["grouped.hlo"])), SMALL, Options())
+@pytest.mark.parametrize(("text", "kind"), [(softmax(96, 100), "blocks"), (mlp(8, 40, 16, 64), "loop")])
+def test_tilings_that_are_read_back_compile_to_the_same_program(text: str, kind: str) -> None:
+    chip = replace(SMALL, hbm=replace(SMALL.hbm, q=4))
+    made = compiled(text, chip)
+    assert any(d.kind == kind for d in made.explain)
+    again = compile_groups(read_groups(parse_hlo(made.stages["grouped.hlo"])), chip, Options())
     assert again.program.code == made.program.code
 
 
