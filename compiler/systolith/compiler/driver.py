@@ -23,7 +23,7 @@ from systolith.compiler.memory.aliasing import most_in_place
 from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.report import Layout, MemoryUse
 from systolith.compiler.memory.residency import Leaf, leaf_shapes
-from systolith.compiler.memory.vmem import MemoryPlan, value_at
+from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
@@ -314,20 +314,20 @@ def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fit
             lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
             return lowering, fitted
         # Where smaller tiles do not help, still smaller ones will not.
-        helpless, before = plan.failed.buf.name == before, plan.failed.buf.name
+        helpless, before = plan.failed.value.name == before, plan.failed.value.name
         if len(shares) == 1:
             break
         if share + 1 < len(shares) and not helpless:
             share += 1
             continue
-        around = [v.buf for v in value_at(plan.lives, plan.failed.first) if v.buf in owners]
+        around = [buf for buf in plan.lives.alive(plan.failed.first) if buf in owners]
         if not around:
             break
         spilled.add(owners[max(around, key=lambda b: b.bytes)])
         share = 0
     raise DoesNotFitError(
         f"the module does not fit in the {chip.vmem.bytes} bytes of VMEM of chip {chip.name!r}: a buffer of"
-        f" {plan.failed.buf.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
+        f" {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
     )
 
 

@@ -73,32 +73,32 @@ def blocks(draw: st.DrawFn, roles: tuple[Role, ...] = (Role.TEMP,)) -> Block:
 @given(blocks())
 def test_what_lives_together_has_memory_of_its_own(block: Block) -> None:
     share_temporaries(block)
-    alive = lives(block, (Space.HBM,))
+    alive = list(lives(block, (Space.HBM,)))
     for n, a in enumerate(alive):
-        assert a.buf.bytes <= a.buf.memory.bytes
+        assert a.value.bytes <= a.value.memory.bytes
         for b in alive[:n]:
             together = a.first <= b.last and b.first <= a.last
-            assert not (together and a.buf.memory is b.buf.memory)
+            assert not (together and a.value.memory is b.value.memory)
 
 
 @given(blocks((Role.TEMP, Role.PARAMETER, Role.RESULT)), st.data())
 def test_temporaries_in_memory_of_parameters_and_results_are_alone_in_it(block: Block, data: st.DataObject) -> None:
-    given = [v.buf for v in lives(block, (Space.HBM,)) if v.buf.decl and v.buf.decl.role is Role.PARAMETER]
-    made = [v.buf for v in lives(block, (Space.HBM,)) if v.buf.decl and v.buf.decl.role is Role.RESULT]
+    given = [v.value for v in lives(block, (Space.HBM,)) if v.value.decl and v.value.decl.role is Role.PARAMETER]
+    made = [v.value for v in lives(block, (Space.HBM,)) if v.value.decl and v.value.decl.role is Role.RESULT]
     for p, r in zip(given, made, strict=False):
         if r.bytes <= p.bytes and data.draw(st.booleans()):
             r.shares = p
     some = {b for b in (*given, *made) if b.shares is None and data.draw(st.booleans())}
     share_temporaries(block, [b for b in (*given, *made) if b.memory in some])
-    alive = lives(block, (Space.HBM,), given, made)
+    alive = list(lives(block, (Space.HBM,), given, made))
     for n, a in enumerate(alive):
-        assert a.buf.bytes <= a.buf.memory.bytes
+        assert a.value.bytes <= a.value.memory.bytes
         for b in alive[:n]:
             together = a.first <= b.last and b.first <= a.last
-            temporary = any(x.buf.decl and x.buf.decl.role is Role.TEMP for x in (a, b))
-            assert not (together and temporary and a.buf.memory is b.buf.memory)
-        if a.buf.memory in (*given, *made) and a.buf not in (*given, *made):
-            assert a.buf.memory in some
+            temporary = any(x.value.decl and x.value.decl.role is Role.TEMP for x in (a, b))
+            assert not (together and temporary and a.value.memory is b.value.memory)
+        if a.value.memory in (*given, *made) and a.value not in (*given, *made):
+            assert a.value.memory in some
 
 
 LENGTH = 6
@@ -124,7 +124,7 @@ def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
     assert memory.temporaries == 2 * 128 * 100 * 4
 
 
-@pytest.mark.parametrize("seed", [0, 10, 13, 18, 20, 28, 43])
+@pytest.mark.parametrize("seed", [0, 10, 13, 18, 28, 32, 36])
 def test_random_modules_that_spill(seed: int) -> None:
     text, args = random_donation(seed)
     chip = replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))

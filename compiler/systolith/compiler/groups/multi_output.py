@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
-from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.base import Outcome
@@ -362,15 +361,15 @@ def _live(
 ) -> tuple[dict[Instruction, int], dict[Instruction, int]]:
     """Bytes of values of up to `limit` that are alive at each instruction, and those that each makes."""
     fixed = stored_directly(computation, aliases) if outermost else set()
-    last = last_uses(computation, aliases)
-    place = {i: n for n, i in enumerate(computation.instructions)}
-    change = [0] * (len(place) + 2)
+    lives = leaf_liveness(computation, aliases)
+
+    def size(leaf: Leaf) -> int:
+        counted = family(leaf[0]) is not Family.GIVEN and leaf not in fixed
+        own = leaf_shapes(leaf[0].shape)[leaf[1]].bytes if counted else 0
+        return own if own <= limit else 0
+
     kept: dict[Instruction, int] = {}
-    for leaf, end in last.items():
-        maker, k = leaf
-        size = leaf_shapes(maker.shape)[k].bytes
-        if family(maker) is not Family.GIVEN and leaf not in fixed and size <= limit:
-            change[place[maker]] += size
-            change[end + 1] -= size
-            kept[maker] = kept.get(maker, 0) + size
-    return dict(zip(computation.instructions, accumulate(change), strict=False)), kept
+    for leaf in lives.first:
+        kept[leaf[0]] = kept.get(leaf[0], 0) + size(leaf)
+    usage = lives.usage(size, len(computation.instructions))
+    return dict(zip(computation.instructions, usage, strict=True)), kept

@@ -27,7 +27,7 @@ from systolith.compiler.memory.residency import (
     Aliases,
     Leaf,
     Placement,
-    last_uses,
+    leaf_liveness,
     leaf_shapes,
     nested,
     place,
@@ -98,7 +98,7 @@ class _Computation:
         self.ctx = TileBuilder(step.chip, step.options)
         self.users = computation.users()
         self.aliases = Aliases(computation)
-        self.last = last_uses(computation, self.aliases)
+        self.last = leaf_liveness(computation, self.aliases).last
         self.position = {i: n for n, i in enumerate(computation.instructions)}
         self.gone: set[Instruction] = set()
 

@@ -22,7 +22,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
-from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, last_uses, leaf_shapes
+from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, leaf_liveness, leaf_shapes
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family, is_elementwise
@@ -287,7 +287,7 @@ class Uses:
 
     def __init__(self, computation: Computation) -> None:
         self.aliases = Aliases(computation)
-        self.last: Mapping[Leaf, int] = last_uses(computation, self.aliases)
+        self.last: Mapping[Leaf, int] = leaf_liveness(computation, self.aliases).last
         self.position = {i: n for n, i in enumerate(computation.instructions)}
 
     def updated(self, leaf: Leaf) -> list[Leaf]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from systolith.compiler.memory.vmem import Live, lives
+from systolith.compiler.memory.liveness import Live
+from systolith.compiler.memory.vmem import lives
 from systolith.compiler.tile.ir import Block, Buf
 from systolith.isa.instruction import Space
 from systolith.isa.program import Role
@@ -22,11 +23,11 @@ class Piece:
     """Memory of one buffer, and what lives in it."""
 
     owner: Buf
-    values: list[Live] = field(default_factory=list)
+    values: list[Live[Buf]] = field(default_factory=list)
 
-    def takes(self, live: Live) -> bool:
+    def takes(self, live: Live[Buf]) -> bool:
         """Whether a value has room in it while it lives."""
-        return live.buf.bytes <= self.owner.bytes and all(
+        return live.value.bytes <= self.owner.bytes and all(
             v.last < live.first or live.last < v.first for v in self.values
         )
 
@@ -44,18 +45,18 @@ def share_temporaries(block: Block, hosts: Collection[Buf] = ()) -> None:
     pieces = {b: Piece(b) for b in sorted({b.memory for b in hosts}, key=lambda b: (-b.bytes, b.name))}
     temporaries = []
     for live in lives(block, (Space.HBM,), given, made):
-        if _role(live.buf) is Role.TEMP:
-            live.buf.shares = None
+        if _role(live.value) is Role.TEMP:
+            live.value.shares = None
             temporaries.append(live)
-        elif live.buf.memory in pieces:
-            pieces[live.buf.memory].values.append(live)
-    for live in sorted(temporaries, key=lambda v: (-v.buf.bytes, v.first, v.buf.name)):
+        elif live.value.memory in pieces:
+            pieces[live.value.memory].values.append(live)
+    for live in sorted(temporaries, key=lambda v: (-v.value.bytes, v.first, v.value.name)):
         free = [p for p in reversed(pieces.values()) if p.takes(live)]
         if free:
             piece = min(free, key=lambda p: p.owner.bytes)
-            live.buf.shares = piece.owner
+            live.value.shares = piece.owner
         else:
-            piece = pieces[live.buf] = Piece(live.buf)
+            piece = pieces[live.value] = Piece(live.value)
         piece.values.append(live)
 
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 
 from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.memory.liveness import Liveness, liveness
 from systolith.compiler.memory.residency import Aliases, Leaf, leaf_shapes
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
@@ -57,18 +57,9 @@ class Line:
     pinned: frozenset[int]
 
     @cached_property
-    def last(self) -> dict[int, int]:
-        """Number of the step that reads a value last (of one that nothing reads: that makes it); of what the root
-        holds, the number of steps.
-        """
-        found = dict.fromkeys(self.pinned, -1)
-        for n, step in enumerate(self.steps):
-            for v in step.makes:
-                found[v] = n
-            for v in step.reads:
-                found[v] = n
-        found.update(dict.fromkeys(self.ends, len(self.steps)))
-        return found
+    def liveness(self) -> Liveness[int]:
+        """Over the steps; the values that the root holds are needed after them."""
+        return liveness(((s.makes, s.reads) for s in self.steps), self.pinned, self.ends)
 
     @cached_property
     def makers(self) -> dict[int, Step]:
@@ -77,13 +68,8 @@ class Line:
 
     def usage(self, inside: Mapping[Instruction, int]) -> list[int]:
         """Bytes of HBM at each step; `inside`: what is alive at once inside loops and conditionals."""
-        change = [0] * (len(self.steps) + 2)
-        for n, step in enumerate(self.steps):
-            for v in step.makes:
-                if self.sizes[v]:
-                    change[n] += self.sizes[v]
-                    change[self.last[v] + 1] -= self.sizes[v]
-        found = list(accumulate(change[:-2]))
+        made = self.makers
+        found = self.liveness.usage(lambda v: self.sizes[v] if v in made else 0, len(self.steps))
         if inside:
             found = [alive + inside.get(s.instruction, 0) for alive, s in zip(found, self.steps, strict=True)]
         return found

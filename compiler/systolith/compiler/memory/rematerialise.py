@@ -163,7 +163,7 @@ class Rematerialiser:
         for step in line.steps[:at]:
             seen.update(step.reads)
         for step in line.steps[:at]:
-            size = sum(line.sizes[v] for v in step.makes if line.last[v] > at)
+            size = sum(line.sizes[v] for v in step.makes if line.liveness.last[v] > at)
             if not size or not isinstance(step.instruction, Group) or not needed.union(ends).isdisjoint(step.makes):
                 continue
             cycles = 0 if seen.isdisjoint(step.makes) else self._cost(step)
@@ -196,7 +196,7 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
         if len(run) >= MOST_GROUPS or not isinstance(step.instruction, Group):
             return False
         for v in step.reads:
-            if line.last[v] >= at or v in renamed:
+            if line.liveness.last[v] >= at or v in renamed:
                 continue
             if v not in line.makers:
                 if v in line.pinned:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 
 from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.vmem import MemoryPlan, lives, positions
@@ -106,18 +105,13 @@ class MemoryUse:
         """Bytes of VMEM at the moment when most of it is alive, by the group that writes them; empty of a binary."""
         if self._layout is None:
             return {}
-        alive = [v for v in self._layout.plan.lives if v.buf.space is Space.VMEM]
-        change = Counter[int]()
-        for v in alive:
-            change[v.first] += v.buf.bytes
-            change[v.last + 1] -= v.buf.bytes
-        times = sorted(change)
-        _, peak = max(zip(accumulate(change[t] for t in times), (-t for t in times), strict=True), default=(0, 0))
+        lives = self._layout.plan.lives
+        peak = lives.peak(lambda buf: buf.bytes if buf.space is Space.VMEM else 0)
         groups = self._layout.groups()
         found = Counter[str]()
-        for v in alive:
-            if v.first <= -peak <= v.last:
-                found[groups.get(v.first, "")] += v.buf.bytes
+        for buf in lives.alive(peak):
+            if buf.space is Space.VMEM:
+                found[groups.get(lives.first[buf], "")] += buf.bytes
         return dict(found.most_common())
 
     @cached_property
@@ -126,9 +120,9 @@ class MemoryUse:
         if self._layout is None:
             return ()
         layout, groups = self._layout, self._layout.groups()
-        in_hbm = {v.buf: v for v in lives(layout.block, (Space.HBM,))}
+        in_hbm = {v.value: v for v in lives(layout.block, (Space.HBM,))}
         found = []
-        for buf, live in [(b, in_hbm.get(b)) for b in layout.buffers] + [(v.buf, v) for v in layout.plan.lives]:
+        for buf, live in [(b, in_hbm.get(b)) for b in layout.buffers] + [(v.value, v) for v in layout.plan.lives]:
             first, last = (groups.get(live.first, ""), groups.get(live.last, "")) if live else ("", "")
             shares = "" if buf.shares is None else buf.memory.name
             found.append(LiveRange(buf.name, buf.space.name, layout.role(buf), buf.bytes, first, last, shares))

@@ -7,10 +7,10 @@ at the next free place after the one before it, so that consecutive tiles differ
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field
 
+from systolith.compiler.memory.liveness import Live, Liveness
 from systolith.compiler.tile.ir import Block, Buf, If, TileOp
 from systolith.isa.instruction import Space
 
@@ -31,15 +31,6 @@ END = sys.maxsize
 
 
 @dataclass
-class Live:
-    """A buffer's life: positions of its first and last use, both included."""
-
-    buf: Buf
-    first: int
-    last: int
-
-
-@dataclass
 class MemoryPlan:
     """Result of planning.
 
@@ -52,22 +43,22 @@ class MemoryPlan:
 
     address: dict[Buf, int] = field(default_factory=dict)
     high_water: int = 0
-    failed: Live | None = None
-    lives: list[Live] = field(default_factory=list)
+    failed: Live[Buf] | None = None
+    lives: Liveness[Buf] = field(default_factory=Liveness)
 
     def text(self) -> str:
         """A line a buffer: address, bytes, first and last use, where and what it is."""
         lines = [f"high water {self.high_water}"]
         lines += [
-            f"{self.address[v.buf]:>10} {v.buf.bytes:>10} {v.first:>7} {v.last:>7} {v.buf.space.name} {v.buf.name}"
-            for v in self.lives
+            f"{self.address[buf]:>10} {buf.bytes:>10} {first:>7} {last:>7} {buf.space.name} {buf.name}"
+            for buf, first, last in self.lives
         ]
         return "\n".join(lines) + "\n"
 
 
 def lives(
     block: Block, spaces: Collection[Space] = ON_CHIP, before: Collection[Buf] = (), after: Collection[Buf] = ()
-) -> list[Live]:
+) -> Liveness[Buf]:
     """Lives of the buffers of some spaces, in order of first use.
 
     What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
@@ -79,23 +70,22 @@ def lives(
         before: buffers that hold something when it starts; they live from -1.
         after: buffers that are needed when it has ended; they live until `END`, and throughout if it never uses them.
     """
-    found: dict[Buf, Live] = {b: Live(b, -1, -1) for b in before}
+    found = Liveness(dict.fromkeys(before, -1), dict.fromkeys(before, -1))
     loops: list[tuple[int, int]] = []
     for position, op in positions(block, loops):
         for buf in op.buffers:
             if buf.space in spaces:
-                live = found.get(buf)
-                if live is None:
-                    found[buf] = Live(buf, position, position)
-                else:
-                    live.last = position
+                found.first.setdefault(buf, position)
+                found.last[buf] = position
     for buf in after:
-        found.setdefault(buf, Live(buf, -1, END)).last = END
+        found.first.setdefault(buf, -1)
+        found.last[buf] = END
     for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
-        for live in found.values():
-            if live.first < start <= live.last < end or start <= live.first < end <= live.last:
-                live.first, live.last = min(live.first, start), max(live.last, end - 1)
-    return sorted(found.values(), key=lambda v: v.first)
+        for buf, first in found.first.items():
+            last = found.last[buf]
+            if first < start <= last < end or start <= first < end <= last:
+                found.first[buf], found.last[buf] = min(first, start), max(last, end - 1)
+    return found
 
 
 def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Generator[tuple[int, TileOp], None, int]:
@@ -132,25 +122,25 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
         line: VMEM addresses are multiples of it.
     """
     plan = MemoryPlan(lives=lives(block))
-    in_vmem = [v for v in plan.lives if v.buf.space == Space.VMEM]
-    values = {v.buf for v in in_vmem if v.buf in whole or v.last - v.first > LONG}
+    in_vmem = [v for v in plan.lives if v.value.space == Space.VMEM]
+    values = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
     placed = _Placed()
-    by_size = sorted((v for v in in_vmem if v.buf in values), key=lambda v: (-v.buf.bytes, v.first, v.buf.name))
+    by_size = sorted((v for v in in_vmem if v.value in values), key=lambda v: (-v.value.bytes, v.first, v.value.name))
     for live in by_size:
-        size = -(-live.buf.bytes // line) * line
+        size = -(-live.value.bytes // line) * line
         address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
             plan.failed = live
             return plan
-        plan.address[live.buf] = address
+        plan.address[live.value] = address
         placed.add(live, address, address + size)
-    if not _tiles(plan, [v for v in in_vmem if v.buf not in values], placed, vmem, line):
+    if not _tiles(plan, [v for v in in_vmem if v.value not in values], placed, vmem, line):
         return plan
-    scalars = [v for v in plan.lives if v.buf.space == Space.SMEM]
+    scalars = [v for v in plan.lives if v.value.space == Space.SMEM]
     if not _tiles(plan, scalars, _Placed(), smem, 4):
         return plan
-    ends = [plan.address[v.buf] + v.buf.bytes for v in in_vmem]
-    starts = [plan.address[v.buf] for v in in_vmem]
+    ends = [plan.address[v.value] + v.value.bytes for v in in_vmem]
+    starts = [plan.address[v.value] for v in in_vmem]
     plan.high_water = _covered(starts, ends)
     return plan
 
@@ -161,9 +151,9 @@ class _Placed:
     SPAN = 512
 
     def __init__(self) -> None:
-        self._segments: dict[int, list[tuple[Live, int, int]]] = {}
+        self._segments: dict[int, list[tuple[Live[Buf], int, int]]] = {}
 
-    def add(self, live: Live, start: int, end: int) -> None:
+    def add(self, live: Live[Buf], start: int, end: int) -> None:
         """Take the bytes from `start` to `end` for a life."""
         for segment in range(live.first // self.SPAN, live.last // self.SPAN + 1):
             self._segments.setdefault(segment, []).append((live, start, end))
@@ -184,14 +174,14 @@ def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | N
     return top - size if top >= size else None
 
 
-def _tiles(plan: MemoryPlan, tiles: list[Live], placed: _Placed, limit: int, line: int) -> bool:
+def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int) -> bool:
     """Place tiles in order of first use, each after the last one (around the end); false if one finds no place."""
-    active: list[tuple[Live, int, int]] = []
+    active: list[tuple[Live[Buf], int, int]] = []
     pointer = 0
     for live in tiles:
-        size = -(-live.buf.bytes // line) * line
+        size = -(-live.value.bytes // line) * line
         active = [t for t in active if t[0].last >= live.first]
-        step = max(line, live.buf.align)
+        step = max(line, live.value.align)
         address = None
         for margin in MARGINS:
             taken = sorted([(a, e) for _, a, e in active] + [*placed.during(live.first - margin, live.last)])
@@ -201,7 +191,7 @@ def _tiles(plan: MemoryPlan, tiles: list[Live], placed: _Placed, limit: int, lin
         if address is None:
             plan.failed = live
             return False
-        plan.address[live.buf] = address
+        plan.address[live.value] = address
         active.append((live, address, address + size))
         pointer = address + size
     return True
@@ -230,9 +220,3 @@ def _covered(starts: list[int], ends: list[int]) -> int:
             total += end - max(start, reach)
             reach = end
     return total
-
-
-def value_at(lives_: list[Live], position: int) -> list[Live]:
-    """Those alive at a position (`lives_` sorted by first use)."""
-    upto = bisect_right([v.first for v in lives_], position)
-    return [v for v in lives_[:upto] if v.last >= position]

@@ -50,7 +50,7 @@ def planned(tile: TileModule, chip: Chip) -> MemoryPlan:
     """
     plan = memory_plan(tile.block, tile.whole, chip)
     if plan.failed is not None:
-        buf = plan.failed.buf
+        buf = plan.failed.value
         raise DoesNotFitError(
             f"module {tile.name!r}: buffer {buf.name!r} of {buf.bytes} bytes has no place in the {buf.space.name} of"
             f" chip {chip.name!r}"

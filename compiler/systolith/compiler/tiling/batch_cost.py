@@ -13,7 +13,7 @@ from functools import cached_property
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
-from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, last_uses, leaf_shapes
+from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import ROOTS, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
@@ -95,30 +95,19 @@ class Trial:
             leaves = self.aliases.leaves[i]
             if i.name in self.named and len(leaves) == 1:
                 names.setdefault(leaves[0], i.name)
-        place = {i: n for n, i in enumerate(grouped.instructions)}
-        ends = [place[g] for g in self.groups]
-        last = last_uses(grouped, self.aliases)
+        lives = leaf_liveness(grouped, self.aliases, self.groups)
         results = set(self.aliases.leaves[grouped.result])
-        used: dict[Leaf, int] = {}
-        for n, g in enumerate(self.groups):
-            for leaf in (leaf for o in g.operands for leaf in self.aliases.leaves[o]):
-                used.setdefault(leaf, n)
-        before = [0] * (len(grouped.instructions) + 2)
-        for n, end in enumerate(ends):
-            before[end + 1] = n + 1
-        for n in range(1, len(before)):
-            before[n] = max(before[n], before[n - 1])
         return {
             leaf: Value(
                 self.named[name],
                 leaf_shapes(leaf[0].shape)[leaf[1]].bytes,
                 family(leaf[0]) is Family.GIVEN,
                 leaf in results,
-                used.get(leaf, 0) if family(leaf[0]) is Family.GIVEN else before[place[leaf[0]]],
-                before[last[leaf]] if leaf in results else before[last[leaf] + 1] - 1,
+                lives.first[leaf],
+                lives.last[leaf],
             )
             for leaf, name in names.items()
-            if leaf in last
+            if leaf in lives.first
         }
 
     def _step(self, group: Instruction) -> Step:
