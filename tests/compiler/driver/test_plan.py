@@ -144,6 +144,26 @@ def test_values_stay_right_with_other_tiles(tmp_path: Path) -> None:
         assert error(got, wanted) < 1e-5
 
 
+def test_commands_take_what_explain_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, plan = tmp_path / "m.hlo", tmp_path / "plan.json"
+    module.write_text(DOT)
+    plan.write_text(systolith(capsys, "explain", module, "--chip", "tiny", "--json").out)
+    outputs = [tmp_path / "a.slb", tmp_path / "b.slb"]
+    for output, words in zip(outputs, ((), ("--plan", plan)), strict=True):
+        assert systolith(capsys, "compile", module, "--chip", "tiny", "-o", output, *words).code == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    ran = systolith(capsys, "run", module, "--chip", "tiny", "--random", 0, "--plan", plan)
+    assert (ran.code, ran.err) == (0, "")
+    again = json.loads(systolith(capsys, "explain", module, "--chip", "tiny", "--json", "--plan", plan).out)
+    assert again["cycles"] == json.loads(plan.read_text())["cycles"]
+    plan.write_text('[{"kind": "tiles", "group": "d", "chosen": "x"}]')
+    commands: list[list[object]] = [["run", "--random", 0], ["compile", "-o", tmp_path / "c.slb"], ["explain"]]
+    for command, *options in commands:
+        ran = systolith(capsys, command, module, *options, "--chip", "tiny", "--plan", plan)
+        assert ran.code == 2
+        assert "'x' is not possible" in ran.err
+
+
 def test_what_a_plan_does_not_force_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module, plan = tmp_path / "m.hlo", tmp_path / "plan.json"
     module.write_text(DOT)
