@@ -22,12 +22,13 @@ from systolith.compiler.mxu.gemm_plan import GemmPlan, Problem
 from systolith.compiler.mxu.gemm_search import ranked
 from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
 from systolith.compiler.mxu.streams import operand_ref, row_cost
+from systolith.compiler.mxu.turned_operand import minor_dims, turned
 from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Ref, TileOp
+from systolith.compiler.vpu.transposes import shuffle
 from systolith.isa.dtypes import F32, S32
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import MAX_LOOPS, Pattern
 
 INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
 
@@ -93,15 +94,10 @@ class Stager:
         return staged
 
     def _transposed(self, staged: Array) -> Array:
-        order = [*(d for d in range(len(staged.dims)) if d not in self.minor), *self.minor]
-        steps = dense([staged.dims[d] for d in order], staged.dtype.size)
-        strides = tuple(steps[order.index(d)] for d in range(len(order)))
         copy = self.ctx.array(f"{staged.buf.name}.t", staged.dtype, staged.dims, staged.origin)
-        turned = Array(copy.buf, staged.dtype, staged.dims, strides, staged.origin)
-        src = Ref(staged.buf, Pattern(staged.dtype, staged.dims, staged.strides), staged.offset, staged.dynamic)
-        dst = Ref(turned.buf, Pattern(staged.dtype, staged.dims, strides))
-        self.ctx.append(TileOp("xlu.shuffle", {"src": src, "dst": dst}, self.ctx.origin(f"transpose {self.what}")))
-        return turned
+        other = turned(copy, self.minor)
+        shuffle(self.ctx, staged, other, self.ctx.origin(f"transpose {self.what}"))
+        return other
 
 
 Block = tuple[Tile, list[Tile], list[Tile]]
@@ -169,7 +165,7 @@ class Gemm:
         number, why = self.ctx.choose("tiles", [self._text(p.signature) for p in plans], picked)
         plan = plans[number]
         self.ctx.explain.append(self._decision(plan, plans, why))
-        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(self._k_order()), self.computed[0])
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(), self.computed[0])
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
         batches = product(*(range(self.c.sizes[a]) for a in self.c.batch))
         blocks = [
@@ -183,8 +179,7 @@ class Gemm:
 
     def plans(self) -> Sequence[GemmPlan]:
         """The candidates that fit, the cheapest first."""
-        k_order = self._k_order()
-        return ranked(self._problem(k_order, self._minor(k_order)), self.ctx.chip, self.ctx.budget)
+        return ranked(self._problem(self._k_order(), self._minor()), self.ctx.chip, self.ctx.budget)
 
     def _text(self, signature: str) -> str:
         """A plan in the words of decisions; a group in blocks has several products."""
@@ -214,21 +209,15 @@ class Gemm:
         }
         return tuple(sorted(self.c.k, key=lambda a: -strides[a]))
 
-    def _minor(self, k_order: tuple[str, ...]) -> tuple[int, ...]:
-        """Dimensions of the streamed operand to lay out innermost: those of the sum, if none of them is already."""
-        dims = [d for d, i in enumerate(self.c.lhs) if i.size > 1]
-        pure = tuple(d for d in dims if all(a in k_order or self.c.sizes[a] == 1 for a in self.c.lhs[d].coefs))
-        if not pure or len(dims) > MAX_LOOPS:
-            return ()
-        nearest = min(dims, key=lambda d: self.lhs.strides[d])
-        return () if nearest in pure or self.c.lhs[nearest].coefs.keys() & set(k_order) else pure
+    def _minor(self) -> tuple[int, ...]:
+        """Dimensions of the streamed operand to lay out innermost."""
+        return minor_dims(self.c.lhs, self.lhs, self.c.k, self.c.sizes)
 
     def _problem(self, k_order: tuple[str, ...], minor: tuple[int, ...]) -> Problem:
-        mxu = self.ctx.chip.mxu
         one: Tile = {a: (0, s) for a, s in self.c.sizes.items()} | dict.fromkeys(self.c.batch, (0, 1))
-        first = one | packed_tiles(k_order, self.c.sizes, mxu.rows)[0] | box_tiles(self.c.n, self.c.sizes, mxu.cols)[0]
-        lhs, rows = operand_ref(self.c.lhs, self._staged(0, self.c.lhs, one), first, (self.c.m, k_order))
-        cost = 1 if minor else row_cost(lhs, rows, self.ctx.chip)
+        one |= box_tiles(self.c.n, self.c.sizes, self.ctx.chip.mxu.cols)[0]
+        depth, cost = self._depth(k_order, minor, one)
+        first = one | packed_tiles(k_order, self.c.sizes, depth)[0]
         ref, rows, _ = self._weights(self._staged(1, self.c.rhs, one), k_order, first)
         load = row_cost(ref, rows, self.ctx.chip) * prod(ref.pattern.counts[:rows])
         finish = self.finish
@@ -236,9 +225,27 @@ class Gemm:
         passes = (len(self.passes), weight_loads)
         left, right = (None if c is None else c.source(self.ctx.chip) for c in self.computed)
         return Problem(
-            self.c, k_order, self.lhs, self.rhs, cost, load, *passes, finish.stored, bool(minor), finish.vector_cycles,
-            (left, right),
+            self.c, k_order, depth, self.lhs, self.rhs, cost, load, *passes, finish.stored, minor,
+            finish.vector_cycles, (left, right),
         )  # fmt: skip
+
+    def _depth(self, k_order: tuple[str, ...], minor: tuple[int, ...], one: Tile) -> tuple[int, int]:
+        """Terms of a k tile, at most, and cycles in which a row of them streams.
+
+        A row that is copied for the sum to run along it has as many segments as lines of a window; more of them than
+        the port takes at once would cost a cycle more each time.
+        """
+        mxu, sizes = self.ctx.chip.mxu, self.c.sizes
+        staged = self._staged(0, self.c.lhs, one)
+        staged = turned(staged, minor) if minor else staged
+        found = []
+        for depth in (mxu.rows, min(mxu.rows, mxu.segments * sizes[k_order[-1]])) if minor else (mxu.rows,):
+            tiles = packed_tiles(k_order, sizes, depth)
+            lhs, rows = operand_ref(self.c.lhs, staged, one | tiles[0], (self.c.m, k_order))
+            cost = row_cost(lhs, rows, self.ctx.chip)
+            found.append((len(tiles) * cost, depth, cost))
+        _, depth, cost = min(found, key=lambda f: f[0])
+        return depth, cost
 
     def _staged(self, side: int, index: tuple[Index, ...], ranges: Ranges) -> Array:
         """How the part of an operand that ranges reach lies when it is staged."""

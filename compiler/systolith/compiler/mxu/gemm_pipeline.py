@@ -31,6 +31,7 @@ class Flow:
         lhs_made, rhs_made: cycles in which the vector unit computes the operands of a chunk, as often as they are moved
             (0: they are not computed).
         first_made: of these, for what the first matmul needs.
+        turned: cycles in which the cross-lane unit copies the left operand of a chunk, as often as it is moved.
     """
 
     blocks: tuple[int, int]
@@ -54,6 +55,7 @@ class Flow:
     lhs_made: int = 0
     rhs_made: int = 0
     first_made: int = 0
+    turned: int = 0
 
     @property
     def totals(self) -> dict[str, int]:
@@ -62,10 +64,11 @@ class Flow:
         blocks = m * n * self.repeats
         chunks = -(-self.tiles // self.chunk) * self.repeats
         left, right = m * (n if self.lhs_again else 1) * chunks, n * (m if self.rhs_again else 1) * chunks
-        first = self.first + self.latency * bool(self.first) + self.first_made
+        first = self._first()
         return {
             "compute": blocks * self.tiles * self.compute,
             "transfer": self.lhs * left + self.rhs * right + blocks * self.store,
+            "cross-lane": self.turned * left,
             "vector": self.lhs_made * left + self.rhs_made * right + blocks * self.vector,
             "ends": first + self.last + self.fill + self.latency * bool(self.store),
         }
@@ -74,7 +77,7 @@ class Flow:
     def bound(self) -> int:
         """At least so many cycles, but for the order of the blocks."""
         t = self.totals
-        return max(t["compute"] + t["ends"], t["transfer"] + self.latency, t["vector"] + t["ends"])
+        return max(t["transfer"] + self.latency, *(t[unit] + t["ends"] for unit in ("compute", "vector", "cross-lane")))
 
     def cycles(self) -> int:
         """Estimate: loads run ahead in the order of the blocks, and each block computes when it has its operands."""
@@ -83,7 +86,11 @@ class Flow:
             return once
         # The first two batches may hide work that piles up over all of them.
         t = self.totals
-        return max(once + (self.repeats - 1) * (self._followed(2) - once), t["transfer"], t["vector"])
+        return max(once + (self.repeats - 1) * (self._followed(2) - once), t["transfer"], t["vector"], t["cross-lane"])
+
+    def _first(self) -> int:
+        """Cycles until the first matmul has what it needs."""
+        return self.first + self.latency * bool(self.first) + self.first_made + self.turned
 
     def _followed(self, repeats: int) -> int:
         m_blocks, n_blocks = self.blocks
@@ -94,8 +101,9 @@ class Flow:
         # Results go out between the loads of the next block.
         stored = np.maximum(np.arange(1 - self.tiles, len(moved) - self.tiles + 1), 0) * self.store // self.tiles
         made = self._at_ends(self._made(m, n, moved))
-        ready = np.maximum(self._at_ends(moved) + stored, made) + self.latency * bool(self.first)
-        ready[0] = self.first + self.latency * bool(self.first) + self.first_made
+        turned = _after(moved, self._staged(m, n, self.turned, 0)) if self.turned else moved
+        ready = np.maximum(self._at_ends(turned) + stored, made) + self.latency * bool(self.first)
+        ready[0] = self._first()
         before = np.arange(len(moved)) * self.compute
         start = before + np.maximum.accumulate(ready - before)
         computed = int(start[-1]) + self.compute + self.fill
@@ -128,6 +136,10 @@ class Flow:
         if not (self.lhs_made or self.rhs_made):
             return np.zeros_like(moved)
         results = np.maximum(np.arange(len(m)) - 1, 0) * self.vector
-        each = self._staged(m, n, self.lhs_made, self.rhs_made)
-        work = np.cumsum(each) + np.repeat(results, self.tiles)
-        return np.asarray(np.maximum.accumulate(moved - (work - each)) + work)
+        return _after(moved, self._staged(m, n, self.lhs_made, self.rhs_made), np.repeat(results, self.tiles))
+
+
+def _after(moved: Cycles, each: Cycles, besides: Cycles | int = 0) -> Cycles:
+    """When a unit is done with each piece of work, which needs what has moved by then; `besides`: its other work."""
+    work = np.cumsum(each) + besides
+    return np.asarray(np.maximum.accumulate(moved - (work - each)) + work)

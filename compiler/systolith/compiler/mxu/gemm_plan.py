@@ -114,18 +114,20 @@ class Problem:
     Attributes:
         contraction: axes and indices.
         k_order: axes of the sum, outermost first.
+        depth: terms of a k tile, at most.
         lhs, rhs: where the operands lie, or would if they were not computed.
         row_cost: cycles of one streamed row.
         load_cost: cycles in which the weights of one tile enter.
         lhs_passes, rhs_passes: matmuls, and weight loads, of one tile.
         out_bytes: bytes of the output that go to HBM (0: it stays in VMEM).
-        transposed: whether the left operand is copied into another order in VMEM.
+        minor: dimensions of the left operand that a copy in VMEM lays out innermost; empty: there is none.
         vector_cost: cycles of the epilogue for each vector.
         computed: what it takes to compute the operands; None: they lie in memory.
     """
 
     contraction: Contraction
     k_order: tuple[str, ...]
+    depth: int
     lhs: Array
     rhs: Array
     row_cost: int
@@ -133,7 +135,7 @@ class Problem:
     lhs_passes: int
     rhs_passes: int
     out_bytes: int
-    transposed: bool
+    minor: tuple[int, ...]
     vector_cost: int = 1
     computed: tuple[Source | None, Source | None] = (None, None)
 

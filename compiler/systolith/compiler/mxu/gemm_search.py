@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
+from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.gemm_pipeline import Flow
 from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
 from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.mxu.turned_operand import turned
+from systolith.compiler.tile.arrays import dense_like
+from systolith.compiler.vpu.transposes import shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -83,7 +88,7 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
     half = max(1, mxu.acc_rows // 2)
     rows = c.count(c.m)
     n = tuple(box_tiles(c.n, c.sizes, mxu.cols))
-    orders = _orders(packed_tiles(p.k_order, c.sizes, mxu.rows), p.k_order)
+    orders = _orders(packed_tiles(p.k_order, c.sizes, p.depth), p.k_order)
     fewest = -(-rows // half)
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
     seen = set()
@@ -97,23 +102,39 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
         wide = sorted({min(w, len(n)) for w in (1, mxu.count, max(1, most // 2), most)})
         shapes = [s for s in product(WAYS, wide) if s[0] <= len(m) and (prod(s) <= most or s[0] == 1)]
         for (k, chunks), shape, m_outer in product(orders, shapes, (True, False)):
-            for chunk in chunks:
-                plan = _Candidate(p, chip, m, n, k, *shape, chunk, m_outer).plan(budget)
+            for chunk, spans in chunks.items():
+                plan = _Candidate(p, chip, m, n, k, *shape, chunk, spans, m_outer).plan(budget)
                 if plan is not None:
                     yield plan
 
 
-def _orders(tiles: Sequence[Tile], axes: Sequence[str]) -> list[tuple[tuple[Tile, ...], list[int]]]:
-    """Orders of the tiles of the sum, and for each how many to stage at a time.
+Spans = tuple[tuple[Tile, int], ...]
+"""Ranges of the sum's axes that chunks span, one of each size, and how many chunks have this size."""
+
+
+def _orders(tiles: Sequence[Tile], axes: Sequence[str]) -> list[tuple[tuple[Tile, ...], dict[int, Spans]]]:
+    """Orders of the tiles of the sum, and for each how many to stage at a time, with the spans of these chunks.
 
     As they come, and by the innermost axis first: all taps of a window over some channels read one box of the input.
     """
-    orders = [(tuple(tiles), _chunks(len(tiles)))]
+    orders = [(tuple(tiles), _spans(tiles, _chunks(len(tiles))))]
     sideways = sorted(tiles, key=lambda t: t[axes[-1]][0]) if axes else list(tiles)
     if sideways != list(tiles):
         together = sum(t[axes[-1]] == sideways[0][axes[-1]] for t in sideways)
-        orders.append((tuple(sideways), [n * together for n in _chunks(-(-len(tiles) // together))]))
+        chunks = [n * together for n in _chunks(-(-len(tiles) // together))]
+        orders.append((tuple(sideways), _spans(sideways, chunks)))
     return orders
+
+
+def _spans(tiles: Sequence[Tile], chunks: Sequence[int]) -> dict[int, Spans]:
+    """For each size of chunks, what they span: one that goes on in the next image spans both, whole."""
+    found = {}
+    for chunk in chunks:
+        spans = [union(tiles[start : start + chunk]) for start in range(0, len(tiles), chunk)]
+        sizes = [tuple(n for _, n in span.values()) for span in spans]
+        counts = Counter(sizes)
+        found[chunk] = tuple((spans[sizes.index(size)], count) for size, count in counts.items())
+    return found
 
 
 def _chunks(count: int) -> list[int]:
@@ -157,6 +178,7 @@ class _Candidate:
     block_m: int
     block_n: int
     chunk: int
+    spans: Spans
     m_outer: bool
 
     @cached_property
@@ -192,13 +214,34 @@ class _Candidate:
         return self.p.lhs.buf.space == Space.HBM, self.p.rhs.buf.space == Space.HBM
 
     @cached_property
+    def boxes(self) -> list[tuple[Box, Box, int]]:
+        """Boxes of the operands that an m tile, and a block of n tiles, need of a chunk, and for how many chunks."""
+        c, batch, n = self.p.contraction, dict.fromkeys(self.p.contraction.batch, (0, 1)), union(self.n[: self.block_n])
+        return [
+            (c.box(c.lhs, {**batch, **span, **self.m[0]}), c.box(c.rhs, {**batch, **span, **n}), count)
+            for span, count in self.spans
+        ]
+
+    @cached_property
     def parts(self) -> tuple[int, int]:
-        """Bytes of each operand for a block and a chunk."""
-        p, c = self.p, self.p.contraction
-        first = {**dict.fromkeys(c.batch, (0, 1)), **union(self.k[: self.chunk])}
-        lhs = c.box(c.lhs, {**first, **self.m[0]}).elements * p.lhs.dtype.size * self.block_m
-        rhs = c.box(c.rhs, {**first, **union(self.n[: self.block_n])}).elements * p.rhs.dtype.size
-        return lhs, rhs
+        """Bytes of each operand for a block and a chunk, of all chunks in the mean."""
+        p, chunks = self.p, self.counts[2]
+        lhs = sum(box.elements * count for box, _, count in self.boxes) * p.lhs.dtype.size * self.block_m
+        rhs = sum(box.elements * count for _, box, count in self.boxes) * p.rhs.dtype.size
+        return -(-lhs // chunks), -(-rhs // chunks)
+
+    @cached_property
+    def turned(self) -> int:
+        """Cycles in which the cross-lane unit copies the left operand of a block and a chunk in another order."""
+        p, chunks = self.p, self.counts[2]
+        if not p.minor:
+            return 0
+        cycles = 0
+        for box, _, count in self.boxes:
+            strides = dense_like(box.dims, p.lhs.strides, p.lhs.dtype.size)
+            staged = replace(p.lhs, dims=box.dims, strides=strides, origin=box.origin)
+            cycles += count * shuffle_cycles(self.chip, staged, turned(staged, p.minor))
+        return self.block_m * -(-cycles // chunks)
 
     def ahead(self) -> int:
         """Blocks whose operands are computed ahead: the vector unit waits for each block's results, and what the matrix
@@ -230,7 +273,7 @@ class _Candidate:
         out_tile = _points(self.m[0]) * _points(union(self.n[: self.block_n])) * 4 * self.block_m
         room = budget - 2 * out_tile if p.out_bytes else budget
         room -= sum(min(s.read, budget // INPUTS_SHARE) for s, c in zip((left, right), p.computed, strict=True) if c)
-        lhs_staged = (2 if p.transposed and lhs_hbm else 1) * (lhs_hbm or p.transposed)
+        lhs_staged = (2 if p.minor and lhs_hbm else 1) * (lhs_hbm or bool(p.minor))
         kept = ((lhs_need * lhs_staged, lhs_times), (rhs_need * rhs_hbm, rhs_times))
         few = [1 + max(1, n) for n in later]
         dropped = ((few[0] * lhs_part * lhs_staged, n_blocks), (few[1] * rhs_part * rhs_hbm, m_blocks))
@@ -265,6 +308,7 @@ class _Candidate:
             lhs_made=s.left.vector,
             rhs_made=s.right.vector,
             first_made=s.left.vector // self.block_m + s.right.vector * s.piece // self.chunk,
+            turned=self.turned,
         )
 
     def plan(self, budget: int) -> GemmPlan | None:

@@ -1,0 +1,40 @@
+"""The streamed operand of a product whose sums do not run along its innermost dimension, copied so that they do.
+
+A weight gradient sums over images and positions, and channels lie innermost.  Read as it lies, every element of a row
+would be an access of its own; the cross-lane unit copies what is staged at up to a row of lanes a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from systolith.compiler.index.contraction import Index
+from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.ir import Array
+from systolith.isa.pattern import MAX_LOOPS
+
+
+def minor_dims(
+    operand: Sequence[Index], array: Array, summed: Collection[str], sizes: Mapping[str, int]
+) -> tuple[int, ...]:
+    """Dimensions to lay out innermost: those along which the sum runs; none, if it runs along the innermost one.
+
+    Args:
+        operand: the index of each dimension.
+        array: where the operand lies.
+        summed: axes of the sum.
+        sizes: of all axes.
+    """
+    dims = [d for d, index in enumerate(operand) if index.size > 1]
+    minor = tuple(d for d in dims if any(a in summed and sizes[a] > 1 for a in operand[d].coefs))
+    if not minor or len(dims) > MAX_LOOPS:
+        return ()
+    return () if min(dims, key=lambda d: array.strides[d]) in minor else minor
+
+
+def turned(array: Array, minor: Collection[int]) -> Array:
+    """An array of the same dims from the start of the same buffer, dense, with some dimensions innermost."""
+    order = [*(d for d in range(len(array.dims)) if d not in minor), *sorted(minor)]
+    steps = dense([array.dims[d] for d in order], array.dtype.size)
+    strides = tuple(steps[order.index(d)] for d in range(len(order)))
+    return Array(array.buf, array.dtype, array.dims, strides, array.origin)
