@@ -36,6 +36,14 @@ def _of_parts(i: Instruction) -> bool:
     return source.opcode == "concatenate"
 
 
+def _again(i: Instruction) -> bool:
+    """A reduction of a reduction from the same initial value, other than 0: XLA makes one of both."""
+    if i.opcode != "reduce" or i.operands[0].opcode != "reduce":
+        return False
+    inner, outer = (r.operands[-1].literal for r in (i.operands[0], i))
+    return inner is not None and outer is not None and bool(inner == outer != 0)
+
+
 def _one_padded(i: Instruction) -> bool:
     """A window of one element that leaves some out, or adds some."""
     return (
@@ -57,6 +65,7 @@ FAULTS: dict[str, Callable[[Instruction], bool]] = {
     "it rounds each step of a sum in a narrow type": lambda i: i.opcode in SUMS and _narrow(i),
     "it takes a reduction of dimensions of size 1 for a reshape, without the initial value": _keeps_size,
     "it reduces the parts of a concatenation one by one, those of size 1 without the initial value": _of_parts,
+    "it makes one reduction of two from the same initial value, which then counts once": _again,
     "it takes windows of one element for the array, whatever the padding, and crashes": _one_padded,
     "it takes the limit of a loop for the last value of a counter that steps past it": _strides,
     "layouts of a module's text are assigned anew before it runs": lambda i: i.opcode == "bitcast",

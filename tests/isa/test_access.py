@@ -56,7 +56,8 @@ def small_patterns(draw: st.DrawFn) -> Pattern:
         for _ in range(draw(st.integers(0, 3)))
     ]  # fmt: skip
     if len(coords) > 1 and draw(st.booleans()):
-        coords[-1] = replace(coords[-1], coefs=tuple(draw(st.sampled_from([1, 2, -1])) * k for k in coords[0].coefs))
+        factor = draw(st.sampled_from([1, 2, -1]))
+        coords[-1] = replace(coords[-1], coefs=tuple(factor * k for k in coords[0].coefs))
     counts = draw(st.tuples(*[st.integers(1, 4)] * n))
     strides = draw(st.tuples(*[st.sampled_from([0, 4, -4, 12, 64])] * n))
     strides = draw(st.sampled_from([strides, *(tuple(4 * k for k in c.coefs) for c in coords)]))
@@ -86,6 +87,16 @@ def test_bounds_narrow_the_interval() -> None:
     assert interval(p) == Interval(32, 32 + 6 * 32)  # the base is one row before the array
     strided = Pattern(F32, (3, 3, 8), (64, 32, 4), (Coord((2, 1, 0), -1, 0, 6),))
     assert interval(strided) == Interval(32, 32 + 6 * 32)
+
+
+def test_coordinates_of_one_sum_narrow_one_another() -> None:
+    """Every second row of a reversed axis from the second row on: 17 - x even, and x below 17, is 2 to 16."""
+    x = Coord((2, 1), 0, 0, 17)
+    reversed_rows = Coord((-2, -1), 17, 0, 9, 2, 40)
+    assert interval(Pattern(F32, (9, 2), (0, 0), (reversed_rows, x))) == Interval(40, 8 * 40 + 4)
+    assert interval(Pattern(F32, (9, 2), (0, 0), (reversed_rows, Coord((2, 1), 0, 20, 30)))) is None
+    twice = Coord((4, 2), 1, 3, 10)
+    assert interval(Pattern(F32, (9, 2), (8, 4), (twice, x))) == Interval(4, 4 * 4 + 4)
 
 
 def test_the_tightest_of_bounds_that_share_loops_narrows_the_interval() -> None:

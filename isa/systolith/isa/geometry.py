@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import permutations
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from systolith.isa.pattern import UNBOUNDED, Coord, Pattern
@@ -96,9 +96,10 @@ def pitched(pattern: Pattern) -> tuple[int, int]:
 
 
 Bias = tuple[int | None, int | None]
+Range = tuple[int | None, int | None]
 
 
-def _clip(coord: Coord, pattern: Pattern, bias: Bias) -> tuple[int | None, int | None]:
+def _clip(coord: Coord, pattern: Pattern, bias: Bias) -> Range:
     """(least, greatest) of c over elements inside; None: not known."""
     shift: int | None = coord.offset
     if coord.bias >= 0:
@@ -114,6 +115,43 @@ def _clip(coord: Coord, pattern: Pattern, bias: Bias) -> tuple[int | None, int |
         lo = least if lo is None else max(lo, least)
         hi = most if hi is None else min(hi, most)
     return lo, hi
+
+
+def _clips(pattern: Pattern, bias: Bias) -> list[Range]:
+    """`_clip` of each coordinate; coordinates that are multiples of one sum over the loops narrow one another."""
+    found = [_multiples(_clip(coord, pattern, bias), coord.div) for coord in pattern.coords]
+    alike: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
+    for number, coord in enumerate(pattern.coords):
+        shift = coord.offset if coord.bias < 0 else _plus(coord.offset, bias[coord.bias])
+        if shift is not None and any(coord.coefs):
+            first = next(coef for coef in coord.coefs if coef)
+            factor = gcd(*coord.coefs) * (1 if first > 0 else -1)
+            alike.setdefault(tuple(coef // factor for coef in coord.coefs), []).append((number, factor, shift))
+    for group in (g for g in alike.values() if len(g) > 1):
+        sums = [_quotients(found[number], shift, factor) for number, factor, shift in group]
+        known = [(least, most) for least, most in sums if least is not None and most is not None]
+        if known:
+            least, most = max(lo for lo, _ in known), min(hi for _, hi in known)
+            for number, factor, shift in group:
+                ends = sorted((shift + factor * least, shift + factor * most))
+                found[number] = _multiples((ends[0], ends[1]), pattern.coords[number].div) if least <= most else (1, 0)
+    return found
+
+
+def _quotients(reach: Range, shift: int, factor: int) -> Range:
+    """The integers x for which shift + factor * x is in a range."""
+    least, most = reach
+    if least is None or most is None:
+        return None, None
+    if factor < 0:
+        least, most, shift, factor = -most, -least, -shift, -factor
+    return -((shift - least) // factor), (most - shift) // factor
+
+
+def _multiples(reach: Range, div: int) -> Range:
+    """The multiples of div in a range: only these are inside."""
+    least, most = reach
+    return reach if least is None or most is None else (-(-least // div) * div, most // div * div)
 
 
 def _scaled(lo: int, hi: int, factor: int, div: int) -> tuple[int, int]:
@@ -142,11 +180,7 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
     """
     lo = hi = 0
     advances: dict[frozenset[int], tuple[int, int]] = {}
-    for coord in pattern.coords:
-        least, most = _clip(coord, pattern, bias)
-        if least is not None and most is not None:
-            # Only multiples of div are inside.
-            least, most = -(-least // coord.div) * coord.div, most // coord.div * coord.div
+    for coord, (least, most) in zip(pattern.coords, _clips(pattern, bias), strict=True):
         if least is not None and most is not None and least > most:
             return None
         if coord.stride:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -243,6 +244,49 @@ def test_movement_of_many_dimensions(rank: int) -> None:
     )  # fmt: skip
     text = f"HloModule m\n{ADD}ENTRY e {{\n " + "\n ".join(lines) + "\n}\n"
     compare(text, [integers(*dims), np.asarray(1, np.int32), integers(*column)], TINY)
+
+
+REDUCED_PADS = """HloModule m
+largest {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT r = s32[] maximum(a, b)
+}
+ENTRY e {
+  x = s32[1,2] parameter(0)
+  one = s32[] constant(1)
+  holes = s32[1,5] pad(x, one), padding=0_0_0x1_1_1
+  back = s32[1,5] reverse(holes), dimensions={1}
+  more = s32[1,15] pad(back, one), padding=0_0_0x2_0_2
+  some = s32[1,5] slice(more), slice={[0:1], [2:7]}
+  zero = s32[] constant(0)
+  all = s32[] reduce(some, zero), dimensions={0,1}, to_apply=largest
+  ROOT t = (s32[1,5], s32[]) tuple(back, all)
+}
+"""
+
+
+def test_groups_that_do_not_fold_together_stay_apart() -> None:
+    compare(REDUCED_PADS, [integers(1, 2).astype(np.int32)], TINY)
+
+
+REVERSED_PAD = """HloModule m
+ENTRY e {
+  x = s32[3,9,2,5] parameter(0)
+  two = s32[] constant(2)
+  wide = s32[3,17,5,8] pad(x, two), padding=0_0_0x-1_1_1x0_1_2x0_3_0
+  back = s32[3,17,5,8] reverse(wide), dimensions={1}
+  split = s32[2,17,2,2,3,5] reshape(back)
+  ROOT r = s32[17,5,2,2,2,3] transpose(split), dimensions={1,5,0,3,2,4}
+}
+"""
+
+
+def test_a_row_that_padding_cuts_off_is_not_read() -> None:
+    """Bounds of two coordinates of one sum leave it out together."""
+    compare(
+        REVERSED_PAD, [integers(3, 9, 2, 5).astype(np.int32)], replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
+    )
 
 
 # What the compiler says, and random modules.

@@ -115,11 +115,11 @@ class Kernels:
         return cycles
 
     def _saved_of_reduction(self, joint: Joint) -> int:
-        r = reduction_of(joint.computation)
         leaves = {p: anywhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
-        targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]
-        kept = Box.whole([r.dims[d] for d in r.kept])
         try:
+            r = reduction_of(joint.computation)
+            targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]
+            kept = Box.whole([r.dims[d] for d in r.kept])
             way = Ways(self.chip).best(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))
         except LimitError as e:
             raise NotJointError(str(e)) from None
