@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.pass_table import Form, read_passes, run_steps, table
+from systolith.compiler.hlo.clone import clone
+from systolith.compiler.pass_table import GROUPED_PASSES, Form, read_passes, run_steps, table
 from systolith.compiler.tile.parser import parse_tile_ir
+from systolith.isa.chip import load_chip
+from systolith.isa.errors import SystolithError
+from systolith.runtime.pass_check import compare_modules
+from systolith.runtime.sources import parse_module
+from tests.fuzz.grouped_text import ADD, OTHERS
+from tests.fuzz.tile_text import MODULES
+
+TINY = load_chip("tiny")
 
 
 def test_a_list_has_names_and_options() -> None:
@@ -43,3 +54,23 @@ def test_a_pass_for_a_chip_needs_one() -> None:
     with pytest.raises(CompileError, match="pass 'prefetch' is for a chip: say which by --chip"):
         run_steps(parse_tile_ir('module "m"\n'), read_passes("prefetch"), None)
     assert run_steps(parse_tile_ir('module "m"\n'), read_passes("hbm-sharing"), None)[1] is Form.TILE
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_passes_on_groups_in_any_order_keep_values_or_refuse(part: int) -> None:
+    texts = [f"HloModule m\n{ADD}ENTRY e {{ {text} }}\n" for text in (*MODULES, *OTHERS)]
+    names = [name for name, of in GROUPED_PASSES.items() if of.gives is Form.GROUPED]
+    kept = 0
+    for seed in range(part, 40, 2):
+        dice = Random(seed)
+        steps = ["fusion", *(dice.choice(names) for _ in range(4))]
+        dice.shuffle(steps)
+        module = parse_module(dice.choice(texts), "m")
+        before = clone(module)
+        try:
+            made, _ = run_steps(module, read_passes(",".join(steps)), TINY)
+        except SystolithError:
+            continue
+        assert compare_modules(before, made, 1, seed).difference is None, steps
+        kept += 1
+    assert kept > 3
