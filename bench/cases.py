@@ -43,6 +43,12 @@ EXTRA_CONVS = {
     "grouped_28x28_256_k3_g32": models.Conv(CONV_BATCH, 28, 256, 256, 3, groups=32),
 }
 
+GRADIENTS = (
+    "224x224_3_64_k7s2", "56x56_64_64_k3s1", "56x56_64_256_k1s1", "28x28_128_128_k3s1", "28x28_256_256_k3s2",
+    "14x14_256_1024_k1s1", "14x14_1024_2048_k1s2", "7x7_512_512_k3s1",
+)  # fmt: skip
+"""Layers of ResNet-50 of which the weights' gradients are measured: one of each sort."""
+
 CASES: dict[str, Case] = {
     **{f"gemm_{n}": Case("GEMM", partial(models.gemm, n, n, n), n <= 4096) for n in GEMM_SIZES},
     **{f"gemm_{m}x4096x4096": Case("GEMM", partial(models.gemm, m, 4096, 4096)) for m in SKINNY},
@@ -51,6 +57,11 @@ CASES: dict[str, Case] = {
     **{
         f"conv_{name}": Case("convolution", partial(models.conv, layer), native=False)
         for name, layer in (models.resnet50_layers(CONV_BATCH) | EXTRA_CONVS).items()
+    },
+    **{
+        f"weights_{name}": Case("convolution", partial(models.weight_gradient, layer), native=False)
+        for name, layer in models.resnet50_layers(CONV_BATCH).items()
+        if name in GRADIENTS
     },
     "attention_512": Case("attention, softmax, layer norm", partial(models.heads, 1, 512)),
     "attention_2048": Case("attention, softmax, layer norm", partial(models.heads, 1, 2048)),

@@ -73,6 +73,17 @@ def conv(layer: Conv) -> Model:
     return apply, (inputs, _f32(layer.kernel, layer.kernel, layer.channels // layer.groups, layer.features))
 
 
+def weight_gradient(layer: Conv) -> Model:
+    """The gradient of a convolution's weights, from its input and the gradient of its result."""
+
+    def apply(x: Tree, result: Tree) -> Tree:
+        (made,) = jax.vjp(lambda w: _conv(x, w, layer.stride), jnp.zeros(weights.shape, weights.dtype))[1](result)
+        return made
+
+    forward, (inputs, weights) = conv(layer)
+    return apply, (inputs, jax.eval_shape(forward, inputs, weights))
+
+
 def _conv(x: Tree, w: Tree, stride: int = 1, groups: int = 1) -> Tree:
     pad = (w.shape[0] - 1) // 2
     return lax.conv_general_dilated(

@@ -14,6 +14,7 @@ from systolith.compiler.mxu.fused_operand import Computed, computed
 from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.precision import ONE, passes_of
+from systolith.compiler.mxu.turned_operand import minor_dims
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
@@ -183,11 +184,24 @@ def _gemm(
         raise compile_error(product, "an operand has no elements; replace the operation by a constant")
     integer = sums_integers(product)
     contraction = contraction_of(product)
-    if _rows_innermost(contraction, epilogue.results):
+    streamed = sides[0].like if isinstance(sides[0], Computed) else sides[0]
+    if _rows_innermost(contraction, epilogue.results) or _sums_over_steps(contraction, streamed):
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
     lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
     passes = ONE if integer else passes_of(product, ctx.options.precision, lhs, rhs)
     return Gemm(ctx, contraction, sides, passes, integer, epilogue, product.name)
+
+
+def _sums_over_steps(c: Contraction, streamed: Array) -> bool:
+    """Whether the sum takes every second element, say, of dimensions of the left operand that are not its innermost.
+
+    Copied for the sum to run along it, a row would still have each element apart; as the stationary operand it is read
+    along its innermost dimension.  Padding has to be streamed.
+    """
+    if any(index.bounded(c.sizes) for index in c.lhs):
+        return False
+    minor = minor_dims(c.lhs, streamed, c.k, c.sizes)
+    return any(abs(step) > 1 for d in minor for axis, step in c.lhs[d].coefs.items() if axis in c.k)
 
 
 def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
