@@ -154,7 +154,7 @@ def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> Non
     rng = np.random.default_rng(4)
     wide = [rng.normal(size=(2, 6, 40, 8)).astype(np.float32) for _ in range(3)]
     result = compare(batched, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], SMALL)
-    lines = [d.chosen for d in result.explain if d.kind == "blocks"]
+    lines = [d.why for d in result.explain if d.kind == "blocks"]
     assert {line.split(" along dimension ")[1][0] for line in lines} >= {"0", "1"}
 
 
@@ -163,7 +163,7 @@ def test_attention_whose_scores_of_one_head_do_not_fit_runs_in_blocks_of_queries
     rng = np.random.default_rng(5)
     wide = [rng.normal(size=(2, 96, 8)).astype(np.float32) for _ in range(3)]
     result = compare(text, [*wide, rng.normal(size=(96, 96)).astype(np.float32)], SMALL)
-    lines = [d.chosen for d in result.explain if d.kind == "blocks"]
+    lines = [d.why for d in result.explain if d.kind == "blocks"]
     assert len({line.split(" along ")[1] for line in lines}) == 2
     assert not any(b.bytes >= 96 * 96 * 4 for b in result.program.buffers if b.role is Role.TEMP)
 
