@@ -32,6 +32,7 @@ NOT_OURS = {
     "stages/grouped.hlo",
     "squares.py",
     "cosh.py",
+    "relu6.py",
     "atanh.py",
     "grouped.hlo",
     "_src/tpu_info.py",

@@ -1,28 +1,61 @@
-"""The guides, followed to the letter: files are written, commands run, and output compared, as the page has them."""
+"""The guides, followed to the letter: files are written or changed, commands run, and output compared, as the page has
+them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
-FILE = re.compile(r"This is `([\w.]+)`:\s*$")
+SLOW = "<!-- slow -->\n"
+BLOCK = re.compile(rf"^({SLOW})?```(\w+)\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"`([\w./]+)`:\s*$")
+FOLDERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["dev-mode-dirs"]
 
 
-def follow(page: str, folder: Path) -> None:
-    """Go through the blocks of a page: `toml` is the file named before it, `bash` commands, `text` what they print."""
+def checkout(folder: Path) -> dict[str, str]:
+    """Copy the sources; gives the environment in which they are imported."""
+    ignored = shutil.ignore_patterns(".*", "build", "*.pyc.*")  # other tests' Python makes and renames the last ones
+    shutil.copytree(ROOT, folder, ignore=ignored, dirs_exist_ok=True)
+    return {"PYTHONPATH": os.pathsep.join(str(folder / name) for name in FOLDERS)}
+
+
+def change(path: Path, lines: str) -> None:
+    """Replace the lines of a diff that do not begin with `+` by those that do not begin with `-`."""
+    old, new = (re.sub(r"^[ +-]", "", re.sub(rf"^[{drop}].*\n", "", lines, flags=re.M), flags=re.M) for drop in "+-")
+    text = path.read_text()
+    assert text.count(old) == 1, f"{path} does not have once:\n{old}"
+    path.write_text(text.replace(old, new))
+
+
+def follow(page: str, folder: Path, slow: bool = False) -> None:
+    """Go through the blocks of a page: `bash` are commands, `text` what they print, `diff` changes of the file named
+    before it, in a copy of the sources, and others that file.
+
+    Args:
+        page: its text.
+        folder: where to do it.
+        slow: also what takes long.
+    """
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    (folder / "examples").symlink_to(ROOT / "examples")
+    if "```diff" in page:
+        environment |= checkout(folder)
+    else:
+        (folder / "examples").symlink_to(ROOT / "examples")
     printed = ""
     for block in BLOCK.finditer(page):
-        language, text = block.groups()
+        long, language, text = block.groups()
+        if long and not slow:
+            continue
         if language == "bash":
             command = ("bash", "-euo", "pipefail", "-c", text)
             ran = subprocess.run(
@@ -35,12 +68,21 @@ def follow(page: str, folder: Path) -> None:
         else:
             named = FILE.search(page[: block.start()])
             assert named, f"no file is named before:\n{text}"
-            (folder / named[1]).write_text(text)
+            if language == "diff":
+                change(folder / named[1], text)
+            else:
+                (folder / named[1]).write_text(text)
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_the_guide_works_as_it_is_written(guide: Path, tmp_path: Path) -> None:
     follow(guide.read_text(), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", [g for g in GUIDES if SLOW in g.read_text()], ids=lambda guide: guide.stem)
+def test_what_takes_long_in_the_guide_works_as_it_is_written(guide: Path, tmp_path: Path) -> None:
+    follow(guide.read_text(), tmp_path, slow=True)
 
 
 def test_a_guide_whose_command_fails_or_prints_something_else_is_found(tmp_path: Path) -> None:
@@ -49,3 +91,12 @@ def test_a_guide_whose_command_fails_or_prints_something_else_is_found(tmp_path:
     (tmp_path / "examples").unlink()
     with pytest.raises(AssertionError):
         follow("```bash\necho one\n```\n\n```text\ntwo\n```\n", tmp_path)
+
+
+def test_a_change_is_made_where_its_context_is_and_refused_where_it_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("one\n  two\nthree\n")
+    change(path, " one\n-  two\n+- 2\n")
+    assert path.read_text() == "one\n- 2\nthree\n"
+    with pytest.raises(AssertionError, match="does not have once"):
+        change(path, " one\n+two\n three\n")
