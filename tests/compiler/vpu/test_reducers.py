@@ -297,6 +297,60 @@ def test_conditionals_inside_scalar_computations(t: str) -> None:
             np.testing.assert_array_equal(got, theirs)
 
 
+CHOSEN = {
+    "() to an array": ("()", "tuple()", " ROOT r = f32[] constant({k})", "f32[]", ""),
+    "a tuple to an array": (
+        "(f32[], (f32[], f32[]))",
+        "tuple(a, pair)",
+        " q = (f32[], f32[]) get-tuple-element(t), index=1\n v = f32[] get-tuple-element(t), index=0\n"
+        " w = f32[] get-tuple-element(q), index=1\n o = {op}(v, w)\n ROOT r = f32[] copy(o)",
+        "f32[]",
+        "",
+    ),
+    "an array to a tuple": (
+        "f32[]",
+        "copy(b)",
+        " o = {op}(t, t)\n ROOT r = (f32[], f32[]) tuple(o, t)",
+        "(f32[], f32[])",
+        " l = f32[] get-tuple-element(c), index=0\n h = f32[] get-tuple-element(c), index=1\n"
+        " ROOT r = f32[] subtract(l, h)",
+    ),
+    "() to ()": ("()", "tuple()", " ROOT r = () tuple()", "()", " ROOT r = f32[] add(a, b)"),
+}
+
+
+@pytest.mark.parametrize("selector", ["pred", "s32"])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_branches_of_scalar_computations_take_and_give_tuples(name: str, selector: str) -> None:
+    """In `map`, also through a call: any number of values, none too."""
+    given, argument, body, result, after = CHOSEN[name]
+    branches = "".join(
+        f"{branch} {{\n t = {given} parameter(0)\n{body.format(k=k, op=f'f32[] {op}')}\n}}\n"
+        for k, (branch, op) in enumerate((("up", "add"), ("down", "multiply")))
+    )
+    choice = "compare(a, b), direction=LT" if selector == "pred" else "convert(a)"
+    named = (
+        "true_computation=up, false_computation=down" if selector == "pred" else "branch_computations={up, down, up}"
+    )
+    arguments = ", ".join("u" for _ in range(2 if selector == "pred" else 3))
+    scalar = (
+        f" a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        f" pair = (f32[], f32[]) tuple(b, a)\n u = {given} {argument}\n p = {selector}[] {choice}\n"
+        f" {'c' if after else 'ROOT c'} = {result} conditional(p, {arguments}), {named}\n{after}\n}}\n"
+    )
+    text = (
+        f"HloModule m\n{branches}f {{\n{scalar}"
+        "g {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] call(a, b), to_apply=f\n}\n"
+        "ENTRY e {\n x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n"
+        " ROOT m = f32[4] map(x, y), dimensions={0}, to_apply=g\n}\n"
+    )
+    x, y = np.array([-1, 0, 1.25, 3], np.float32), np.array([0.5, 0, 1.5, -2], np.float32)
+    (got,), (want,) = on_chip(text, [x, y]), evaluate(parse_hlo(text), x, y)
+    alone = f"HloModule m\n{branches}ENTRY e {{\n{scalar}"  # XLA's own map takes no such branches
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(got, [run_xla(alone, *pair)[0] for pair in zip(x, y, strict=True)])
+
+
 @pytest.mark.parametrize("budget", [200, 700])
 @pytest.mark.parametrize("name", [*sorted(FREE), "halving sum"])
 def test_chunks_change_neither_order_nor_initial_values(name: str, budget: int) -> None:

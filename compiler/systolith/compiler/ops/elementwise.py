@@ -94,7 +94,9 @@ class MicroOps:
     def __call__(self, b: Builder, sources: Sequence[Node]) -> Node:
         name = self.of(b.operand_dtype.kind)
         if not name:
-            raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to f32 or s32")
+            kinds = {"f32": self.float, "s32": self.signed, "u32": self.unsigned, "pred": self.pred}
+            to = " or ".join(dtype for dtype, has in kinds.items() if has)
+            raise b.fail(f"not supported for {b.operand_dtype} on the vector unit; convert the operands to {to}")
         value = b.graph.micro(name, *sources)
         return value if b.dtype.is_float and self.exact and not one_nan(b.dtype) else b.rounded(value, b.dtype)
 

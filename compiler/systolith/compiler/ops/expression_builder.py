@@ -173,44 +173,51 @@ def lower_elementwise(graph: Graph, i: Instruction, sources: Sequence[Node]) -> 
 
 
 def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[Node]) -> list[Node]:
-    """The results of a scalar computation (of `reduce`, `map`, ...) on given nodes.
+    """The results of a scalar computation (of `reduce`, `map`, ...) on given nodes, one for each array in its shape.
 
     Raises:
         CompileError: it has an operation that is not elementwise.
     """
-    values: dict[Instruction, Node] = dict(zip(computation.parameters, arguments, strict=True))
-    for instruction in computation.instructions:
-        if instruction in values or instruction.opcode == "tuple":
-            continue
-        if instruction.opcode == "constant":
-            values[instruction] = constant_node(graph, instruction)
-        elif instruction.opcode in ("broadcast", "reshape"):
-            values[instruction] = values[instruction.operands[0]]
-        elif instruction.opcode == "call":
-            inner = inline_scalar(graph, instruction.computation(), [values[o] for o in instruction.operands])
-            values[instruction] = inner[0]
-        elif instruction.opcode == "conditional":
-            values[instruction] = _both_ways(graph, instruction, [values[o] for o in instruction.operands])
-        else:
-            values[instruction] = lower_elementwise(graph, instruction, [values[o] for o in instruction.operands])
-    return [values[root] for root in group_roots(computation)]
+    given = iter(arguments)
+    values: dict[Instruction, Sequence[Node]] = {
+        p: [next(given) for _ in p.shape.leaves()] for p in computation.parameters
+    }
+    for i in computation.instructions:
+        if i not in values:
+            values[i] = _inlined(graph, i, [values[o] for o in i.operands])
+    return [*values[computation.result]]
 
 
-def _both_ways(graph: Graph, i: Instruction, sources: Sequence[Node]) -> Node:
-    """A `conditional` on scalars: the results of all branches, of which one is selected."""
-    selector, *arguments = sources
-    if not i.shape.is_array or not all(o.shape.is_array for o in i.operands):
-        raise compile_error(i, "inside a scalar computation branches take and give one array each")
-    found = branches(i)
-    if "branch_computations" not in i.attributes:
-        arguments.reverse()
-    results = [inline_scalar(graph, branch, [x])[0] for branch, x in zip(found, arguments, strict=True)]
+def _inlined(graph: Graph, i: Instruction, sources: Sequence[Sequence[Node]]) -> Sequence[Node]:
+    """The nodes of an instruction of a scalar computation."""
+    leaves = [leaf for source in sources for leaf in source]
+    match i.opcode:
+        case "constant" if i.shape.is_array:
+            return [constant_node(graph, i)]
+        case "broadcast" | "reshape" | "tuple":
+            return leaves
+        case "get-tuple-element":
+            before = sum(len([*e.leaves()]) for e in i.operands[0].shape.elements[: i.integer("index")])
+            return leaves[before : before + len([*i.shape.leaves()])]
+        case "call":
+            return inline_scalar(graph, i.computation(), leaves)
+        case "conditional":
+            return _both_ways(graph, i, leaves[0], sources[1:])
+    return [lower_elementwise(graph, i, leaves)]
+
+
+def _both_ways(graph: Graph, i: Instruction, selector: Node, arguments: Sequence[Sequence[Node]]) -> list[Node]:
+    """A `conditional` on scalars: the results of all branches, of which those of one are selected."""
+    named = "branch_computations" not in i.attributes
+    in_order = reversed(arguments) if named else arguments
+    results = [inline_scalar(graph, branch, given) for branch, given in zip(branches(i), in_order, strict=True)]
     if i.operands[0].shape.dtype is PRED:
-        false, true = results if "branch_computations" not in i.attributes else reversed(results)
-        return graph.micro("select", selector, true, false)
+        false, true = results if named else reversed(results)
+        return [graph.micro("select", selector, *each) for each in zip(true, false, strict=True)]
     chosen = results[-1]
     for k, result in enumerate(results[:-1]):
-        chosen = graph.micro("select", graph.micro("eq.s32", selector, graph.const(k)), result, chosen)
+        taken = graph.micro("eq.s32", selector, graph.const(k))
+        chosen = [graph.micro("select", taken, *each) for each in zip(result, chosen, strict=True)]
     return chosen
 
 
