@@ -18,6 +18,7 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import Origin
+from systolith.isa.timing import Cost
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.fusion.test_blocking import TINY, attention
@@ -32,7 +33,7 @@ def op(
     queue: str, cycles: int, reads: tuple[object, ...] = (), writes: tuple[object, ...] = (), more: int = 0
 ) -> Timed:
     item = TileOp(OPS[queue], {}, Origin())
-    return Timed(item, queue, cycles, cycles + more, queue in ("ld", "st"), reads, writes)
+    return Timed(item, queue, Cost(cycles, cycles + more, int(queue in ("ld", "st"))), reads, writes)
 
 
 @st.composite
@@ -80,9 +81,9 @@ def test_every_order_keeps_the_rules(blocks: list[list[Stage]], most: int) -> No
 def test_cycles_are_between_the_busiest_unit_and_one_after_another(blocks: list[list[Stage]], most: int) -> None:
     order = interleave(blocks, most)
     every = [o for _, o in order.ops]
-    units = {"hbm" if o.transfers else o.queue for o in every}
-    work = [sum(o.occupancy for o in every if unit == ("hbm" if o.transfers else o.queue)) for unit in units]
-    assert max(work, default=0) <= order.cycles <= sum(o.latency for o in every)
+    units = {"hbm" if o.cost.chunks else o.queue for o in every}
+    work = [sum(o.cost.occupancy for o in every if unit == ("hbm" if o.cost.chunks else o.queue)) for unit in units]
+    assert max(work, default=0) <= order.cycles <= sum(o.cost.latency for o in every)
 
 
 def test_units_work_on_different_blocks() -> None:

@@ -31,17 +31,14 @@ class Timed:
     Attributes:
         item: it, or a region.
         queue: its queue.
-        occupancy, latency: cycles.
-        transfers: whether the bandwidth of HBM decides.
+        cost: its time.
         reads: what it waits for: buffers, and tiles and sums of matrix units.
         writes: what waits for it.
     """
 
     item: Item
     queue: str
-    occupancy: int
-    latency: int
-    transfers: bool
+    cost: Cost
     reads: tuple[Hashable, ...]
     writes: tuple[Hashable, ...]
 
@@ -120,12 +117,12 @@ def _merged(rows: Iterable[Rows]) -> list[Rows]:
 
 def _timed(item: Item, chip: Chip) -> Timed:
     if not isinstance(item, TileOp):
-        return Timed(item, "seq", 1, 1, False, (), ())
+        return Timed(item, "seq", _ONE, (), ())
     queue = OPCODES[item.op].queue
     if queue in ("w", "s"):
         queue += str(item.unit)
     rule = _COSTS.get(item.op)
-    cost = rule(item.args, chip) if rule else Cost(1, 1)
+    cost = rule(item.args, chip) if rule else _ONE
     outs = _outs(item)
     refs = [r for v in item.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
     reads = [_place(r) for r in refs if r not in outs]
@@ -133,7 +130,7 @@ def _timed(item: Item, chip: Chip) -> Timed:
     before, after = _STATE.get(item.op, ("", ""))
     reads += [(before, item.unit)] if before else []
     writes += [(after, item.unit)] if after else []
-    return Timed(item, queue, cost.occupancy, cost.latency, cost.chunks > 0, tuple(dict.fromkeys(reads)), tuple(writes))
+    return Timed(item, queue, cost, tuple(dict.fromkeys(reads)), tuple(writes))
 
 
 _STATE = {"mxu.load": ("latched", "loaded"), "mxu.latch": ("loaded", "latched"), "mxu.matmul": ("", "summed")}
@@ -167,6 +164,8 @@ def _dma_cost(a: Mapping[str, Any], chip: Chip) -> Cost:
 def _vpu_cost(a: Mapping[str, Any], chip: Chip) -> Cost:
     return vpu_cost(a["kernel"], a["counts"], a["inner"], bool(a["serial"]), [s.pattern for s in a["streams"]], chip)
 
+
+_ONE = Cost(1, 1)
 
 _COSTS: dict[str, Callable[[Mapping[str, Any], Chip], Cost]] = {
     "mxu.load": lambda a, chip: load_cost(a["src"].pattern, a["row_loops"], chip),

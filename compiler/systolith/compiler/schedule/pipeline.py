@@ -13,13 +13,12 @@ An operation waits for its unit and for what wrote its operands.  Loads wait for
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 
+from systolith.compiler.cost.timeline import Timeline
 from systolith.compiler.schedule.operation_times import Rows, Stage, Timed
-from systolith.compiler.schedule.predict import Bandwidth
 from systolith.compiler.tile.ir import Buf
 from systolith.isa.instruction import Space
 
@@ -52,11 +51,17 @@ def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
     """Put the operations of blocks in one order, in which at most so many are begun and not done."""
     order = Order()
     blocks = [block for block in blocks if block]
-    line, machine = _Line(blocks, most), _Machine()
-    written: list[dict[Hashable, int]] = [{} for _ in blocks]
-    while choices := [(machine.start(op, written[b]), b, op) for b, op in line.next()]:
-        start, b, op = min(choices, key=lambda c: c[:2])
-        order.cycles = max(order.cycles, machine.run(op, start, written[b]))
+    line, timeline = _Line(blocks, most), Timeline()
+    written: list[dict[Hashable, int]] = [{} for _ in blocks]  # when what a block has written is there
+
+    def start(b: int, op: Timed) -> int:
+        return timeline.start(op.queue, (written[b].get(what, 0) for what in op.reads))
+
+    while choices := [(start(b, op), b, op) for b, op in line.next()]:
+        at, b, op = min(choices, key=lambda c: c[:2])
+        done = timeline.run(op.queue, at, op.cost)
+        written[b].update(dict.fromkeys(op.writes, done))
+        order.cycles = max(order.cycles, done)
         order.ops.append((b, op))
         line.advance(b)
     return order
@@ -114,29 +119,3 @@ class _Line:
 
 def _overlap(some: Sequence[Rows], others: Sequence[Rows]) -> bool:
     return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a, b in product(some, others))
-
-
-# When it starts.
-
-
-class _Machine:
-    """When queues, and the bandwidth of HBM, are free; `written` says when what a block has written is there."""
-
-    def __init__(self) -> None:
-        self.free: dict[str, int] = defaultdict(int)
-        self.bandwidth = Bandwidth()
-
-    def start(self, op: Timed, written: dict[Hashable, int]) -> int:
-        """The cycle in which an operation could start."""
-        return max([self.free[op.queue], *(written.get(what, 0) for what in op.reads)])
-
-    def run(self, op: Timed, start: int, written: dict[Hashable, int]) -> int:
-        """Let it start; when it is done."""
-        end = start + op.occupancy
-        if op.transfers:
-            end, late = self.bandwidth.take(op.queue, start, op.occupancy)
-            self.free["st" if op.queue == "ld" else "ld"] += late
-        self.free[op.queue] = end
-        done = end + op.latency - op.occupancy
-        written.update(dict.fromkeys(op.writes, done))
-        return done
