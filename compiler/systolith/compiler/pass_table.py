@@ -109,7 +109,7 @@ class NamedPass:
 
 
 @dataclass(frozen=True)
-class Step:
+class PassCall:
     """A pass with its options."""
 
     of: NamedPass
@@ -236,13 +236,13 @@ def _run_hlo(name: str, module: Any) -> Any:
     return run_passes(module, [find_pass(name)])
 
 
-def read_passes(text: str) -> list[Step]:
+def read_passes(text: str) -> list[PassCall]:
     """The passes of a list such as `algsimp,dce`.
 
     Raises:
         CompileError: no such pass, or option of it; one does not take what the one before gives.
     """
-    steps: list[Step] = []
+    steps: list[PassCall] = []
     at = 0
     while at < len(text.rstrip()):
         item = ITEM.match(text, at)
@@ -259,7 +259,7 @@ def read_passes(text: str) -> list[Step]:
     return steps
 
 
-def _step(name: str, options: str) -> Step:
+def _step(name: str, options: str) -> PassCall:
     known = table()
     found = known[spelled(name, known)]
     given: dict[str, int] = {}
@@ -269,10 +269,10 @@ def _step(name: str, options: str) -> Step:
             takes = " ".join(f"{n}={value}" for n, value in found.options.items())
             raise CompileError(f"pass {found.name!r} has no option {word!r}; it has {takes or 'none'}")
         given[option[1]] = int(option[2])
-    return Step(found, given)
+    return PassCall(found, given)
 
 
-def run_steps(value: Any, steps: Sequence[Step], chip: Chip | None) -> tuple[Any, Form]:
+def run_steps(value: Any, steps: Sequence[PassCall], chip: Chip | None) -> tuple[Any, Form]:
     """Run passes on a value; gives what comes of it, and its form."""
     form = steps[0].of.takes if steps else Form.HLO
     if form is Form.GROUPED:

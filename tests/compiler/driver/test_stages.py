@@ -15,6 +15,7 @@ from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sources import parse_module
 from systolith.runtime.stages import STAGES, compile_from
+from tests.compiler.driver.test_plan import SOFTMAX
 from tests.compiler.memory.random_training import random_training
 from tests.corpus.load import load
 from tests.runtime.command import systolith
@@ -55,17 +56,7 @@ def _sum(count: int) -> str:
 
 OTHERS = {
     # Groups in blocks, on the vector unit, split, in loops over the batch, of several results.
-    "softmax": """HloModule m
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
-ENTRY e {
-  x = f32[96,1024] parameter(0)
-  e = f32[96,1024] exponential(x)
-  z = f32[] constant(0)
-  s = f32[96] reduce(e, z), dimensions={1}, to_apply=add
-  b = f32[96,1024] broadcast(s), dimensions={0}
-  ROOT y = f32[96,1024] divide(e, b)
-}
-""",
+    "softmax": SOFTMAX,
     "depthwise": """HloModule m
 ENTRY e {
   x = f32[1,8,8,16] parameter(0)

@@ -18,7 +18,7 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.memory.linear_schedule import ORDERS, Line, line_of, rewritten
+from systolith.compiler.memory.linear_schedule import ORDERS, LinearSchedule, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Rematerialiser
 from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.compiler.ops.group import Group, read_groups
@@ -132,7 +132,7 @@ def program(steps: list[tuple[str, int, list[str]]], given: dict[str, int]) -> M
     return read_groups(parse_hlo(f"HloModule t\n{computations}ENTRY e {{\n{parameters}{''.join(lines)}}}\n"))
 
 
-def steps_of(line: Line) -> list[str]:
+def steps_of(line: LinearSchedule) -> list[str]:
     return [s.instruction.name for s in line.steps]
 
 

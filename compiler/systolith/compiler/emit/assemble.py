@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from systolith.compiler.emit.codegen import Generator, Line
+from systolith.compiler.emit.codegen import Generator, LinearOp
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.emit.tokens import FINE, Ordered, Orderer
 from systolith.compiler.memory.vmem import MemoryPlan
@@ -44,7 +44,7 @@ def assemble(
     """
     linear = linearize(block)
     generator = Generator(linear, plan.address, buffers)
-    lines = [*generator.run(), Line(Instruction("halt"))]
+    lines = [*generator.run(), LinearOp(Instruction("halt"))]
     instructions, labels, boundaries = _strip(lines)
     program = Program.on(chip, name)
     program.patterns = list(generator.tables.patterns)
@@ -59,7 +59,7 @@ def assemble(
     origins: dict[Origin, int] = {}
     ops: list[TileOp | None] = []
     for instruction, source in zip(ordered.instructions, ordered.sources, strict=True):
-        line = real[source] if source >= 0 else Line(instruction, Origin(what="join"))
+        line = real[source] if source >= 0 else LinearOp(instruction, Origin(what="join"))
         if line.target:
             target = ordered.entries[labels[line.target]]
             instruction = replace(instruction, args={**instruction.args, "target": target})
@@ -70,7 +70,7 @@ def assemble(
     return program, ops
 
 
-def _strip(lines: Sequence[Line]) -> tuple[list[Instruction], dict[str, int], frozenset[int]]:
+def _strip(lines: Sequence[LinearOp]) -> tuple[list[Instruction], dict[str, int], frozenset[int]]:
     """Instructions, the index each label stands before, and where SEQ has to join the queues."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}

@@ -20,7 +20,7 @@ REGISTER_FIELDS = frozenset({"ra", "rb", "rd"})
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearOp:
     """An instruction of the line, before tokens.
 
     Attributes:
@@ -66,10 +66,10 @@ class Generator:
         self.linear = linear
         self.address = address
         self.tables = Tables(buffers={b: n for n, b in enumerate(buffers)})
-        self.lines: list[Line] = []
+        self.lines: list[LinearOp] = []
         self._scratch = 0
 
-    def run(self) -> list[Line]:
+    def run(self) -> list[LinearOp]:
         """All lines, in order."""
         for item in self.linear.items:
             self._item(item)
@@ -77,17 +77,17 @@ class Generator:
 
     def _item(self, item: Item) -> None:
         if isinstance(item, Label):
-            self.lines.append(Line(None, label=item.name))
+            self.lines.append(LinearOp(None, label=item.name))
             return
         if isinstance(item, Jump):
             args: dict[str, Value] = {"target": 0}
             if item.op != "jmp":
                 args |= {"ra": self._register(item.ra), "rb": self._register(item.rb)}
-            self.lines.append(Line(Instruction(item.op, args), item.origin, None, item.target))
+            self.lines.append(LinearOp(Instruction(item.op, args), item.origin, None, item.target))
             return
         self._scratch = 0
         args = {name: self._value(name, value, item) for name, value in item.args.items()}
-        self.lines.append(Line(Instruction(item.op, args, item.unit), item.origin, item))
+        self.lines.append(LinearOp(Instruction(item.op, args, item.unit), item.origin, item))
 
     def _value(self, name: str, value: Arg | str, item: TileOp) -> Value:
         if type(value) is int and name not in REGISTER_FIELDS:
@@ -140,5 +140,5 @@ class Generator:
         scratch = Reg(SCRATCH[self._scratch])
         self._scratch += 1
         add = Instruction("add", {"rd": scratch, "ra": source, "b": constant})
-        self.lines.append(Line(add, origin))
+        self.lines.append(LinearOp(add, origin))
         return scratch

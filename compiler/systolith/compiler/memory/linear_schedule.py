@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearSchedule:
     """A computation as steps.
 
     Attributes:
@@ -80,7 +80,7 @@ def bytes_of(leaf: Leaf) -> int:
     return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
-def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collection[Leaf]) -> Line:
+def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collection[Leaf]) -> LinearSchedule:
     """A computation as it is.
 
     Args:
@@ -97,7 +97,7 @@ def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collect
         reads = (number[leaf] for o in i.operands for leaf in aliases.leaves[o])
         return Step(i, tuple(reads), tuple(number[i, k] for k in range(len(leaf_shapes(i.shape)))))
 
-    return Line(
+    return LinearSchedule(
         tuple(step(i) for i in running if family(i) is not Family.GIVEN),
         leaves,
         tuple(bytes_of(leaf) if leaf in spilled else 0 for leaf in leaves),
@@ -109,7 +109,7 @@ def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collect
 # Other orders.
 
 
-def freeing_first(line: Line) -> Line:
+def freeing_first(line: LinearSchedule) -> LinearSchedule:
     """At each moment the step that lets the most bytes go, less what it makes."""
     weights = _weights(line)
     readers = Counter(v for s in line.steps for v in set(s.reads))
@@ -137,7 +137,7 @@ def freeing_first(line: Line) -> Line:
     return replace(line, steps=tuple(order))
 
 
-def depth_first(line: Line) -> Line:
+def depth_first(line: LinearSchedule) -> LinearSchedule:
     """What a step needs just before it, the largest value's maker first."""
     weights = _weights(line)
     done: dict[Step, None] = {}
@@ -154,13 +154,13 @@ def depth_first(line: Line) -> Line:
     return replace(line, steps=tuple(done))
 
 
-def _weights(line: Line) -> list[int]:
+def _weights(line: LinearSchedule) -> list[int]:
     """Bytes of each value that comes and goes, wherever it lies."""
     ends = set(line.ends)
     return [bytes_of(leaf) if v in line.makers and v not in ends else 0 for v, leaf in enumerate(line.leaves)]
 
 
-ORDERS: dict[str, Callable[[Line], Line]] = {
+ORDERS: dict[str, Callable[[LinearSchedule], LinearSchedule]] = {
     "what lets most bytes go first": freeing_first,
     "depth first": depth_first,
 }
@@ -169,7 +169,7 @@ ORDERS: dict[str, Callable[[Line], Line]] = {
 # Back to HLO.
 
 
-def rewritten(module: Module, lines: Mapping[Computation, Line]) -> Module:
+def rewritten(module: Module, lines: Mapping[Computation, LinearSchedule]) -> Module:
     """A copy of a grouped module with some of its computations as lines say."""
     copy = clone(module)
     for computation, twin in list(zip(module.computations, copy.computations, strict=True)):
@@ -186,7 +186,7 @@ class _Writer:
     module: Module
     computation: Computation
     twins: Mapping[Instruction, Instruction]
-    line: Line
+    line: LinearSchedule
     out: list[Instruction] = field(default_factory=list)
     maker: dict[int, Instruction] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)

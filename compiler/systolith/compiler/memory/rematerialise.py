@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import read_aliases, read_donors
-from systolith.compiler.memory.linear_schedule import AGAIN, Line, Step, bytes_of, line_of
+from systolith.compiler.memory.linear_schedule import AGAIN, LinearSchedule, Step, bytes_of, line_of
 from systolith.compiler.memory.residency import Leaf, leaf_shapes, nested
 from systolith.compiler.ops.group import Group
 
@@ -50,7 +50,7 @@ class Remade:
 class _Change:
     """A line with a value computed again."""
 
-    line: Line
+    line: LinearSchedule
     group: Step
     before: Step
     run: tuple[Step, ...]
@@ -73,7 +73,7 @@ class Rematerialiser:
     def __init__(self, module: Module, spilled: Collection[Leaf], cycles: Mapping[str, int]) -> None:
         """`spilled`: leaves that lie in HBM, in memory of their own; `cycles`: of each group, in all executions."""
         self.entry = module.entry
-        self.lines: dict[Computation, Line] = {}
+        self.lines: dict[Computation, LinearSchedule] = {}
         self._cycles = cycles
         self._peaks: dict[Computation, int] = {}
         given = [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
@@ -154,7 +154,7 @@ class Rematerialiser:
         name = step.instruction.name
         return self._cycles.get(name, self._cycles.get(name.partition(AGAIN)[0], 0))
 
-    def _candidates(self, line: Line, at: int) -> Iterator[tuple[tuple[float, int], Step, int]]:
+    def _candidates(self, line: LinearSchedule, at: int) -> Iterator[tuple[tuple[float, int], Step, int]]:
         """Groups whose values are only alive at a step: the least that a byte can cost, the step of the next use."""
         needed = set(line.steps[at].reads)
         ends = set(line.ends)
@@ -174,12 +174,12 @@ class Rematerialiser:
 class _Run:
     """A line in which groups run again: which, and those that nothing needs any more."""
 
-    line: Line
+    line: LinearSchedule
     steps: tuple[Step, ...]
     dropped: tuple[Step, ...]
 
 
-def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
+def _again(line: LinearSchedule, group: Step, at: int, kept: bool) -> _Run | None:
     """A line that computes a group's values again, or only, before a step; None if that is impossible.
 
     Args:
@@ -226,7 +226,7 @@ def _again(line: Line, group: Step, at: int, kept: bool) -> _Run | None:
         else:
             left.append(step)
             needed.update(step.reads)
-    changed = Line(tuple(reversed(left)), tuple(leaves), tuple(sizes), line.ends, line.pinned)
+    changed = LinearSchedule(tuple(reversed(left)), tuple(leaves), tuple(sizes), line.ends, line.pinned)
     return _Run(changed, tuple(run), tuple(dropped))
 
 

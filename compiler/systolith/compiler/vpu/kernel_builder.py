@@ -22,7 +22,7 @@ from systolith.isa.schedule import VIRTUAL0, schedule_kernel
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """A kernel before scheduling: micro-operations on virtual registers (see `isa.schedule`)."""
 
     body: tuple[MicroOp, ...]
@@ -159,7 +159,7 @@ class KernelBuilder:
             placed.update({c: (stream, k) for k, c in enumerate(four)})
         return placed
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """What was collected.
 
         Raises:
@@ -168,7 +168,7 @@ class KernelBuilder:
         if len(self.streams) > MAX_STREAMS:
             raise LimitError(f"a vector kernel needs {len(self.streams)} streams; an instruction has {MAX_STREAMS}")
         prologue, body, epilogue = (tuple(self.sections[s]) for s in ("prologue", "body", "epilogue"))
-        return Source(body, prologue, epilogue, tuple(self.constants))
+        return KernelSource(body, prologue, epilogue, tuple(self.constants))
 
 
 def interval(chip: Chip, ops: Sequence[str]) -> int:
@@ -193,7 +193,7 @@ def latency(chip: Chip, ops: Sequence[str]) -> int:
     return vpu.load_latency + vpu.alu_latency * min(len(ops), 4) + (vpu.trans_latency if trans else 0) + 1
 
 
-def build(chip: Chip, source: Source) -> Kernel:
+def build(chip: Chip, source: KernelSource) -> Kernel:
     """The scheduled kernel of a source; the same object for the same source and chip.
 
     Raises:
@@ -210,7 +210,7 @@ class _Uncompared:
 
 
 @lru_cache(maxsize=4096)
-def _build(_digest: str, source: Source, chip: _Uncompared) -> Kernel:
+def _build(_digest: str, source: KernelSource, chip: _Uncompared) -> Kernel:
     name = kernel_name(source)
     try:
         return schedule_kernel(name, source.prologue, source.body, source.epilogue, source.constants, chip.chip)
@@ -218,7 +218,7 @@ def _build(_digest: str, source: Source, chip: _Uncompared) -> Kernel:
         raise LimitError(str(e)) from None
 
 
-def kernel_name(source: Source) -> str:
+def kernel_name(source: KernelSource) -> str:
     """The first operations and a digest of the content."""
     text = repr((source.prologue, source.body, source.epilogue, source.constants))
     ops = [o.op.split(".")[0] for o in source.body if MICROOPS[o.op].slot not in (Slot.LOAD, Slot.STORE)]

@@ -31,7 +31,7 @@ from systolith.compiler.vpu.elementwise import StagingContext, boxes, choose_til
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.parts import Traffic, split_parts
-from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
+from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.isa.dtypes import DType
@@ -221,7 +221,7 @@ class _Lowering:
 
     # Two steps.
 
-    def _two_steps(self, k: AccumulatingKernel, order: Order, task: Task) -> None:
+    def _two_steps(self, k: AccumulatingKernel, order: CombineOrder, task: Task) -> None:
         """Leave partial results in memory; reduce those after the last chunk."""
         finish = task.finish
         partial: Sequence[Array]
@@ -363,7 +363,7 @@ class _Lowering:
         targets = [Target(a, embed) for a in rows]
         scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, flat, strict=True))}
         nodes = [Carried(n) for n in range(len(inputs))]
-        job = Job(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+        job = AccumulationJob(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
         k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
             raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)

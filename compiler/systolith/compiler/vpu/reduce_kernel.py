@@ -28,7 +28,7 @@ TAILS = Inside(())
 
 
 @dataclass(frozen=True)
-class Order:
+class CombineOrder:
     """In which order a reduction combines elements.
 
     Attributes:
@@ -63,7 +63,7 @@ class AccumulatingKernel:
 
 
 @dataclass(frozen=True)
-class Job:
+class AccumulationJob:
     """What a kernel is to accumulate.
 
     Attributes:
@@ -86,7 +86,7 @@ class Job:
     outs: Sequence[Target] | None
     lanes_reduced: bool
     sides: Sequence[Target] = ()
-    order: Order | None = None
+    order: CombineOrder | None = None
     before: tuple[Instruction, ...] = ()
     stride: int = 0
 
@@ -103,7 +103,7 @@ class Accumulation:
     r: Reduction
     chip: Chip
 
-    def kernel(self, job: Job) -> AccumulatingKernel | None:
+    def kernel(self, job: AccumulationJob) -> AccumulatingKernel | None:
         """The faster kernel; None if its loops do not fit."""
         looped = self._looped(job, False)
         if looped is not None and _beyond(looped):
@@ -124,7 +124,7 @@ class Accumulation:
         cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)
         return replace(k, nest=replace(k.nest, cycles=cost.occupancy + copying(self.chip, k.copies)))
 
-    def _looped(self, job: Job, tails: bool) -> AccumulatingKernel | None:
+    def _looped(self, job: AccumulationJob, tails: bool) -> AccumulatingKernel | None:
         """A kernel that runs the reduced loops inside."""
         r, g, box = self.r, self.r.graph, job.box
         b = KernelBuilder()
@@ -148,7 +148,7 @@ class Accumulation:
             return AccumulatingKernel(b, better.nest, better.work, streams, better.copies)
         return AccumulatingKernel(b, nest, merged, streams) if nest is not None else None
 
-    def _unrolled(self, job: Job, k: AccumulatingKernel) -> AccumulatingKernel | None:
+    def _unrolled(self, job: AccumulationJob, k: AccumulatingKernel) -> AccumulatingKernel | None:
         """The kernel with all iterations of its inner loops in one iteration; None: there are none, or too many."""
         g, nest = self.r.graph, k.nest
         inner, outer = nest.outer[len(nest.outer) - nest.inner :], nest.outer[: len(nest.outer) - nest.inner]
@@ -180,7 +180,7 @@ class Accumulation:
         work = replace(work, accesses=tuple(a for _, a in moved))
         return AccumulatingKernel(b, around, work, tuple(s for s, _ in moved))
 
-    def _step(self, b: KernelBuilder, job: Job, inputs: Sequence[Node]) -> list[int]:
+    def _step(self, b: KernelBuilder, job: AccumulationJob, inputs: Sequence[Node]) -> list[int]:
         """Append what one vector of every input does; gives the new accumulated values."""
         sides = self.r.graph.specialise(self.r.side_nodes, job.box)
         values = b.lower("body", [*self._combined(inputs), *sides])
@@ -195,7 +195,7 @@ class Accumulation:
         for n, value in enumerate(values):
             b.emit(section, "st", value, imm=b.stream(first + n))
 
-    def _work(self, b: KernelBuilder, job: Job) -> tuple[Work | None, tuple[StreamSpec, ...]]:
+    def _work(self, b: KernelBuilder, job: AccumulationJob) -> tuple[Work | None, tuple[StreamSpec, ...]]:
         """What is to be vectorised, its dimensions merged but for rows that are kept apart, and its streams before
         that; None: there are too many, or the order cannot be had.
         """
@@ -205,12 +205,12 @@ class Accumulation:
         streams = tuple(self._spec(what, job) for what in b.streams)
         ops = [o.op for o in b.sections["body"]]
         accesses = tuple(s.access for s in streams)
-        order = job.order or Order()
+        order = job.order or CombineOrder()
         reduced, ii, length = frozenset(r.reduced) - set(order.left), interval(chip, ops), latency(chip, ops)
         work: Work | None = merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced))
         return apart(work, order.rows, job.stride) if work and order.rows > 1 else work, streams
 
-    def _spec(self, what: What, job: Job) -> StreamSpec:
+    def _spec(self, what: What, job: AccumulationJob) -> StreamSpec:
         """A stream of a kernel."""
         if isinstance(what, int) and what >= len(job.finish):
             return describe(what - len(job.finish), job.box, job.leaves, job.sides)

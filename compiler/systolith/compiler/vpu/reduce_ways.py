@@ -25,7 +25,7 @@ from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
 from systolith.compiler.vpu.kernel_builder import interval, latency
-from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, Job, Order
+from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -140,14 +140,14 @@ class Task:
             found.append(replace(self, r=r, finish=finish, leaves=leaves, targets=targets, sides=()))
         return found
 
-    def partial(self, order: Order) -> Box:
+    def partial(self, order: CombineOrder) -> Box:
         """Box of the partial results of an order of two steps."""
         r, whole = self.r, self.whole
         stays, place = _staying(r, order)
         origin, dims = [whole.origin[d] for d in stays], [whole.dims[d] for d in stays]
         return Box((*origin[:place], 0, *origin[place:]), (*dims[:place], order.rows, *dims[place:]))
 
-    def second(self, order: Order, arrays: Sequence[Array]) -> Task:
+    def second(self, order: CombineOrder, arrays: Sequence[Array]) -> Task:
         """The second step of an order, on the partial results in `arrays`."""
         r, g = self.r, self.r.graph
         stays, place = _staying(r, order)
@@ -199,14 +199,14 @@ class Way:
     plan: GroupPlan | None = None
     source: Ref | None = None
     parts: tuple[Way, ...] = ()
-    in_order: Order | None = None
+    in_order: CombineOrder | None = None
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> CombineOrder | None:
         """In which order elements are combined; None: in more than one."""
         if self.name in ("across", "rows") and self.kernel is not None:
-            return Order(self.kernel.nest.order)
-        return (self.in_order or Order()) if self.name in ("direct", "unrolled", "two steps") else None
+            return CombineOrder(self.kernel.nest.order)
+        return (self.in_order or CombineOrder()) if self.name in ("direct", "unrolled", "two steps") else None
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Ways:
         unrolled = self._unrolled(task, way) if task.finish.last and way.name == "direct" else None
         return unrolled or way
 
-    def _in_order(self, task: Task, order: Order) -> Way | None:
+    def _in_order(self, task: Task, order: CombineOrder) -> Way | None:
         """One pass that combines elements in an order; None: no kernel can."""
         k = self._kernel(task, bool(order.lanes), order)
         if k is None:
@@ -259,7 +259,7 @@ class Ways:
         after = self.best(task.second(order, arrays)).cycles + PASS_OVERHEAD
         return Way("two steps", k.nest.cycles + after, kernel=k, in_order=order)
 
-    def order(self, task: Task) -> Order | None:
+    def order(self, task: Task) -> CombineOrder | None:
         """The order in which elements are combined; None: it does not matter, nothing is fused with it.
 
         Rows of reduced lanes are combined chunk by chunk; otherwise it does not depend on chunks.
@@ -267,15 +267,15 @@ class Ways:
         whole = self.order_of(task.r)
         return whole if whole is None or not whole.lanes else self.order_of(task.r, task.whole.dims)
 
-    def orders(self, r: Reduction) -> list[Order | None]:
+    def orders(self, r: Reduction) -> list[CombineOrder | None]:
         """The order of each accumulator."""
         several = len(r.operations) > 1
         return [self.order_of(part) for part in r.parts()] if several else [self.order_of(r)] * len(r.inputs)
 
-    def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> Order | None:
+    def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> CombineOrder | None:
         """The same for all of a reduction, or for chunks of the reduced dimensions of these sizes."""
         if r.ordered:
-            return Order()
+            return CombineOrder()
         if r.operation.opcode != "reduce" or not r.plain or None in r.identities:
             return None
         dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
@@ -285,7 +285,7 @@ class Ways:
 
     def any_order(self, task: Task) -> Way:
         """The way that takes the fewest cycles, in whatever order."""
-        direct = self._in_order(task, Order())
+        direct = self._in_order(task, CombineOrder())
         free = not task.r.ordered and any(task.whole.dims[d] > 1 for d in task.r.reduced)
         k = self._kernel(task, True) if free else None
         if task.finish.last and direct is not None and (unrolled := self._unrolled(task, direct)) is not None:
@@ -311,7 +311,7 @@ class Ways:
         vectors = -(-task.whole.elements // (vpu.lanes * vpu.sublanes))
         return direct.cycles <= FULL * vectors * max(direct.kernel.work.interval, vpu.alu_latency)
 
-    def _two_steps(self, task: Task) -> list[Order]:
+    def _two_steps(self, task: Task) -> list[CombineOrder]:
         """Orders of two steps: vectors of kept elements and of a few indices of reduced dimensions."""
         r, sizes, vpu = task.r, task.whole.dims, self.chip.vpu
         if not r.plain or None in r.identities or not r.kept:
@@ -322,7 +322,7 @@ class Ways:
             return []
         inner = prod(sizes[max(rest) + 1 :])
         wanted = dict.fromkeys((vpu.sublanes, vpu.lanes // inner * vpu.sublanes))
-        found: dict[Order, None] = {Order((), left): None} if left else {}
+        found: dict[CombineOrder, None] = {CombineOrder((), left): None} if left else {}
         n = 1
         for d in range(max(rest), min(rest) - 1, -1):
             if d not in rest:
@@ -332,7 +332,7 @@ class Ways:
                 even = next((m for m in range(min(most, n - 1), 1, -1) if n % m == 0), 1)
                 for rows in (even, most) if d == min(rest) else (even,):
                     if 1 < rows < n and lcm(rows, below) <= CHUNK * rows:
-                        found[Order((), left, rows)] = None
+                        found[CombineOrder((), left, rows)] = None
         return list(found)
 
     def _by_lanes(self, task: Task, k: AccumulatingKernel) -> tuple[Way, int]:
@@ -346,12 +346,12 @@ class Ways:
             return Way("across", k.nest.cycles, kernel=k), whole
         return Way("rows", kernel=k, source=source), in_place
 
-    def _kernel(self, task: Task, across: bool, order: Order | None = None) -> AccumulatingKernel | None:
+    def _kernel(self, task: Task, across: bool, order: CombineOrder | None = None) -> AccumulatingKernel | None:
         """The accumulating kernel of a task with lanes of a reduced dimension, or of kept ones."""
         r, origin, finish = task.r, task.whole.origin, task.finish
         carried = [Carried(k) for k in range(len(r.inputs))]
         sides = [Target(a, IndexMap.identity(len(r.dims)).shifted(origin)) for a in task.sides]
-        job = Job(task.whole, task.leaves, r.starts(), carried, None, across, sides, order)
+        job = AccumulationJob(task.whole, task.leaves, r.starts(), carried, None, across, sides, order)
         if across:
             return Accumulation(r, self.chip).kernel(job)
         before = finish.before if finish.goes_on else ()
@@ -421,7 +421,7 @@ class Ways:
 @lru_cache(maxsize=4096)
 def _order(
     chip: Chip, dims: tuple[int, ...], reduced: tuple[int, ...], dtype: DType, function: str, identity: int
-) -> Order | None:
+) -> CombineOrder | None:
     """The order of the fastest way to reduce a dense array in VMEM."""
     kept = tuple(d for d in range(len(dims)) if d not in reduced)
     rest = tuple(dims[d] for d in kept)
@@ -435,14 +435,14 @@ def _order(
     return Ways(chip).any_order(task).order
 
 
-def _staying(r: Reduction, order: Order) -> tuple[list[int], int]:
+def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:
     """The dimensions that partial results have besides their rows, and how many of them are outside of the rows."""
     last = max(d for d in r.reduced if d not in order.left)
     stays = [d for d in range(len(r.dims)) if d in r.kept or d in order.left]
     return stays, sum(d < last for d in stays)
 
 
-def _into_partial(r: Reduction, order: Order) -> IndexMap:
+def _into_partial(r: Reduction, order: CombineOrder) -> IndexMap:
     """From the iteration space to the first row of partial results."""
     rank = len(r.dims)
     stays, place = _staying(r, order)

@@ -26,7 +26,7 @@ from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile
 from systolith.compiler.vpu.emit import Target, run
 from systolith.compiler.vpu.kernel_builder import build
-from systolith.compiler.vpu.reduce_kernel import Accumulation, Job
+from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
 from systolith.compiler.vpu.reduce_ways import joined
 from systolith.compiler.vpu.transposes import TILES, innermost, shuffle
 from systolith.isa.dtypes import DType
@@ -154,7 +154,7 @@ class _Lowering:
         targets = [ctx.out_tile(a, place) for a in self.results]
         made = [self._nested(t, self.scan.dim) if self.across else t for t in targets]
         sides = [Target(a, self.scan.index.shifted(box.origin)) for a in made]
-        k = Accumulation(r, ctx.chip).kernel(Job(box, leaves, starts, finish, outs, False, sides))
+        k = Accumulation(r, ctx.chip).kernel(AccumulationJob(box, leaves, starts, finish, outs, False, sides))
         if k is None:
             raise ctx.error("an accumulation over more dimensions than a kernel has loops")
         run(ctx, build(ctx.chip, k.builder.source()), k.nest, k.work, k.streams, ctx.origin("scan"))
