@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,12 @@ def latency_of(op: str, chip: Chip) -> int:
 def slots_of(slot: Slot, chip: Chip) -> int:
     """Micro-operations of an issue slot's class that may issue in one cycle."""
     return int(getattr(chip.vpu, f"{slot}_slots"))
+
+
+def slot_interval(ops: Iterable[str], chip: Chip) -> int:
+    """Least initiation interval of micro-operations, by the slots in which they issue."""
+    used = Counter(MICROOPS[op].slot for op in ops)
+    return max((-(-n // slots_of(slot, chip)) for slot, n in used.items()), default=1)
 
 
 def is_register(operand: int) -> bool:

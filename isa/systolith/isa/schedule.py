@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from systolith.isa.allocate import allocate_rotating, allocate_straight
-from systolith.isa.dependence import Edge, Flow, edges_of, flow_of, latency_of, slots_of
+from systolith.isa.dependence import Edge, Flow, edges_of, flow_of, latency_of, slot_interval, slots_of
 from systolith.isa.errors import ProgramError
 from systolith.isa.kernel import CONST0, MAX_STAGES, MAX_STREAMS, NCONSTS, NREGS, SCALAR0, Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS, Slot
@@ -163,10 +163,7 @@ def _in_order(body: _Body, source_order: bool) -> list[int]:
 
 def _least_interval(body: _Body) -> int:
     """Lower bound of the initiation interval: of resources, and of recurrences with one edge between iterations."""
-    counts: dict[Slot, int] = defaultdict(int)
-    for i in range(len(body.ops)):
-        counts[body.slot(i)] += 1
-    ii = max((-(-n // slots_of(slot, body.chip)) for slot, n in counts.items()), default=1)
+    ii = slot_interval((m.op for m in body.ops), body.chip)
     for back in (e for e in body.edges if e.distance):
         longest = {back.after: 0}
         for i in range(back.after, len(body.ops)):
@@ -175,7 +172,7 @@ def _least_interval(body: _Body) -> int:
                     longest[e.after] = max(longest.get(e.after, -(2**31)), longest[i] + e.delay)
         if back.before in longest:
             ii = max(ii, longest[back.before] + back.delay)
-    return max(ii, 1)
+    return ii
 
 
 def _finish(body: _Body, times: Sequence[int], ii: int, registers: dict[int, int]) -> Section:

@@ -75,10 +75,15 @@ def load_cost(pattern: Pattern, row_loops: int, chip: Chip) -> Cost:
     return Cost(rows * each, rows * each + chip.mxu.load_latency, causes=causes)
 
 
+def array_latency(chip: Chip) -> int:
+    """Cycles from the last row that enters a matrix unit to its sums in the accumulators."""
+    return chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline
+
+
 def matmul_cost(pattern: Pattern, row_loops: int, chip: Chip) -> Cost:
     """`mxu.matmul`: rows x row cost; the way through the array and `mxu.pipeline` more until done."""
     rows, each = _mxu_rows(pattern, row_loops, chip)
-    latency = rows * each + chip.mxu.rows + chip.mxu.cols + chip.mxu.pipeline
+    latency = rows * each + array_latency(chip)
     return Cost(rows * each, latency, array_active=rows, causes={"self_conflict": rows * (each - 1)})
 
 
@@ -95,6 +100,18 @@ def carried(kernel: Kernel) -> bool:
 def _extra(section: Section, vectors: Sequence[int]) -> int:
     """Cycles by which a section's loads and stores exceed one access each."""
     return sum(vectors[m.imm] - 1 for m in section.ops if m.op in ("ld", "st"))
+
+
+def nest_cycles(outer: int, inner: int, interval: int, length: int) -> int:
+    """Cycles of a kernel's loops, without what fills the pipeline.
+
+    Args:
+        outer: times that the inner loop runs, each after the one before is done; 1: all iterations overlap.
+        inner: iterations of the inner loop.
+        interval: cycles from one of these to the next.
+        length: cycles of one of these, and of what comes before and after the inner loop.
+    """
+    return outer * ((inner - 1) * interval + length)
 
 
 def vpu_cost(
@@ -117,7 +134,7 @@ def vpu_cost(
         outer = prod(counts[: len(counts) - inner])
     else:
         outer = 1
-    cycles = max(outer * (first + (total // outer - 1) * ii + length + last), 1)
+    cycles = max(nest_cycles(outer, total // outer, ii, first + length + last), 1)
     causes = {
         "self_conflict": outer * (stalls[0] + stalls[2]) + total * stalls[1],
         "fill": max(outer * (kernel.prologue.length + kernel.body.length - kernel.ii + kernel.epilogue.length), 0),

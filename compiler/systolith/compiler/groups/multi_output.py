@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -227,7 +228,7 @@ class _Merging:
         again = sum(o.shape.bytes for o in second.operands if o in first.operands and self._in_hbm(o))
         again += sum(v.shape.bytes for v in of_first if v in second.operands and self._in_hbm(v))
         again += sum(v.shape.bytes for k, v in enumerate(values) if k not in needed and self._in_hbm(v))
-        gain = vector + again * self.chip.hbm.q // self.chip.hbm.p
+        gain = vector + transfer_cycles(again, self.chip)
         numbers = {"vector cycles saved": vector, "HBM bytes saved": again}
         if gain < LEAST_GAIN:
             raise NotJointError(f"saves {vector:,} vector cycles and {again:,} bytes of HBM, {gain:,} cycles", True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -183,7 +184,7 @@ class _Computation:
         result = self._array(maker)
         vector = vector_cycles(chip, plan, Box.whole(plan.dims), arrays, [result])
         moved = [a for a in (*arrays.values(), result) if a.buf.space == Space.HBM]
-        transfer = sum(a.buf.bytes for a in moved) * chip.hbm.q // chip.hbm.p
+        transfer = transfer_cycles(sum(a.buf.bytes for a in moved), chip)
         transfer += chip.hbm.latency * (bool(moved) + (result in moved))
         totals = [p.flow.totals for p in products]
         busy = sum(max(t["compute"], t["vector"]) + t["ends"] for t in totals)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
+from systolith.compiler.cost.prices import vectors
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import Unit, unit_of
 from systolith.compiler.ops.reduction import is_depthwise
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ def _vpu(i: Instruction, chip: Chip) -> int:
     """Cycles of a kernel with two loads for each channel of the group and position of the window."""
     taps = prod(w.size for w in i.window.dims) * i.operands[1].dims[i.conv_dims.kernel_input]
     features = i.dims[i.conv_dims.output_feature]
-    vectors = ceil(features / chip.vpu.lanes) * ceil(i.shape.size / features / chip.vpu.sublanes)
-    return vectors * taps * ceil(2 / chip.vpu.load_slots)
+    return vectors(i.shape.size // features, features, chip) * taps * slot_interval(("ld", "ld"), chip)
 
 
 def _mxu(i: Instruction, chip: Chip) -> int:

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
+from systolith.compiler.cost.prices import transfer_cycles, vectors
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.gemm_pipeline import Flow
 from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
@@ -18,6 +19,7 @@ from systolith.compiler.tile.arrays import dense_like
 from systolith.compiler.vpu.transposes import shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
+from systolith.isa.timing import array_latency
 
 LOAD_OVERHEAD = 2
 """Cycles that a transfer costs besides its bytes."""
@@ -204,11 +206,6 @@ class _Candidate:
         return -(-self.jobs // self.chip.mxu.count) * _step(self.p, self.chip, self.m[0])
 
     @property
-    def fill(self) -> int:
-        mxu = self.chip.mxu
-        return mxu.rows + mxu.cols + mxu.pipeline
-
-    @property
     def in_hbm(self) -> tuple[bool, bool]:
         """Whether the operands lie in HBM."""
         return self.p.lhs.buf.space == Space.HBM, self.p.rhs.buf.space == Space.HBM
@@ -248,7 +245,7 @@ class _Candidate:
         units do meanwhile has to be there.
         """
         chunks = self.counts[2]
-        waits = self.fill + self.compute * len(self.k)
+        waits = array_latency(self.chip) + self.compute * len(self.k)
         every = max(1, self.jobs * _step(self.p, self.chip, self.m[0]) * len(self.k) // self.chip.mxu.count)
         return min(MOST_AHEAD if chunks == 1 else 1, self.blocks - 1, waits // every)
 
@@ -284,8 +281,8 @@ class _Candidate:
         """Work of each unit."""
         p, chip, (m_blocks, n_blocks, _, repeats) = self.p, self.chip, self.counts
         lhs_hbm, rhs_hbm = self.in_hbm
-        vectors = -(-_points(self.m[0]) // chip.vpu.sublanes) * -(-_points(self.n[0]) // chip.vpu.lanes)
-        store = -(-_transfer(chip, p.out_bytes) // self.blocks)
+        vector = vectors(_points(self.m[0]), _points(self.n[0]), chip) * p.vector_cost
+        store = -(-transfer_cycles(p.out_bytes, chip) // self.blocks)
         return Flow(
             blocks=(m_blocks, n_blocks),
             m_outer=self.m_outer,
@@ -294,17 +291,17 @@ class _Candidate:
             chunk=self.chunk,
             piece=s.piece,
             apart=s.apart,
-            lhs=_transfer(chip, s.left.read) + LOAD_OVERHEAD * self.block_m * lhs_hbm,
-            rhs=_transfer(chip, s.right.read) + LOAD_OVERHEAD * rhs_hbm,
+            lhs=transfer_cycles(s.left.read, chip) + LOAD_OVERHEAD * self.block_m * lhs_hbm,
+            rhs=transfer_cycles(s.right.read, chip) + LOAD_OVERHEAD * rhs_hbm,
             lhs_again=s.lhs[1] > 1,
             rhs_again=s.rhs[1] > 1,
-            first=_transfer(chip, s.left.read // self.block_m + s.right.read * s.piece // self.chunk),
+            first=transfer_cycles(s.left.read // self.block_m + s.right.read * s.piece // self.chunk, chip),
             compute=self.compute,
-            vector=self.jobs * vectors * p.vector_cost,
+            vector=self.jobs * vector,
             store=store,
-            last=min(self.jobs, chip.mxu.count) * (vectors * p.vector_cost + store // self.jobs),
+            last=min(self.jobs, chip.mxu.count) * (vector + store // self.jobs),
             latency=chip.hbm.latency,
-            fill=self.fill,
+            fill=array_latency(self.chip),
             lhs_made=s.left.vector,
             rhs_made=s.right.vector,
             first_made=s.left.vector // self.block_m + s.right.vector * s.piece // self.chunk,
@@ -344,16 +341,11 @@ class _Candidate:
 
 def _apart(chip: Chip) -> int:
     """Count of k tiles that take longer than to store their results, whatever their rows."""
-    return 1 + _transfer(chip, chip.mxu.count * chip.mxu.cols * 4)
+    return 1 + transfer_cycles(chip.mxu.count * chip.mxu.cols * 4, chip)
 
 
 def _points(tile: Tile) -> int:
     return prod(size for _, size in tile.values())
-
-
-def _transfer(chip: Chip, size: int) -> int:
-    """Cycles in which HBM moves so many bytes."""
-    return size * chip.hbm.q // chip.hbm.p
 
 
 def _step(p: Problem, chip: Chip, m: Tile) -> int:

@@ -25,9 +25,9 @@ from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.views import as_view, untransposed, view_base
 from systolith.compiler.vpu.elementwise import lower_plan
 from systolith.compiler.vpu.emit import emit
-from systolith.compiler.vpu.kernel_builder import interval
 from systolith.compiler.vpu.transposes import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
@@ -169,7 +169,7 @@ def _vector_cycles(plan: GroupPlan, product: Instruction, chip: Chip) -> int:
     nodes = topological(plan.nodes)
     whole = [n for n in nodes if isinstance(n, Load) and (n.leaf is product or n.leaf.dims == plan.dims)]
     micro = [n.op for n in nodes if isinstance(n, Micro)]
-    return interval(chip, [*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)])
+    return slot_interval([*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)], chip)
 
 
 def _gemm(

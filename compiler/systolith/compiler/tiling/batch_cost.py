@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
@@ -199,18 +200,14 @@ class Estimate:
     def cycles(self, step: Step) -> int:
         """Of a group, over all blocks."""
         arrays = sum(self._arrays(i, c) for i, c in step.products) * self.split.blocks
-        moved = self.transfer(sum(self._moved(v) for v in (*step.reads, *step.makes)) + self._again(step))
+        moved = transfer_cycles(sum(self._moved(v) for v in (*step.reads, *step.makes)) + self._again(step), self.chip)
         copied = self.ends([v for v in step.makes if v.result]) if self.split.blocks > 1 else 0
         return max(arrays, moved, step.vectors) + copied
-
-    def transfer(self, size: int) -> int:
-        """Cycles in which HBM moves so many bytes."""
-        return size * self.chip.hbm.q // self.chip.hbm.p
 
     def ends(self, values: Sequence[Value]) -> int:
         """Cycles in which values are copied into a loop or out of it: parts of what lies whole in HBM."""
         copied = sum(v.bytes * (3 if v in self.spilled else 1) for v in values if v.of in self.split.of.dims)
-        return self.transfer(copied)
+        return transfer_cycles(copied, self.chip)
 
     def _is_sliced(self, value: Value) -> bool:
         return self.split.blocks > 1 and value.of in self.split.of.dims

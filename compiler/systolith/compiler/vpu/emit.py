@@ -8,6 +8,7 @@ from math import gcd, prod
 from types import MappingProxyType
 from typing import Protocol
 
+from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Bound, Box, IndexMap, Quotient
@@ -16,9 +17,10 @@ from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
 from systolith.compiler.vpu.expand import Expanded, copying, expanded
 from systolith.compiler.vpu.hoist import hoisting
-from systolith.compiler.vpu.kernel_builder import KernelBuilder, build, interval, latency
+from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
 from systolith.compiler.vpu.vectorise import Access, AxisCoord, Nest, Work, choose, merge
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.kernel import NSCALARS, Kernel
 from systolith.isa.pattern import UNBOUNDED
@@ -82,11 +84,15 @@ def vector_cycles(
         if code is None:
             boxes.extend(halves(part))
         else:
-            nest = code.nest
-            patterns = [nest.pattern(a) for a in code.work.accesses]
-            total += vpu_cost(code.kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip).latency
-            total += copying(chip, code.copies)
+            total += run_cycles(chip, code.kernel, code.nest, code.work, code.copies)
     return total
+
+
+def run_cycles(chip: Chip, kernel: Kernel, nest: Nest, work: Work, copies: Mapping[int, Work]) -> int:
+    """Cycles of what `run` appends."""
+    patterns = [nest.pattern(a) for a in work.accesses]
+    cost = vpu_cost(kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip)
+    return cost.occupancy + copying(chip, copies)
 
 
 def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
@@ -234,7 +240,7 @@ def _work(
     """What is to be vectorised, merged."""
     ops = [o.op for o in builder.source().body]
     accesses = tuple(describe(what, box, leaves, targets).access for what in builder.streams)
-    return merge(Work(box.dims, accesses, interval=interval(chip, ops), latency=latency(chip, ops)))
+    return merge(Work(box.dims, accesses, interval=slot_interval(ops, chip), latency=kernel_length(ops, chip)))
 
 
 def halves(box: Box) -> tuple[Box, Box]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from systolith.compiler.cost.prices import OVERHEAD, full_vectors
 from systolith.compiler.vpu.vectorise import Access, LaneOrder, Nest, Work, choose, merge, split
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
@@ -20,9 +21,6 @@ SHARE = 8
 
 FILLED = 1.5
 """Loops that take so many times the cycles of full vectors are good enough."""
-
-COPY_OVERHEAD = 16
-"""Cycles that a copy costs in fetch, fill and drain, roughly."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ def expanded(
         nest: the best loops without.
         order: as for `vector.choose`.
     """
-    vpu = chip.vpu
-    full = -(-prod(work.dims) // (vpu.lanes * vpu.sublanes)) * work.interval + work.latency
+    full = full_vectors(prod(work.dims), chip) * work.interval + work.latency
     least = None if nest is None else nest.cycles
     if least is not None and least <= FILLED * full:
         return None
@@ -78,7 +75,7 @@ def expanded(
 
 def copying(chip: Chip, copies: Mapping[int, Work]) -> int:
     """Cycles of copies."""
-    return sum(nest.cycles + COPY_OVERHEAD for copy in copies.values() if (nest := choose(chip, merge(copy))))
+    return sum(nest.cycles + OVERHEAD for copy in copies.values() if (nest := choose(chip, merge(copy))))
 
 
 def _splits(chip: Chip, work: Work) -> Iterator[tuple[Work, int]]:

@@ -6,15 +6,17 @@ for every vector of pixels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
+from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.ops.expression import Const, Coordinate, Load, Micro, Node, topological
-from systolith.compiler.vpu.kernel_builder import interval, latency
 from systolith.compiler.vpu.vectorise import Access, Loop, Nest, Work, access_cycles
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
+from systolith.isa.timing import nest_cycles
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,7 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
             nodes = held(order, roots, still)
             if not nodes or prod(p.count for p in inner) < 2:
                 continue
-            cycles = _cycles(chip, order, still, nest, inner)
-            held_stalls = sum(cost for n, cost in stalls.items() if n in still)
-            iterations, rounds = prod(p.count for p in nest.outer), prod(p.count for p in nest.outer if p not in inner)
-            cycles += iterations * (sum(stalls.values()) - held_stalls + storing) + rounds * held_stalls
+            cycles = _cycles(chip, order, still, nest, inner, stalls, storing)
             if cycles < least:
                 outer = tuple(p for p in nest.outer if p not in inner)
                 turned = replace(nest, outer=(*outer, *inner), inner=count, cycles=cycles)
@@ -90,13 +89,25 @@ def held(order: Sequence[Node], roots: Sequence[Node], still: set[int]) -> tuple
     return tuple(n for n in order if id(n) in still and id(n) in used)
 
 
-def _cycles(chip: Chip, order: Sequence[Node], still: set[int], nest: Nest, inner: Sequence[Loop]) -> int:
+def _cycles(
+    chip: Chip,
+    order: Sequence[Node],
+    still: set[int],
+    nest: Nest,
+    inner: Sequence[Loop],
+    stalls: Mapping[int, int],
+    storing: int,
+) -> int:
+    """With the nodes `still` in the prologue; loads stall the pipeline for `stalls`, stores for `storing`."""
     body = [_op(n) for n in order if id(n) not in still and not isinstance(n, Const)] + ["st"]
     prologue = [_op(n) for n in order if id(n) in still]
     iterations = prod(p.count for p in inner)
+    held_stalls = sum(cost for n, cost in stalls.items() if n in still)
+    stalled = sum(stalls.values()) - held_stalls + storing
+    before = kernel_length(prologue, chip) + slot_interval(prologue, chip) + held_stalls
     outer = prod(p.count for p in nest.outer) // iterations
-    once = latency(chip, prologue) + interval(chip, prologue) + latency(chip, body)
-    return outer * (once + (iterations - 1) * interval(chip, body))
+    length = kernel_length(body, chip) + stalled
+    return nest_cycles(outer, iterations, slot_interval(body, chip) + stalled, before + length)
 
 
 def _op(node: Node) -> str:

@@ -171,28 +171,6 @@ class KernelBuilder:
         return KernelSource(body, prologue, epilogue, tuple(self.constants))
 
 
-def interval(chip: Chip, ops: Sequence[str]) -> int:
-    """Least initiation interval of micro-operations in cycles, by issue slots."""
-    used = dict.fromkeys(Slot, 0)
-    for op in ops:
-        used[MICROOPS[op].slot] += 1
-    return max(1, *(-(-n // slots(chip, slot)) for slot, n in used.items()))
-
-
-def slots(chip: Chip, slot: Slot) -> int:
-    """Issue slots of a class in the chip."""
-    vpu = chip.vpu
-    counts = {Slot.ALU: vpu.alu_slots, Slot.LOAD: vpu.load_slots, Slot.STORE: vpu.store_slots}
-    return counts.get(slot, vpu.trans_slots)
-
-
-def latency(chip: Chip, ops: Sequence[str]) -> int:
-    """Rough length in cycles of an iteration of micro-operations that depend on each other in part."""
-    vpu = chip.vpu
-    trans = any(MICROOPS[op].slot is Slot.TRANS for op in ops)
-    return vpu.load_latency + vpu.alu_latency * min(len(ops), 4) + (vpu.trans_latency if trans else 0) + 1
-
-
 def build(chip: Chip, source: KernelSource) -> Kernel:
     """The scheduled kernel of a source; the same object for the same source and chip.
 

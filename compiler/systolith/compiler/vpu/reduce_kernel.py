@@ -7,21 +7,22 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
+from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node, topological
 from systolith.compiler.ops.reduction import Reduction
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe
-from systolith.compiler.vpu.expand import copying, expanded
+from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe, run_cycles
+from systolith.compiler.vpu.expand import expanded
 from systolith.compiler.vpu.hoist import held, unchanged
-from systolith.compiler.vpu.kernel_builder import KernelBuilder, build, interval, latency
+from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
 from systolith.compiler.vpu.vectorise import Access, LaneOrder, Loop, Nest, Work, apart, choose, merge
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.kernel import MAX_STREAMS
-from systolith.isa.timing import vpu_cost
 
 TAILS = Inside(())
 """Where the elements of the last vectors exist."""
@@ -120,9 +121,7 @@ class Accumulation:
             kernel = build(self.chip, k.builder.source())
         except LimitError:
             return None
-        patterns = [k.nest.pattern(a) for a in k.work.accesses]
-        cost = vpu_cost(kernel, [p.count for p in k.nest.outer], k.nest.inner, False, patterns, self.chip)
-        return replace(k, nest=replace(k.nest, cycles=cost.occupancy + copying(self.chip, k.copies)))
+        return replace(k, nest=replace(k.nest, cycles=run_cycles(self.chip, kernel, k.nest, k.work, k.copies)))
 
     def _looped(self, job: AccumulationJob, tails: bool) -> AccumulatingKernel | None:
         """A kernel that runs the reduced loops inside."""
@@ -206,7 +205,7 @@ class Accumulation:
         ops = [o.op for o in b.sections["body"]]
         accesses = tuple(s.access for s in streams)
         order = job.order or CombineOrder()
-        reduced, ii, length = frozenset(r.reduced) - set(order.left), interval(chip, ops), latency(chip, ops)
+        reduced, ii, length = frozenset(r.reduced) - set(order.left), slot_interval(ops, chip), kernel_length(ops, chip)
         work: Work | None = merge(Work(box.dims, accesses, reduced, ii, length, job.lanes_reduced))
         return apart(work, order.rows, job.stride) if work and order.rows > 1 else work, streams
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import lcm, prod
 from typing import Literal
 
+from systolith.compiler.cost.prices import OVERHEAD, full_vectors, kernel_length
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.index.affine import Box, Expr, IndexMap
@@ -24,17 +25,14 @@ from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
-from systolith.compiler.vpu.kernel_builder import interval, latency
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
+from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.pattern import MAX_LOOPS, Pattern
 from systolith.isa.timing import reduce_cost
-
-PASS_OVERHEAD = 16
-"""Cycles that a further instruction costs in fetch, fill and drain, roughly."""
 
 CHUNK = 8
 """Elements that an accumulator takes of a chunk at least, where something else can be cut; chunks of so many must be
@@ -256,7 +254,7 @@ class Ways:
             return Way("two steps", k.nest.cycles, kernel=k, in_order=order)
         box = task.partial(order)
         arrays = [somewhere(box, register_type(s.dtype)) for s in task.r.shapes]
-        after = self.best(task.second(order, arrays)).cycles + PASS_OVERHEAD
+        after = self.best(task.second(order, arrays)).cycles + OVERHEAD
         return Way("two steps", k.nest.cycles + after, kernel=k, in_order=order)
 
     def order(self, task: Task) -> CombineOrder | None:
@@ -307,9 +305,8 @@ class Ways:
         """Whether vectors of one step are full enough: two steps would lose what they save where more is fused."""
         if direct.kernel is None:
             return False
-        vpu = self.chip.vpu
-        vectors = -(-task.whole.elements // (vpu.lanes * vpu.sublanes))
-        return direct.cycles <= FULL * vectors * max(direct.kernel.work.interval, vpu.alu_latency)
+        each = max(direct.kernel.work.interval, self.chip.vpu.alu_latency)
+        return direct.cycles <= FULL * full_vectors(task.whole.elements, self.chip) * each
 
     def _two_steps(self, task: Task) -> list[CombineOrder]:
         """Orders of two steps: vectors of kept elements and of a few indices of reduced dimensions."""
@@ -338,8 +335,8 @@ class Ways:
     def _by_lanes(self, task: Task, k: AccumulatingKernel) -> tuple[Way, int]:
         """With lanes of a reduced dimension, and cycles of the whole way."""
         rows = task.kept.elements * (k.nest.sublane.count if k.nest.sublane.dim in k.nest.reduced else 1)
-        after = task.kept.elements // self.chip.vpu.lanes + PASS_OVERHEAD
-        whole = k.nest.cycles + rows + after + (1 + len(task.r.inputs)) * PASS_OVERHEAD
+        after = task.kept.elements // self.chip.vpu.lanes + OVERHEAD
+        whole = k.nest.cycles + rows + after + (1 + len(task.r.inputs)) * OVERHEAD
         source = self._row_source(task, k)
         in_place = 0 if source is None else reduce_cost(source.pattern, self.chip).occupancy + after
         if source is None or in_place > whole:
@@ -391,7 +388,7 @@ class Ways:
             [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
         )
         outer = prod(p.count for p in k.nest.outer[: len(k.nest.outer) - k.nest.inner])
-        cycles = outer * interval(chip, ops) + latency(chip, ops)
+        cycles = outer * slot_interval(ops, chip) + kernel_length(ops, chip)
         if streams_of(plan) > MAX_STREAMS or cycles > k.nest.cycles:
             return None
         return Way("unrolled", cycles, plan=plan)

@@ -18,6 +18,7 @@ from systolith.isa.chip_schema import Vpu
 from systolith.isa.dtypes import DType
 from systolith.isa.kernel import MAX_NEST
 from systolith.isa.pattern import MAX_COORDS, UNBOUNDED, Coord, Pattern
+from systolith.isa.timing import nest_cycles
 
 
 class AxisCoord(NamedTuple):
@@ -301,8 +302,8 @@ def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
     kept = prod(p.count for p in nest.outer[: len(nest.outer) - nest.inner])
     inner = prod(p.count for p in nest.outer[len(nest.outer) - nest.inner :])
     if not work.reduced:
-        return (kept * inner - 1) * interval + work.latency
-    return kept * ((inner - 1) * interval + 2 * work.latency)
+        return nest_cycles(1, kept * inner, interval, work.latency)
+    return nest_cycles(kept, inner, interval, 2 * work.latency)
 
 
 def access_cycles(vpu: Vpu, a: Access, nest: Nest) -> int:

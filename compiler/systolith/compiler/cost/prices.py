@@ -1,0 +1,36 @@
+"""Prices: cycles of a chip's units for work of which only sizes and micro-operations are known.
+
+The closed forms are those of `isa/timing.py`, without conflicts of accesses: patterns are not known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from systolith.isa.chip import Chip
+from systolith.isa.microops import MICROOPS, Slot
+
+OVERHEAD = 16
+"""Cycles that one more run of the vector unit costs in fetch, fill and drain, roughly."""
+
+
+def transfer_cycles(size: int, chip: Chip) -> int:
+    """Cycles in which HBM moves so many bytes."""
+    return size * chip.hbm.q // chip.hbm.p
+
+
+def vectors(rows: int, columns: int, chip: Chip) -> int:
+    """Vectors of so many rows, in the sublanes, and columns, in the lanes."""
+    return -(-rows // chip.vpu.sublanes) * -(-columns // chip.vpu.lanes)
+
+
+def full_vectors(elements: int, chip: Chip) -> int:
+    """Vectors of elements that fill them."""
+    return -(-elements // (chip.vpu.lanes * chip.vpu.sublanes))
+
+
+def kernel_length(ops: Collection[str], chip: Chip) -> int:
+    """Cycles of one iteration of micro-operations, before they are scheduled: of which a few depend on one another."""
+    vpu = chip.vpu
+    transcendental = any(MICROOPS[op].slot is Slot.TRANS for op in ops)
+    return vpu.load_latency + vpu.alu_latency * min(len(ops), 4) + vpu.trans_latency * transcendental + 1
