@@ -3,7 +3,7 @@
 hlo            HLO as data: text, protos, shapes, verifier, evaluator, cost analysis
 xla_builder    XLA's client builder, which makes HLO
 passes         HLO to HLO, by XLA's names
-cost           what a piece of code costs in cycles: the timeline of the chip's units
+cost           what a piece of code costs in cycles: prices from sizes, the timeline of the chip's units
 index          index expressions and maps, boxes, contractions
 ops            what an operation computes, as expressions of micro-operations over index maps
 tile           tile IR: the machine's instructions over symbolic buffers; its builder, printer, parser, verifier

@@ -90,6 +90,47 @@ def test_plan_is_near_where_there_is_work(m: int, k: int, n: int) -> None:
     assert 0.93 <= program.groups[0].planned / cycles <= 1.07
 
 
+flows = st.builds(
+    Flow,
+    blocks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    m_outer=st.booleans(),
+    repeats=st.integers(1, 2),
+    tiles=st.just(6),
+    chunk=st.sampled_from([1, 2, 3, 6]),
+    piece=st.just(1),
+    apart=st.integers(0, 3),
+    lhs=st.integers(0, 60),
+    rhs=st.integers(0, 60).map(lambda n: n * 6),
+    lhs_again=st.booleans(),
+    rhs_again=st.booleans(),
+    first=st.integers(1, 20),
+    compute=st.integers(1, 50),
+    vector=st.integers(0, 40),
+    store=st.integers(0, 20).map(lambda n: n * 6),
+    last=st.integers(0, 30),
+    latency=st.just(7),
+    fill=st.just(5),
+)
+
+
+@pytest.mark.parametrize("case", range(40 if THOROUGH else 8))
+def test_plan_is_near_the_timeline(case: int) -> None:
+    """The closed form over blocks against the timeline of the instructions, where tiles are full.
+
+    Of 60 such sizes the least is 0.88 and the greatest 1.03.
+    """
+    rng = np.random.default_rng(case)
+    m, k, n = (128 * int(arrays) for arrays in rng.integers(4, 11, 3))
+    (group,) = compiled(gemm(m, k, n, str(rng.choice(["f32", "bf16"]))), "tpu_v3").program.groups
+    assert 0.85 <= group.planned / group.predicted <= 1.08
+
+
+@given(flows)
+@settings(max_examples=200)
+def test_no_flow_is_faster_than_its_slowest_unit(flow: Flow) -> None:
+    assert flow.cycles() >= max(flow.totals.compute, flow.totals.transfer, flow.totals.vector)
+
+
 def test_groups_of_loops_count_every_execution() -> None:
     text = """HloModule t
 cond {
@@ -149,29 +190,6 @@ def test_transfers_share_the_bandwidth(code: list[str]) -> None:
     cycles = simulate(program, chip, mode="time").cycles
     assert cycles is not None
     assert abs(predict(program, chip)["g"].cycles - cycles) <= 3
-
-
-flows = st.builds(
-    Flow,
-    blocks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    m_outer=st.booleans(),
-    repeats=st.integers(1, 2),
-    tiles=st.just(6),
-    chunk=st.sampled_from([1, 2, 3, 6]),
-    piece=st.just(1),
-    apart=st.integers(0, 3),
-    lhs=st.integers(0, 60),
-    rhs=st.integers(0, 60).map(lambda n: n * 6),
-    lhs_again=st.booleans(),
-    rhs_again=st.booleans(),
-    first=st.integers(1, 20),
-    compute=st.integers(1, 50),
-    vector=st.integers(0, 40),
-    store=st.integers(0, 20).map(lambda n: n * 6),
-    last=st.integers(0, 30),
-    latency=st.just(7),
-    fill=st.just(5),
-)
 
 
 @given(flows)

@@ -6,12 +6,47 @@ The closed forms are those of `isa/timing.py`, without conflicts of accesses: pa
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict, dataclass
 
 from systolith.isa.chip import Chip
 from systolith.isa.microops import MICROOPS, Slot
 
 OVERHEAD = 16
 """Cycles that one more run of the vector unit costs in fetch, fill and drain, roughly."""
+
+
+@dataclass(frozen=True)
+class UnitCycles:
+    """Cycles of units that work at the same time.
+
+    Attributes:
+        compute: of the matrix units.
+        transfer: of HBM.
+        cross_lane: of the cross-lane unit.
+        vector: of the vector unit.
+        ends: in which what comes first is moved and what comes last is made, while the other units wait.
+    """
+
+    compute: int = 0
+    transfer: int = 0
+    cross_lane: int = 0
+    vector: int = 0
+    ends: int = 0
+
+    @property
+    def on_chip(self) -> int:
+        """At least so many cycles, wherever transfers are hidden."""
+        return max(self.compute, self.cross_lane, self.vector) + self.ends
+
+    @property
+    def bound(self) -> int:
+        """At least so many cycles."""
+        return max(self.transfer, self.on_chip)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """For `explain`."""
+        return {name.replace("_", "-"): cycles for name, cycles in asdict(self).items()}
 
 
 def transfer_cycles(size: int, chip: Chip) -> int:

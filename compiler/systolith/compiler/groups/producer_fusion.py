@@ -186,8 +186,7 @@ class _Computation:
         moved = [a for a in (*arrays.values(), result) if a.buf.space == Space.HBM]
         transfer = transfer_cycles(sum(a.buf.bytes for a in moved), chip)
         transfer += chip.hbm.latency * (bool(moved) + (result in moved))
-        totals = [p.flow.totals for p in products]
-        busy = sum(max(t["compute"], t["vector"]) + t["ends"] for t in totals)
+        busy = sum(p.flow.totals.on_chip for p in products)
         return max(transfer + sum(p.cycles for p in products), vector + busy)
 
     def _planned(self, group: Group, placed: Instruction, more: int = 0) -> GemmPlan:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from systolith.compiler.cost.prices import UnitCycles
+
 Cycles = npt.NDArray[np.int64]
 
 
@@ -58,26 +60,25 @@ class Flow:
     turned: int = 0
 
     @property
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> UnitCycles:
         """Cycles of each unit, and of what does not overlap at either end."""
         m, n = self.blocks
         blocks = m * n * self.repeats
         chunks = -(-self.tiles // self.chunk) * self.repeats
         left, right = m * (n if self.lhs_again else 1) * chunks, n * (m if self.rhs_again else 1) * chunks
-        first = self._first()
-        return {
-            "compute": blocks * self.tiles * self.compute,
-            "transfer": self.lhs * left + self.rhs * right + blocks * self.store,
-            "cross-lane": self.turned * left,
-            "vector": self.lhs_made * left + self.rhs_made * right + blocks * self.vector,
-            "ends": first + self.last + self.fill + self.latency * bool(self.store),
-        }
+        return UnitCycles(
+            compute=blocks * self.tiles * self.compute,
+            transfer=self.lhs * left + self.rhs * right + blocks * self.store,
+            cross_lane=self.turned * left,
+            vector=self.lhs_made * left + self.rhs_made * right + blocks * self.vector,
+            ends=self._first() + self.last + self.fill + self.latency * bool(self.store),
+        )
 
     @property
     def bound(self) -> int:
         """At least so many cycles, but for the order of the blocks."""
         t = self.totals
-        return max(t["transfer"] + self.latency, *(t[unit] + t["ends"] for unit in ("compute", "vector", "cross-lane")))
+        return max(t.transfer + self.latency, t.on_chip)
 
     def cycles(self) -> int:
         """Estimate: loads run ahead in the order of the blocks, and each block computes when it has its operands."""
@@ -86,7 +87,7 @@ class Flow:
             return once
         # The first two batches may hide work that piles up over all of them.
         t = self.totals
-        return max(once + (self.repeats - 1) * (self._followed(2) - once), t["transfer"], t["vector"], t["cross-lane"])
+        return max(once + (self.repeats - 1) * (self._followed(2) - once), t.transfer, t.vector, t.cross_lane)
 
     def _first(self) -> int:
         """Cycles until the first matmul has what it needs."""

@@ -71,7 +71,7 @@ class GemmPlan:
         """Estimates, for `explain`: cycles and bytes."""
         return {
             "cycles": self.cycles,
-            **self.flow.totals,
+            **self.flow.totals.numbers,
             "moved bytes": self.moved,
             "staged bytes": self.lhs_cache + self.rhs_cache,
         }
@@ -83,7 +83,8 @@ class GemmPlan:
 
     def loses_to(self, best: GemmPlan) -> str:
         """Why this is not chosen: the unit that has more to do by most, or that they overlap less."""
-        more = {what: n - best.flow.totals[what] for what, n in self.flow.totals.items()}
+        least = best.flow.totals.numbers
+        more = {what: n - least[what] for what, n in self.flow.totals.numbers.items()}
         worst = max(more, key=lambda what: more[what])
         return f"{more[worst]:,} cycles more {worst}" if more[worst] > 0 else "overlaps less"
 

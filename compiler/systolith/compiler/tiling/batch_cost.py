@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.cost.prices import UnitCycles, transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
@@ -202,7 +202,7 @@ class Estimate:
         arrays = sum(self._arrays(i, c) for i, c in step.products) * self.split.blocks
         moved = transfer_cycles(sum(self._moved(v) for v in (*step.reads, *step.makes)) + self._again(step), self.chip)
         copied = self.ends([v for v in step.makes if v.result]) if self.split.blocks > 1 else 0
-        return max(arrays, moved, step.vectors) + copied
+        return UnitCycles(arrays, moved, vector=step.vectors).bound + copied
 
     def ends(self, values: Sequence[Value]) -> int:
         """Cycles in which values are copied into a loop or out of it: parts of what lies whole in HBM."""
