@@ -14,6 +14,7 @@ BENCH = "systolith.hw.tb.hbm_bench"
 CHANGES: tuple[dict[str, int], ...] = ({"hbm.p": 32}, {"hbm.p": 23, "hbm.q": 3}, {"hbm.p": 3, "hbm.q": 2})
 
 
+@pytest.mark.slow
 def test_random_requests() -> None:
     run(hbm_top(load_chip("tiny")), BENCH, "random_requests", {"HBM_SEEDS": "0:20"})
 

@@ -19,6 +19,8 @@ from systolith.hw.lockstep import Case, Lockstep, Result, compare, lockstep_many
 from systolith.hw.model import CoreModel, Job, ModelError, Outcome, Status, Write
 from systolith.isa.asm import assemble
 from systolith.isa.chip import PRESETS, Chip, load_chip
+from systolith.isa.encode import encode_code
+from systolith.isa.instruction import Instruction, Reg
 from systolith.isa.opcodes import size_words
 from systolith.isa.program import Program, Role
 from systolith.runtime.sources import parse_module
@@ -164,6 +166,28 @@ def test_a_failed_assertion_is_a_difference_and_the_core_goes_on(core: CoreModel
     assert found.what == "assertion"
     assert ".sv" in found.got
     assert compare(reference, job, core.run(job)).ok
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ([Instruction("halt")], "opcode 238 is unknown"),
+        ([Instruction("loop", {"count": 2, "end": 10})] * 9, "loops nest deeper than 8"),
+        ([Instruction("loop", {"count": 2, "end": 1})], "has an empty body"),
+        ([Instruction("lds", {"rd": Reg(1), "ra": Reg(0), "imm": 6})], "SMEM address 6 is not that of a word"),
+        ([Instruction("mxu.latch", unit=7)], "queue 19, there are"),
+    ],
+    ids=["opcode", "nest", "empty", "misaligned", "queue"],
+)
+def test_an_assertion_notices_what_no_program_may_do(core: CoreModel, code: list[Instruction], message: str) -> None:
+    reference, job = prepare(Case(assemble(".program p\n halt\n", core.chip)), core.chip)
+    words = np.array(encode_code([*code, Instruction("halt")]), np.uint32)
+    if "opcode" in message:
+        words[0] = 0x3000 | 238
+    outcome = core.run(replace(job, writes=[*job.writes, Write(IMEM, 0, words, by=1)]))
+    assert outcome.status is Status.FAILED
+    assert message in outcome.message
+    assert not compare(reference, job, outcome).ok
 
 
 def test_a_run_that_does_not_end_is_stopped(core: CoreModel, program: Program) -> None:

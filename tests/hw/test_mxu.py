@@ -32,6 +32,7 @@ def tiny() -> Chip:
     return load_chip("tiny")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", ["fused_multiply_add", "addition", "parts", "widening"])
 def test_arithmetic_is_exact(test: str) -> None:
     run(

@@ -1,4 +1,7 @@
-"""SEQ's RTL under Verilator: its arithmetic, and random programs against the simulator."""
+"""SEQ's RTL alone under Verilator: its arithmetic, and random programs against the simulator.
+
+All of it is built and slow: what takes seconds sees SEQ in the core (`test_core.py`, `test_lockstep.py`).
+"""
 
 import json
 import re
@@ -38,14 +41,17 @@ def test_wild_programs() -> None:
     run(seq_top(), BENCH, "wild_programs", {"SEQ_SEEDS": "0:30"})
 
 
+@pytest.mark.slow
 def test_programs_with_times_of_the_simulator() -> None:
     run(seq_top(), BENCH, "timed_programs", {"SEQ_SEEDS": "0:12"})
 
 
+@pytest.mark.slow
 def test_a_trap_stops() -> None:
     run(seq_top(), BENCH, "trap", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
