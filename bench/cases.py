@@ -67,6 +67,8 @@ CASES: dict[str, Case] = {
     "attention_2048": Case("attention, softmax, layer norm", partial(models.heads, 1, 2048)),
     "attention_8x128": Case("attention, softmax, layer norm", partial(models.heads, 8, 128)),
     "softmax_4096x1024": Case("attention, softmax, layer norm", partial(models.softmax, 4096, 1024)),
+    "softmax_512x512": Case("attention, softmax, layer norm", partial(models.softmax, 512, 512)),
+    "layer_norm_512x768": Case("attention, softmax, layer norm", partial(models.norm, 512, 768)),
     "layer_norm_4096x768": Case("attention, softmax, layer norm", partial(models.norm, 4096, 768)),
     "group_norm_32x56x56x32x2": Case("attention, softmax, layer norm", partial(models.group_norm, 32, 56, 56, 32, 2)),
     "column_sum_4096x1024": Case("reduction", partial(models.column_sum, 4096, 1024)),

@@ -22,7 +22,7 @@ from systolith.compiler.tiling.dim_propagation import (
     resized,
     result_dim,
 )
-from systolith.isa.chip import load_chip
+from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import compare
@@ -91,10 +91,10 @@ ENTRY e {{
 """
 
 
-def blocked(text: str, vmem: int) -> tuple[Module, list[Group]]:
+def blocked(text: str, chip: Chip) -> tuple[Module, list[Group]]:
     """A module after blocking, and its blocked groups."""
     module = canonicalise(parse_hlo(text))
-    BlockNormalisations(vmem).run(module)
+    BlockNormalisations(chip).run(module)
     verify(module)
     return module, [i for i in module.entry.instructions if isinstance(i, Group)]
 
@@ -111,7 +111,7 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     rng = np.random.default_rng(1)
     wide = [rng.normal(size=(heads, length, depth)).astype(np.float32) for _ in range(3)]
     text = attention(heads, length, depth)
-    (group,) = blocked(text, SMALL.vmem.bytes)[1]
+    (group,) = blocked(text, SMALL)[1]
     assert sum(i.opcode == "dot" for i in group.body.instructions) == 2
     result = compare(text, [*wide, rng.normal(size=(length, length)).astype(np.float32)], SMALL)
     assert any(d.kind == "blocks" for d in result.explain)
@@ -122,6 +122,13 @@ def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
     program = compiled(attention(12, 512, 64), "tpu_v3").program
     causes = simulate(program, load_chip("tpu_v3"), mode="time").to_json()["units"]["vpu"]
     assert causes.get("wait_xlu", 0) < causes["busy"] / 10
+
+
+def test_what_fits_is_loaded_and_stored_while_other_blocks_are_computed() -> None:
+    chip = load_chip("tpu_v3")
+    program = compiled(softmax(512, 512), chip, "highest").program
+    moved = 2 * 512 * 512 * 4 * chip.hbm.q // chip.hbm.p
+    assert (simulate(program, chip, mode="time").cycles or 0) < 1.2 * moved
 
 
 def test_grouped_text_reads_back() -> None:
@@ -187,7 +194,7 @@ ENTRY e {{
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    assert not blocked(softmax(8, 100), 1 << 20)[1]
+    assert not blocked(softmax(8, 100), load_chip("tpu_v3"))[1]
 
 
 def test_a_value_used_elsewhere_is_a_second_result() -> None:
@@ -196,7 +203,7 @@ def test_a_value_used_elsewhere_is_a_second_result() -> None:
         .replace("ROOT r =", "r =")
         .replace("divide(e, sb)", "divide(e, sb)\n ROOT t = (f32[96,100], f32[96]) tuple(r, s)")
     )
-    module, (group,) = blocked(text, SMALL.vmem.bytes)
+    module, (group,) = blocked(text, SMALL)
     assert group.shape.is_tuple
     assert group.tiling == Tiling((0, 0))
     compare(text, [np.random.default_rng(2).normal(size=(96, 100)).astype(np.float32)], SMALL)
@@ -204,7 +211,7 @@ def test_a_value_used_elsewhere_is_a_second_result() -> None:
 
 
 def test_blocks_put_together_are_the_whole() -> None:
-    _, (group,) = blocked(attention(6, 40, 8), SMALL.vmem.bytes)
+    _, (group,) = blocked(attention(6, 40, 8), SMALL)
     assert group.tiling is not None
     computation, (d,) = group.body, group.tiling.dims
     dims = blocked_dims(computation, [(computation.result, d)])

@@ -183,7 +183,7 @@ def _blockings(
         return lowering.blockings[key]
     found: list[Blocking] = []
     rejected: list[Alternative] = []
-    undivided = [_whole(group)] if _is_narrow(lowering, group) else []
+    undivided = [_whole(group)] if _is_narrow(lowering, group) or _fits(lowering, group) else []
     for size in (*undivided, *sizes(_whole(group))):
         trial, why = _tried(lowering, group, inputs, results, size, room)
         if trial is not None and (not why or (size == 1 and not found)):
@@ -196,6 +196,12 @@ def _blockings(
     found.sort(key=lambda c: (0, -c.at_once, -c.size) if c.cycles <= alike else (c.cycles,))
     lowering.blockings[key] = found, rejected
     return found, rejected
+
+
+def _fits(lowering: Lowering, group: Group) -> bool:
+    """Whether the group may run all at once in VMEM."""
+    used = sum(i.shape.bytes for i in (*group.operands, group))
+    return used <= (lowering.ctx.chip.vmem.bytes - lowering.placement.live.get(group, 0)) * BLOCK_SHARE
 
 
 def _is_narrow(lowering: Lowering, group: Group) -> bool:

@@ -100,7 +100,7 @@ class BatchLoops:
     def _grouped(self, module: Module) -> Computation:
         """The entry in groups, as it would be without loops."""
         trial = clone(module)
-        BlockNormalisations(self.chip.vmem.bytes).run(trial)
+        BlockNormalisations(self.chip).run(trial)
         Fuse(unit=self.unit).run(trial)
         return trial.entry
 

@@ -23,9 +23,12 @@ from systolith.compiler.ops.table import Family, family, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
+from systolith.isa.chip import Chip
 
 RESIDENT_SHARE = 0.5
-"""A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is."""
+"""A region is blocked if what it reads, writes and keeps takes more than this part of VMEM; else it fits as it is, and
+is blocked for the sake of what it loads and stores: blocks overlap that with their computation.
+"""
 
 NESTED_SHARE = 0.25
 """The same for a region within a block: the rest is for the operands of other blocks, and for tiles."""
@@ -36,19 +39,22 @@ Region = dict[Instruction, int]
 
 @dataclass(frozen=True)
 class BlockNormalisations:
-    """Put normalisations that exceed VMEM, with what is around them, into groups that run in blocks.
+    """Put normalisations that exceed VMEM, or stream through it, with what is around them, into groups of blocks.
 
     Attributes:
-        vmem: bytes of the chip's VMEM.
+        chip: the target.
     """
 
-    vmem: int
+    chip: Chip
 
     def run(self, module: Module) -> bool:
         taken = Names(c.name for c in module.computations)
         changed = False
         for computation in _running(module.entry):
-            for made in _Blocking(computation, self.vmem).outline(taken):
+            streamed = (
+                self.chip.hbm.latency * self.chip.hbm.p // self.chip.hbm.q if computation is module.entry else None
+            )
+            for made in _Blocking(computation, self.chip.vmem.bytes, streamed=streamed).outline(taken):
                 module.computations.insert(module.computations.index(computation), made)
                 changed = True
         return changed
@@ -75,10 +81,17 @@ def _running(entry: Computation) -> list[Computation]:
 
 
 class _Blocking:
-    """Regions of one computation."""
+    """Regions of one computation.
 
-    def __init__(self, computation: Computation, vmem: int, rows: bool = False) -> None:
-        self.computation, self.vmem, self.rows = computation, vmem, rows
+    Args:
+        computation: it.
+        vmem: bytes of VMEM.
+        rows: whether a region may run along the rows of a product.
+        streamed: a region that loads and stores so many bytes is blocked though it fits; None: none is.
+    """
+
+    def __init__(self, computation: Computation, vmem: int, rows: bool = False, streamed: int | None = None) -> None:
+        self.computation, self.vmem, self.rows, self.streamed = computation, vmem, rows, streamed
         self.users = computation.users()
         self.place = {i: n for n, i in enumerate(computation.instructions)}
 
@@ -118,11 +131,20 @@ class _Blocking:
         for d in range(seed.shape.rank):
             if seed.dims[d] > 1:
                 region = self._grow(seed, d, done)
-                if len(region) > len(best) and self._bytes(region) > self.vmem * (
-                    NESTED_SHARE if self.rows else RESIDENT_SHARE
-                ):
+                if len(region) > len(best) and self._is_worth(region):
                     best = region
         return best
+
+    def _is_worth(self, region: Region) -> bool:
+        exceeds = self._bytes(region) > self.vmem * (NESTED_SHARE if self.rows else RESIDENT_SHARE)
+        return exceeds or (self.streamed is not None and self._streamed(region) >= self.streamed)
+
+    def _streamed(self, region: Region) -> int:
+        """Bytes that it takes from HBM and brings there: parts of parameters, constants and results."""
+        inputs = {o for i in region for o in i.operands if family(o) is Family.GIVEN}
+        result = self.computation.result
+        results = {result, *(result.operands if result.opcode == "tuple" else ())}
+        return sum(i.shape.bytes for i in (*inputs, *(results & region.keys())))
 
     def _grow(self, seed: Instruction, d: int, done: set[Instruction]) -> Region:
         region: Region = {seed: d}

@@ -24,7 +24,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
     "unique-names": lambda chip, options: UniqueNames(),
-    "blocking": lambda chip, options: BlockNormalisations(chip.vmem.bytes),
+    "blocking": lambda chip, options: BlockNormalisations(chip),
     "fusion": lambda chip, options: Fuse(unit=_units(chip, options)),
     "producer-fusion": FusePrologues,
     "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
