@@ -21,7 +21,7 @@ from systolith.isa.program import Program
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of trying the plans of one group.
+    """The outcome of measuring the plans of one group.
 
     Attributes:
         plan: signature of the fastest.
@@ -120,7 +120,7 @@ class CacheError(SystolithError):
 
 
 def read_cache(path: Path) -> dict[str, Tuned]:
-    """What is remembered; nothing, if there is no file yet.
+    """The remembered outcomes by key; empty if there is no file yet.
 
     Raises:
         CacheError: the file cannot be read, or is no memory of plans.

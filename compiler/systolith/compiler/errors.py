@@ -19,7 +19,7 @@ class CompileError(SystolithError):
 
 
 class DoesNotFitError(CompileError):
-    """What was chosen asks for more than the chip has: memory, scalar registers, tokens.  Other choices may not."""
+    """The choices need more memory, scalar registers or tokens than the chip has.  Others may fit."""
 
 
 class LimitError(CompileError):

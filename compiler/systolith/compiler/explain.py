@@ -1,4 +1,4 @@
-"""What the compiler chose, and what it did not: records that `explain` prints.
+"""Records of decisions and their alternatives, which `explain` prints.
 
 A decision is about one group of the grouped module (or about the module: no group).  What was rejected keeps the
 numbers that it lost by.
@@ -15,7 +15,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Alternative:
-    """What was not chosen.
+    """A rejected candidate of a decision.
 
     Attributes:
         what: it would have been.

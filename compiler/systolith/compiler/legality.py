@@ -1,4 +1,4 @@
-"""What the compiler can lower: checked on canonical HLO, or groups read as text, before any work is done on it."""
+"""Legality: canonical HLO, or groups read as text, is checked before any work is done on it."""
 
 from __future__ import annotations
 

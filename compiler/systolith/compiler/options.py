@@ -1,4 +1,4 @@
-"""What a user chooses about a compilation."""
+"""Options of a compilation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Plan(Protocol):
 
     @property
     def signature(self) -> str:
-        """What tells it from the others."""
+        """A text unique among the plans of a group."""
 
 
 Alone = Callable[[str], tuple[Program | None, Sequence[Plan]]]
@@ -52,7 +52,7 @@ class Tuner(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user can choose.
+    """Options of a compilation, as the user gives them.
 
     Attributes:
         precision: default, high or highest for every dot and convolution; None: what the module asks for.

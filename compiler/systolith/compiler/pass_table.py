@@ -51,7 +51,7 @@ OPTION = re.compile(r"(\w+)=(-?\d{1,18})$")
 
 
 class Form(StrEnum):
-    """What a pass takes or gives."""
+    """Forms of a module that passes take and give."""
 
     HLO = "HLO"
     GROUPED = "grouped HLO"
@@ -100,7 +100,7 @@ class NamedPass:
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """One line for help texts."""
         if self.takes is Form.HLO and self.name != CANONICALIZE.name:
             return summary(self.name)
         if self.name in GROUPING:

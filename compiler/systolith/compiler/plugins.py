@@ -1,4 +1,4 @@
-"""What installed packages add to the compiler, by Python entry points.
+"""Extensions of the compiler by installed packages, through Python entry points.
 
     group                     name                    object
     systolith.passes          as `opt` takes it       (): a pass, an object with run(module), for every compilation
@@ -47,7 +47,7 @@ SIGNATURES = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """What an entry point names; calling it, an exception becomes a `PluginError`."""
+    """The object of an entry point; an exception of a call to it becomes a `PluginError`."""
 
     point: EntryPoint
     made: Callable[..., Any]

@@ -80,7 +80,7 @@ class Lowered:
 
 @dataclass
 class Relief:
-    """What was done so that a module fits in HBM, if anything.
+    """Changes by which a module fits in HBM.
 
     Attributes:
         remade: values that are computed again, or later.

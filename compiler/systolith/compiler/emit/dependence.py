@@ -1,6 +1,6 @@
 """Which earlier instructions the instructions of a straight line conflict with: the last one of each lane.
 
-What conflicts depends on addresses and program order alone, so a window of instructions is looked at at once, in numpy.
+Conflicts depend on addresses and program order alone, so numpy finds those of a whole window of instructions at once.
 Memories are lines, numbered one memory after another.  Lines that the same ranges of a window cover are one *atom*,
 wherever they lie: a tile of columns is a thousand pieces of memory, but one atom as long as nothing else cuts it.  So
 the work grows with the ranges and how they cut each other, not with their bytes.

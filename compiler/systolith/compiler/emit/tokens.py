@@ -200,7 +200,7 @@ class Orderer:
         return self.alone[q] if OPCODES[instruction.op].retires_alone else q
 
     def _record(self, node: Node) -> None:
-        """What has retired for certain when this one has."""
+        """Record the vector clock of an instruction: what has retired when it has."""
         known = list(self.clocks[node.queue])
         known[node.lane] = node.number
         if node.lane == node.queue:

@@ -74,7 +74,7 @@ class Parts:
 
 
 def cone(roots: Iterable[Instruction], leaves: Collection[Instruction]) -> set[Instruction]:
-    """What roots are computed from, with themselves, down to parameters and leaves."""
+    """The transitive operands of `roots`, roots included, down to parameters and leaves."""
     todo = list(roots)
     found = set(todo)
     while todo:
@@ -87,7 +87,7 @@ def cone(roots: Iterable[Instruction], leaves: Collection[Instruction]) -> set[I
 
 
 def reshaped_from(i: Instruction) -> Instruction:
-    """What a reshape, of a reshape and so on, is of; itself if it is none."""
+    """The operand of a chain of reshapes; the instruction itself if it is no reshape."""
     while i.opcode == "reshape":
         (i,) = i.operands
     return i
@@ -104,7 +104,7 @@ def _is_leaf(i: Instruction, stored: Collection[Instruction]) -> bool:
 
 
 def _reached(body: Computation, roots: Iterable[Instruction], stored: Collection[Instruction]) -> set[Instruction]:
-    """What a part computes, and its leaves."""
+    """The instructions that a part computes, and its leaves."""
     return cone(roots, {i for i in body.instructions if _is_leaf(i, stored)})
 
 

@@ -42,13 +42,13 @@ Rule = Callable[["_Steps", Rewriter, Instruction], "Instruction | None"]
 
 @dataclass
 class _Steps:
-    """What was made, and which of it is to be stored."""
+    """The instructions that the rules made, and those of them to be stored."""
 
     stored: list[Instruction] = field(default_factory=list)
     done: set[Instruction] = field(default_factory=set)
 
     def rule(self, r: Rewriter, i: Instruction) -> Instruction | None:
-        """What replaces an instruction; what a rule made is not asked about again."""
+        """The replacement of an instruction; those that a rule made are not rewritten again."""
         if i in self.done or i.opcode not in _RULES:
             return None
         made = _RULES[i.opcode](self, r, i)

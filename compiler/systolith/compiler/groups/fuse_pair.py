@@ -70,7 +70,7 @@ def join(first: Group, second: Group, made: dict[Instruction, int], kept: Sequen
 
 @dataclass
 class Kernels:
-    """What the vector unit takes for groups, all of whose values are in VMEM, as if each were one instruction.
+    """Cycles of the vector unit for groups whose values are all in VMEM, one instruction each.
 
     Attributes:
         chip: for costs.

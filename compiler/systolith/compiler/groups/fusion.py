@@ -432,7 +432,7 @@ class _Grouping:
 
 
 def made_of(group: Group) -> Decision:
-    """What a group is made of."""
+    """The decision that describes a group: its operations and why it ends there."""
     inside = [j for j in group.body.instructions if j.opcode != "parameter"]
     fused = ", ".join(f"{j.name} ({j.opcode})" if j.name != j.opcode else j.name for j in inside[:FUSED_SHOWN])
     more = f" and {len(inside) - FUSED_SHOWN} more" if len(inside) > FUSED_SHOWN else ""
@@ -455,7 +455,7 @@ def _drop_unused(computation: Computation) -> None:
 
 
 def _dot_operand(operand: Instruction) -> Instruction:
-    """What has to be in memory for a dot's operand: the base of a chain of views, or the operand itself."""
+    """The value that a dot's operand is read from: the base of a chain of views, or the operand itself."""
     return view_base(operand) if is_view_chain(operand) else operand
 
 

@@ -41,7 +41,7 @@ LEAST_GAIN = 8
 """Cycles; less does not make up for users of the first group's results, which get them later."""
 
 OUTPUTS = ".outputs"
-"""What the names of groups with several results end with."""
+"""Suffix of the names of groups with several results."""
 
 
 @dataclass(frozen=True)
@@ -205,14 +205,14 @@ class _Merging:
         return any(o in common and o.shape.size > 1 for o in second.operands)
 
     def _values(self, group: Instruction) -> list[Instruction]:
-        """What stands for each result of a group."""
+        """The value of each result of a group: the group, or its tuple elements."""
         if not group.shape.is_tuple:
             return [group]
         elements = {u.integer("index"): u for u in self.users[group]}
         return [elements[k] for k in range(len(group.shape.elements))]
 
     def _choice(self, first: Group, second: Group, at: int, place: int) -> _Choice:
-        """What joining the group at `at` gains; NotJointError: it cannot be, or costs more than it gains."""
+        """The gain of joining the group at `at`; NotJointError: it is illegal, or costs more than it gains."""
         move = self._move(at, place)
         values = [*self._values(first), *self._values(second)]
         of_first = {v: k for k, v in enumerate(self._values(first))}
@@ -235,7 +235,7 @@ class _Merging:
         return _Choice(first, joint, values, move, gain, numbers)
 
     def _move(self, at: int, place: int) -> _Move:
-        """What is between two groups; NotJointError: the second needs what is made of the first, or has effects."""
+        """Those between two groups that the second needs, and the others; NotJointError: one needs the first, too."""
         first, second = self.done[at], self.done[place]
         own = {first, *self._values(first)}
         needed = set(second.operands)
@@ -314,7 +314,7 @@ class _Merging:
         self.value[old] = new
 
     def _now(self, value: Instruction) -> Instruction:
-        """What stands for a value."""
+        """The current replacement of a value."""
         while value in self.value:
             value = self.value[value]
         return value

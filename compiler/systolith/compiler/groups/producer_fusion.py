@@ -52,7 +52,7 @@ ALIKE = 0.03
 """Estimates that differ by less than this part, or by less than a latency of HBM, are alike: the value is stored."""
 
 LOOP_SHARE = 8
-"""What a loop is given is taken to lie in VMEM up to this part of it."""
+"""Operands of a loop of up to this part of VMEM count as resident."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def merged(group: Group, maker: Group) -> Group:
         return copy.copies[computation.result]
 
     def given(value: Instruction) -> Instruction:
-        """What stands for an operand of the group."""
+        """The instruction of the fused body for an operand of the group."""
         chain = list(_views(value))
         if chain[-1] is not maker:
             return copy.parameter(value)

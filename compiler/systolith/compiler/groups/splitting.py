@@ -35,7 +35,7 @@ CHOICES, LOOKED_AT = 4, 1200
 and as many as it takes to look at so many operations."""
 
 UNFOLDED = 1000
-"""What a part that does not fold counts as beyond the limits."""
+"""Excess of a part whose data movement does not fold."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _decision(group: Group, parts: Parts, problem: LimitError) -> Decision:
 
 
 class _Replacement:
-    """What takes the place of a group.
+    """The instructions that replace a group.
 
     Attributes:
         value: what stands for it.
@@ -149,7 +149,7 @@ class _Replacement:
             self.value = self._append(Instruction(group.name, "tuple", shape, values, line=group.line))
 
     def _value(self, i: Instruction) -> Instruction:
-        """What stands for a value of the group that is stored; a reshape of one is a view."""
+        """The replacement of a stored value of the group; a reshape of one is a view."""
         if i not in self._values:
             source = self._value(i.operands[0])
             view = Instruction(self._names.fresh(i.name), "bitcast", i.shape, [source], line=i.line)
@@ -252,7 +252,7 @@ def _nodes(group: Computation, unit: Unit) -> list[Node]:
 
 
 def _untransposed(root: Instruction) -> Instruction:
-    """What transposes at the root of a product's group are of."""
+    """The operand of the chain of transposes at the root of a product's group."""
     while root.opcode == "transpose":
         (root,) = root.operands
     return root

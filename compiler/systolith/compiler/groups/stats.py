@@ -1,4 +1,4 @@
-"""What groups do, for reports: operations and bytes as XLA's cost analysis counts them."""
+"""Statistics of groups for reports: operations and bytes as XLA's cost analysis counts them."""
 
 from __future__ import annotations
 

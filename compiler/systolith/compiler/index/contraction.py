@@ -1,4 +1,4 @@
-"""What a dot or a convolution computes, as one form: axes, and where each operand's index comes from.
+"""Dots and convolutions in one form: axes, and the index map of each operand over them.
 
     out[o(b, m, n)] = sum over k of  lhs[l(b, m, k)] * rhs[r(b, n, k)]
 

@@ -219,7 +219,7 @@ def _tried(
     size: int,
     room: int,
 ) -> tuple[Blocking | None, str]:
-    """What blocks of a size take, from one that is lowered apart (None: it was not), and why they do not fit."""
+    """Estimate of blocks of a size, from one lowered on trial (None: it was not), and why they do not fit."""
     vmem, blocks = lowering.ctx.chip.vmem.bytes, -(-_whole(group) // size)
     sub, (small, _) = lowering.apart(group), lowering.bodies.of(group, size)
     spilled = _plan(sub.placement, group, size, small, vmem).spilled - set(result_leaves(small))

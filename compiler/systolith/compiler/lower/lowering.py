@@ -33,7 +33,7 @@ COPY_SHARE = 8
 
 @dataclass(frozen=True)
 class LoweringRules:
-    """What lowers what.
+    """The lowerings, by what they lower.
 
     Attributes:
         groups: a group, by its unit, from and to arrays.
@@ -147,7 +147,7 @@ class Lowering:
             carry(self.ctx, *zip(*late, strict=True))
 
     def _for_result(self, instruction: Instruction) -> None:
-        """What follows copies results of an instruction."""
+        """Attribute the operations that follow to copies of the results of an instruction."""
         self.ctx.group, self.ctx.budget = instruction, self.ctx.chip.vmem.bytes // COPY_SHARE
 
     # Any computation.

@@ -47,7 +47,7 @@ class ResultAlias:
 
 @dataclass
 class Donation:
-    """What becomes of the aliases.
+    """The plan of which results share memory with parameters.
 
     Attributes:
         shared: the parameter whose memory a result has, by the result's number.

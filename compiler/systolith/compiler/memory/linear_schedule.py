@@ -138,7 +138,7 @@ def freeing_first(line: LinearSchedule) -> LinearSchedule:
 
 
 def depth_first(line: LinearSchedule) -> LinearSchedule:
-    """What a step needs just before it, the largest value's maker first."""
+    """The schedule in depth-first order: each step just after its operands, the maker of the largest one first."""
     weights = _weights(line)
     done: dict[Step, None] = {}
     for root in (*(line.makers[v] for v in line.ends if v in line.makers), *line.steps):
@@ -225,7 +225,7 @@ class _Writer:
         return replace(first, name=name, operands=[], attributes=first.attributes | {"calls": copy})
 
     def _value(self, values: Iterator[int], shape: Shape) -> Instruction:
-        """What stands for the next values as an operand of a shape."""
+        """An operand of a shape that is made of the next values."""
         if shape.is_tuple:
             return self._new("tuple", shape, [self._value(values, s) for s in shape.elements])
         value = next(values)

@@ -40,7 +40,7 @@ class Liveness(Generic[V]):
         return [live.value for live in self if live.first <= step <= live.last]
 
     def usage(self, size: Callable[[V], int], steps: int) -> list[int]:
-        """What is alive at each of so many steps takes."""
+        """Total size of the values alive at each of so many steps."""
         change = [0] * (steps + 2)
         for v, first in self.first.items():
             if n := size(v):

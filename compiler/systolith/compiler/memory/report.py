@@ -36,7 +36,7 @@ class LiveRange:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the compiler knows beyond the program: operations in order, addresses, and whole values in VMEM."""
+    """The memory layout behind a program: operations in order, addresses, and whole values in VMEM."""
 
     block: Block
     plan: MemoryPlan
@@ -48,7 +48,7 @@ class Layout:
         return {position: op.origin.group for position, op in positions(self.block, [])}
 
     def role(self, buf: Buf) -> str:
-        """What a buffer is for."""
+        """The role of a buffer."""
         if buf.decl is not None:
             return str(buf.decl.role)
         if buf.space is Space.SMEM:
@@ -57,7 +57,7 @@ class Layout:
 
 
 class MemoryUse:
-    """What a program needs of a device; sizes in bytes.
+    """Memory that a program needs of a device, in bytes.
 
     Attributes:
         parameters, constants: their buffers in HBM.

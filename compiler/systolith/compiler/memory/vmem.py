@@ -159,7 +159,7 @@ class _Placed:
             self._segments.setdefault(segment, []).append((live, start, end))
 
     def during(self, first: int, last: int) -> set[tuple[int, int]]:
-        """What is taken at some position from `first` to `last`."""
+        """Address intervals taken at some position from `first` to `last`."""
         segments = range(first // self.SPAN, last // self.SPAN + 1)
         lists = (self._segments.get(segment, ()) for segment in segments)
         return {(start, end) for each in lists for v, start, end in each if v.first <= last and first <= v.last}

@@ -54,7 +54,7 @@ class Computed:
         return tile
 
     def source(self, chip: Chip) -> Source:
-        """What it takes to compute all of it once.
+        """The cost of computing all of it once.
 
         Raises:
             CompileError: the vector unit cannot.

@@ -113,7 +113,7 @@ class Flow:
         return max(end, int(moved[-1]) + len(block) * self.store + self.latency)
 
     def _staged(self, m: Cycles, n: Cycles, lhs: int, rhs: int) -> Cycles:
-        """What staging costs before each k tile of the blocks at m, n, if a chunk's operands cost `lhs` and `rhs`."""
+        """Cycles of staging before each k tile of the blocks at m, n, if operands of a chunk cost `lhs` and `rhs`."""
         within_chunk = np.arange(self.tiles) % self.chunk
         heads = within_chunk == 0
         left = np.outer(((n == 0) | self.lhs_again) * lhs, heads)

@@ -1,4 +1,4 @@
-"""What is planned for a contraction, and what the plan depends on."""
+"""Tile plans of a contraction, and the problem that they solve."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GemmPlan:
 
     @property
     def signature(self) -> str:
-        """What tells it from the other candidates of its problem."""
+        """A text unique among the candidates of its problem."""
         return f"{self}; {sorted(self.k[min(1, len(self.k) - 1)].items())}"
 
     @property
@@ -91,7 +91,7 @@ class GemmPlan:
 
 @dataclass(frozen=True)
 class Source:
-    """What it takes to stage all of an operand once.
+    """The cost of staging all of an operand once.
 
     Attributes:
         read: bytes from HBM.
@@ -110,7 +110,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the plan depends on.
+    """Everything that the plan depends on.
 
     Attributes:
         contraction: axes and indices.
@@ -141,7 +141,7 @@ class Problem:
     computed: tuple[Source | None, Source | None] = (None, None)
 
     def sources(self) -> tuple[Source, Source]:
-        """What it takes to stage the operands: those in HBM are loaded, those in VMEM are there."""
+        """The cost of staging the operands: those in HBM are loaded, those in VMEM are there."""
         left, right = self.computed
         return left or _in_memory(self.lhs), right or _in_memory(self.rhs)
 

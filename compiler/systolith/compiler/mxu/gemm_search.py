@@ -45,7 +45,7 @@ Operand = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is planned, compared by what the plans depend on: layers alike have the same."""
+    """A request for plans; equal for layers whose plans are equal."""
 
     likeness: Hashable
     budget: int
@@ -250,7 +250,7 @@ class _Candidate:
         return min(MOST_AHEAD if chunks == 1 else 1, self.blocks - 1, waits // every)
 
     def staging(self, budget: int) -> _Staging | None:
-        """What is kept of the operands in so many bytes of VMEM; None: not even what one block needs fits."""
+        """The parts of the operands kept in so many bytes of VMEM; None: not even those of one block fit."""
         p, (m_blocks, n_blocks, chunks, repeats), (lhs_part, rhs_part) = self.p, self.counts, self.parts
         lhs_hbm, rhs_hbm = self.in_hbm
         ahead = self.ahead()
@@ -359,7 +359,7 @@ def _step(p: Problem, chip: Chip, m: Tile) -> int:
 def _fitting(
     kept: tuple[Operand, Operand], dropped: tuple[Operand, Operand], room: int, m_outer: bool
 ) -> tuple[Operand, Operand] | None:
-    """What to keep of both operands in so many bytes; what the outer loop revisits is the first to be dropped."""
+    """The parts of both operands to keep in so many bytes; the operand of the outer loop is dropped first."""
     one = (kept[0], dropped[1]) if m_outer else (dropped[0], kept[1])
     return next((c for c in (kept, one, dropped) if c[0][0] + c[1][0] <= room), None)
 

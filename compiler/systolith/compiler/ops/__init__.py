@@ -1,4 +1,4 @@
-"""What operations are and compute: a table of opcodes, groups of operations, and expressions of micro-operations over
+"""Operations: a table of opcodes, groups of operations, and expressions of micro-operations over
 index maps.
 
 In: an opcode; the computation of a group.  Out: its row; nodes (loads, constants, micro-operations), and reductions of

@@ -1,4 +1,4 @@
-"""What a VPU group computes, as a directed acyclic graph of micro-operations.
+"""The expression of a VPU group: a directed acyclic graph of micro-operations.
 
 Nodes are made by a `Graph`, which gives the same object for the same node, so that common subexpressions are computed
 once.  Values are 32-bit registers: floats as f32, integers sign- or zero-extended, pred as 0 or 1.

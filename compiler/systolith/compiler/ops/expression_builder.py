@@ -153,7 +153,7 @@ def analyze(
 def expressions(
     graph: Graph, roots: Sequence[Instruction], index: IndexMap, frontier: Collection[Instruction] = ()
 ) -> list[Node]:
-    """What computes the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
+    """Nodes of the elements of `roots` that an index map picks; arguments and errors as for `analyze`."""
     walk = Expander(graph, frozenset(frontier))
     return [trampoline(walk.visit(root, index)) for root in roots]
 
@@ -263,7 +263,7 @@ class Expander:
         self._seen: dict[tuple[Instruction, IndexMap], Node] = {}
 
     def visit(self, instruction: Instruction, index: IndexMap) -> Steps[Node]:
-        """What computes the elements of an instruction that an index map picks; errors as for `analyze`."""
+        """The node of the elements of an instruction that an index map picks; errors as for `analyze`."""
         key = (instruction, index)
         node = self._seen.get(key)
         if node is None:
@@ -271,7 +271,7 @@ class Expander:
         return node
 
     def expand(self, i: Instruction, index: IndexMap) -> Steps[Node]:
-        """What computes an element of an instruction that was not visited with this index map before."""
+        """The node of an instruction that was not visited with this index map before."""
         check_dtype(i, i.shape.dtype)
         node: Node
         row = info(i)

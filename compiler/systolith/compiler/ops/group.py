@@ -21,7 +21,7 @@ from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 
 class Unit(StrEnum):
-    """What computes a group."""
+    """The unit that computes the root operation of a group."""
 
     MXU = "mxu"
     VPU = "vpu"
@@ -83,7 +83,7 @@ class Group(Instruction):
 
     @property
     def body(self) -> Computation:
-        """What it computes; parameters stand for the operands."""
+        """Its computation; parameters stand for the operands."""
         return self.computation("calls")
 
     @property

@@ -1,4 +1,4 @@
-"""What a group that reduces computes: inputs over an iteration space of kept and reduced dimensions.
+"""Reductions: inputs over an iteration space of kept and reduced dimensions.
 
 For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
 window's; for a convolution on the vector unit also the channels of a group.  Several `reduce`s of one space are one
@@ -137,7 +137,7 @@ class Reduction:
         return self.graph.micro("select", flag, yes, no)
 
     def starts(self) -> list[Node]:
-        """What an accumulation may start from, that is not yet to be in the result."""
+        """Values to start an accumulation from: the identity, or the initial value where there is none."""
         pairs = zip(self.identities, self.inits, strict=True)
         return [self.graph.const(image) if image is not None else init for image, init in pairs]
 

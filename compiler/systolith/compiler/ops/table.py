@@ -1,4 +1,4 @@
-"""What each HLO operation is to the compiler: one row for every opcode.
+"""The table of opcodes: all that the compiler knows of each HLO operation, in one row.
 
 A row says of which family an opcode is, and what the compiler knows of it: the expression of an element of its result,
 the index map through which it moves data, the rule of its dimensions, or the pass that writes it as other operations.
@@ -25,7 +25,7 @@ from systolith.isa.microops import MICROOPS, Slot
 
 
 class Family(StrEnum):
-    """What operations are; those of a family run alike."""
+    """Families of operations; those of a family are lowered alike."""
 
     GIVEN = "lies in memory before the computation runs"
     NAME = "names values; nothing moves"
@@ -206,7 +206,7 @@ def info(i: Instruction) -> OpInfo:
 
 
 def row_name(i: Instruction) -> str:
-    """What packages call an operation: its opcode; of a custom call, its target."""
+    """The name by which packages register an operation: its opcode; of a custom call, its target."""
     return str(i.attributes.get("custom_call_target", "")) if i.opcode == "custom-call" else i.opcode
 
 

@@ -20,7 +20,7 @@ class Simplify:
 
 
 def simplify(r: Rewriter, i: Instruction) -> Instruction | None:
-    """What the first rule that fits gives."""
+    """The replacement by the first rule that applies."""
     rules = ANY_SIZES.get(i.opcode, ())
     if all(s.is_array and not s.is_dynamic for s in (i.shape, *(o.shape for o in i.operands))):
         rules = RULES.get(i.opcode, _OTHERS)

@@ -191,7 +191,7 @@ def part_of_complex(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def complex_of_parts(r: Rewriter, i: Instruction) -> Instruction | None:
-    """What is made of both parts of one thing."""
+    """complex(real(x), imag(x)) -> x."""
     a, b = i.operands
     same = (a.opcode, b.opcode) == ("real", "imag") and a.operands[0] is b.operands[0]
     return a.operands[0] if same else None

@@ -1,4 +1,4 @@
-"""What a pass is, and how passes are run: verified before and after, an error names the pass."""
+"""The interface of passes, and their runner, which verifies before and after and names the pass in errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systolith.compiler.hlo.rules.verifier import verify
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a pass that chooses did.
+    """The result of a pass that makes decisions.
 
     Attributes:
         changed: whether anything did.

@@ -49,7 +49,7 @@ class _Merge:
         return equal
 
     def _content(self, i: Instruction) -> Hashable:
-        """What an instruction is, but for its operands and its name."""
+        """All of an instruction but its operands and its name."""
         ignored = _IGNORED - {"backend_config"} if i.opcode == "custom-call" else _IGNORED
         attributes = tuple((k, self._attribute(v)) for k, v in sorted(i.attributes.items()) if k not in ignored)
         literal: Hashable = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)

@@ -1,4 +1,4 @@
-"""What an instruction does besides giving a value."""
+"""Side effects of instructions."""
 
 from __future__ import annotations
 

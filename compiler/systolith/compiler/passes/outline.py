@@ -25,7 +25,7 @@ class Outline:
 
     @property
     def values(self) -> list[Instruction]:
-        """What the parameters stand for, in order."""
+        """The values outside that the parameters stand for, in order."""
         return [value for value, _ in self._parameters]
 
     @property

@@ -55,7 +55,7 @@ LEGAL: tuple[Pass, ...] = (
     SplitScans(),
     ExpandBarriers(),
 )
-"""What every later stage relies on: calls inlined, layouts row-major, no operation that is written by others."""
+"""Passes that make HLO legal for later stages: calls inlined, layouts row-major, expanded operations gone."""
 
 CANONICAL: tuple[Pass, ...] = (
     *LEGAL,

@@ -97,7 +97,7 @@ def spelled(name: str, table: Iterable[str]) -> str:
 
 
 def summary(name: str) -> str:
-    """What a pass does: the first sentence of its class's documentation."""
+    """A pass in one line: the first sentence of its class's documentation."""
     made = type(PASSES[name]()) if name in PASSES else installed(plugins.PASSES)[name].made
     return first_sentence(made.__doc__)
 

@@ -37,7 +37,7 @@ class Names:
 
 
 class Rewriter:
-    """What a rule uses to make instructions: they stand before the one that it is asked about.
+    """The interface by which rules make instructions, which stand before the one to be replaced.
 
     Attributes:
         computation: what is rewritten.
@@ -144,7 +144,7 @@ class Rewriter:
         return self._finish()
 
     def _replacement(self, rule: Rule, i: Instruction) -> Instruction | None:
-        """What the rule gives, if it can stand for `i`; else nothing of what it made stays."""
+        """The replacement that a rule gives, if it is valid for `i`; else all that the rule made is undone."""
         if i in self.pinned:
             return None
         mark = len(self._out)
@@ -170,7 +170,7 @@ class Rewriter:
 
 
 Rule = Callable[[Rewriter, Instruction], "Instruction | None"]
-"""What can replace an instruction: an operand, another that stands before, or one that the rewriter made; or None."""
+"""Gives the replacement of an instruction: an operand, an earlier instruction, or one that it made; None: no change."""
 
 
 def stands_for(old: Instruction, new: Instruction, made: bool = False) -> bool:

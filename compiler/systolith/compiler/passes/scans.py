@@ -19,7 +19,7 @@ from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import F32
 
 NEUTRAL = {"add": 0, "multiply": 1, "xor": 0}
-"""What may be combined any number of times by operations for which not everything may."""
+"""Neutral elements of operations that are not idempotent: only these may be combined any number of times."""
 
 IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
 

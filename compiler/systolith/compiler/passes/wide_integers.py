@@ -109,7 +109,7 @@ class _Splitter(Rewriter):
         return low, high
 
     def _whole(self, i: Instruction) -> Instruction:
-        """What stands for it, as one instruction."""
+        """Its replacement as one instruction."""
         value = self.of[i]
         return value if isinstance(value, Instruction) else self.emit("tuple", *value, name=f"{i.name}.words")
 

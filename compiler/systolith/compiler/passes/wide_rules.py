@@ -1,4 +1,4 @@
-"""What stands for each operation on 64-bit integers, on their low and high words of u32.
+"""Rewrite rules of operations on 64-bit integers, on their low and high words of u32.
 
 Shifts rely on HLO's: by the width or more they give 0, or the sign; amounts are unsigned.
 """

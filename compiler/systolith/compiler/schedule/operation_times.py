@@ -1,4 +1,4 @@
-"""What operations of tile IR take: times, what they wait for, accumulators.
+"""Times of operations of tile IR, the values that they wait for, and their accumulators.
 
 Times are the closed forms of `isa/timing.py`.
 """
@@ -147,7 +147,7 @@ def _outs(op: TileOp) -> list[Ref]:
 
 
 def _place(ref: Ref) -> Hashable:
-    """What is waited for: a buffer, or all that a matrix unit has summed so far."""
+    """The resource that a stream depends on: a buffer, or all sums of a matrix unit so far."""
     if ref.buf is not None and ref.buf.space is Space.ACC:
         return "summed", ref.buf.unit
     return ref.buf

@@ -1,4 +1,4 @@
-"""What has to hold of tile IR: operations, arguments, streams inside their buffers, registers set before use."""
+"""The verifier of tile IR: operations, arguments, streams inside their buffers, registers set before use."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from systolith.isa.instruction import Space
 
 
 def view_base(instruction: Instruction) -> Instruction:
-    """What a chain of views starts from."""
+    """The base of a chain of views."""
     while info(instruction).view:
         instruction = instruction.operands[0]
     return instruction
@@ -96,7 +96,7 @@ def recast(array: Array, dims: Sequence[int]) -> Array:
 
 
 def untransposed(roots: Sequence[Instruction], arrays: Sequence[Array]) -> tuple[list[Instruction], list[Array]]:
-    """What transposes at the roots of a group are of, and views of the roots' arrays in which it can be stored."""
+    """Operands of the transposes at the roots of a group, and the roots' arrays seen through these transposes."""
     inner, views = [], []
     for root, array in zip(roots, arrays, strict=True):
         while root.opcode == "transpose":

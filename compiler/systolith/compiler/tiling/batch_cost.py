@@ -1,4 +1,4 @@
-"""What the groups of a module cost if they run on part of a dimension at a time: cycles, estimated from sizes alone.
+"""Cost model of batch loops: cycles of groups on part of a dimension at a time, estimated from sizes alone.
 
 A group takes as long as the matrix units, the vector unit or the HBM, whichever is longest.  In smaller blocks more of
 the values stay in VMEM, but what does not have the dimension (weights) is moved for every block, and the rows of a
@@ -22,7 +22,7 @@ from systolith.compiler.tiling.dim_classes import DimClass
 from systolith.isa.chip import Chip
 
 SMALL_SHARE = 64
-"""What takes less than this part of VMEM is loaded once for all blocks."""
+"""Operands of less than this part of VMEM are loaded once for all blocks."""
 
 KNOWN_SHARE = 0.95
 """Part of the room for values that those of the trial may take: a loop has some small ones of its own."""
@@ -33,7 +33,7 @@ STREAMED_SHARE = 4
 
 @dataclass(frozen=True)
 class Value:
-    """What a group reads or makes.
+    """A value that a group reads or makes.
 
     Attributes:
         of: the instruction of the module that it is.
@@ -129,7 +129,7 @@ class Trial:
         return step
 
     def _vectors(self, inside: Sequence[Instruction]) -> int:
-        """What passes through the slowest slot of the vector unit: the largest stream, or the arithmetic."""
+        """Vectors through the busiest slot of the vector unit: those of the largest stream, or of the arithmetic."""
         vpu = self.chip.vpu
         busy = [i for i in inside if is_elementwise(i) or family(i) is Family.REDUCTION]
         work = [max(o.shape.size for o in (i, *i.operands) if o.shape.is_array) for i in busy]

@@ -208,7 +208,7 @@ class _Path:
         return sorted(found, key=lambda loop: loop[1])
 
     def decision(self, split: Split, first: int, last: int, why: str) -> Decision:
-        """What a loop is expected to take, and what its groups would take otherwise."""
+        """The decision for a loop: its estimate, and that of its groups without it."""
         number = self.splits.index(split)
 
         def cycles(n: int) -> float:

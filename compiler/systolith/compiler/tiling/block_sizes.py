@@ -32,7 +32,7 @@ class Blocking:
 
     @property
     def signature(self) -> str:
-        """What tells it from the other sizes."""
+        """A text unique among the sizes."""
         return f"blocks of {self.size}"
 
     @property

@@ -229,7 +229,7 @@ class _Blocking:
                 del region[i]
 
     def _bytes(self, region: Region) -> int:
-        """What the region reads, writes, and at least keeps between its operations."""
+        """Bytes that the region reads and writes, and the largest that it keeps between its operations."""
         inputs = {o for i in region for o in i.operands if o not in region}
         outputs = self._outputs(region)
         kept = [i.shape.bytes for i in region if len(self.users[i]) > 1 and i not in outputs]

@@ -37,7 +37,7 @@ SMALLEST_TILE = 1 << 15
 
 
 class StagingContext(Context, Protocol):
-    """What tile loops need besides: staging of boxes (`TileBuilder`)."""
+    """The interface of tile loops to staging (`TileBuilder`)."""
 
     budget: int
 

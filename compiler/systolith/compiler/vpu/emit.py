@@ -30,11 +30,11 @@ from systolith.isa.timing import vpu_cost
 NO_COPIES: Mapping[int, Work] = MappingProxyType({})
 
 What = Load | tuple[Coordinate, ...] | Inside | int
-"""What a kernel's stream is: a load, coordinates, bounds to test, or the store of a root."""
+"""The meaning of a kernel's stream: a load, coordinates, bounds to test, or the store of a root."""
 
 
 class Context(Protocol):
-    """What lowerings of VPU groups need (`TileBuilder`)."""
+    """The interface of lowerings of VPU groups to the code that they make (`TileBuilder`)."""
 
     chip: Chip
 
@@ -154,7 +154,7 @@ def _targets(box: Box, outs: Sequence[Array]) -> list[Target]:
 
 @dataclass(frozen=True)
 class Code:
-    """What computes a box.
+    """The code of one box.
 
     Attributes:
         kernel, nest, work: kernel, loops, and merged accesses of its streams.
@@ -171,7 +171,7 @@ class Code:
     copies: Mapping[int, Work] = field(default_factory=dict)
 
     def streams_at(self, origin: tuple[int, ...]) -> Iterator[What]:
-        """What the streams are for a box that is computed alike."""
+        """The streams of another box that this code computes."""
         by = tuple(a - b for a, b in zip(origin, self.origin, strict=True))
         for what in self.streams:
             yield replace(what, map=what.map.shifted(by)) if isinstance(what, Load) and any(by) else what
@@ -237,7 +237,7 @@ def _builder(roots: Sequence[Node], held: Sequence[Node]) -> KernelBuilder:
 def _work(
     chip: Chip, builder: KernelBuilder, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
 ) -> Work:
-    """What is to be vectorised, merged."""
+    """The accesses of a box, its dimensions merged, as the problem that `choose` solves."""
     ops = [o.op for o in builder.source().body]
     accesses = tuple(describe(what, box, leaves, targets).access for what in builder.streams)
     return merge(Work(box.dims, accesses, interval=slot_interval(ops, chip), latency=kernel_length(ops, chip)))

@@ -160,7 +160,7 @@ class KernelBuilder:
         return placed
 
     def source(self) -> KernelSource:
-        """What was collected.
+        """The kernel so far.
 
         Raises:
             LimitError: more streams than an instruction has.

@@ -65,7 +65,7 @@ class AccumulatingKernel:
 
 @dataclass(frozen=True)
 class AccumulationJob:
-    """What a kernel is to accumulate.
+    """The accumulation that a kernel is to be made for.
 
     Attributes:
         box: of the iteration space.
@@ -187,7 +187,7 @@ class Accumulation:
         return values[: len(inputs)]
 
     def _combined(self, inputs: Sequence[Node]) -> list[Node]:
-        """What is carried, combined with one vector of every input."""
+        """The carried values combined with one vector of every input."""
         return self.r.combine([self.r.graph.node(Carried(n)) for n in range(len(inputs))], inputs)
 
     def _store(self, b: KernelBuilder, section: str, values: Sequence[int], first: int) -> None:
@@ -195,8 +195,8 @@ class Accumulation:
             b.emit(section, "st", value, imm=b.stream(first + n))
 
     def _work(self, b: KernelBuilder, job: AccumulationJob) -> tuple[Work | None, tuple[StreamSpec, ...]]:
-        """What is to be vectorised, its dimensions merged but for rows that are kept apart, and its streams before
-        that; None: there are too many, or the order cannot be had.
+        """The accesses, dimensions merged except for rows that are kept apart, and the streams before merging; None:
+        there are too many, or the order is impossible.
         """
         r, chip, box = self.r, self.chip, job.box
         if len(b.streams) > MAX_STREAMS:

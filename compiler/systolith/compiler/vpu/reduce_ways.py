@@ -47,7 +47,7 @@ WORTH = 0.8
 
 @dataclass(frozen=True)
 class Finish:
-    """What becomes of accumulated values.
+    """The epilogue of an accumulation.
 
     Attributes:
         before: leaves that hold what earlier chunks gave; empty for the first chunk.
@@ -169,7 +169,7 @@ class Task:
         return Task(inner, self.partial(order), self.kept, finish, leaves, self.targets)
 
     def side_plan(self) -> GroupPlan:
-        """What computes the sides alone."""
+        """The plan of the sides alone."""
         return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
 
 

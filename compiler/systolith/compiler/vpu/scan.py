@@ -51,7 +51,7 @@ class Scan:
 
     @cached_property
     def plan(self) -> GroupPlan:
-        """What it reads."""
+        """The plan of its inputs."""
         return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
 
     def place(self, box: Box) -> Box:
@@ -165,7 +165,7 @@ class _Lowering:
         return after
 
     def _leaves(self, box: Box) -> dict[Instruction, Array]:
-        """What a box reads, where the kernel finds it."""
+        """The arrays that a box reads, staged where the kernel needs it."""
         leaves = dict(self.arrays)
         for leaf in self.staged:
             need = self.scan.plan.footprint(leaf, box)

@@ -46,7 +46,7 @@ def _patterns(src: Array, dst: Array) -> tuple[Pattern, Pattern]:
 
 @dataclass(frozen=True)
 class Turns:
-    """What the cross-lane unit does of a group.
+    """The transposes of a group that the cross-lane unit makes.
 
     Attributes:
         order: dimensions of the iteration space in the order in which they are split into tiles: both those of which
@@ -90,7 +90,7 @@ class Turns:
 
 
 def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], outs: Sequence[Array]) -> Turns:
-    """What of a group to turn: where that takes the vector unit and the cross-lane unit fewer cycles together."""
+    """The arrays of a group to transpose: those that save cycles of both units together."""
     axes = [d for d in nesting(outs[0].strides) if box.dims[d] > 1]
     nests = {
         load.leaf: nest

@@ -144,7 +144,7 @@ def _coord(loops: Sequence[Loop], c: AxisCoord) -> Coord:
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be vectorised.
+    """A vectorisation problem.
 
     Attributes:
         dims: sizes of the box.
