@@ -1,6 +1,6 @@
 """Which bytes an instruction reads and writes, for tokens and for the hazard checker: intervals, or runs at a pitch.
 
-Both use this function, so that what the compiler orders and what the checker demands are the same.
+Both use this function, so that the compiler orders the same accesses that the checker compares.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Access(NamedTuple):
 
 
 def memory_of(buffer: int, program: Program) -> int:
-    """The buffer-table entry whose memory a buffer uses: itself, or what it is an alias of."""
+    """The buffer-table entry whose memory a buffer uses: itself, or the one that it is an alias of."""
     while program.buffers[buffer].alias >= 0:
         buffer = program.buffers[buffer].alias
     return buffer
 
 
 def size_of(space: Space | Tile, buffer: int, program: Program, chip: Chip) -> int:
-    """Bytes of a space; HOST, LINK and tiles: what an access to all of it is said to touch."""
+    """Bytes of a space; HOST, LINK and tiles: the length of an access to all of it."""
     if space is Space.HBM:
         return program.buffers[buffer].bytes
     if space is Space.VMEM or space is Space.LINK:
@@ -102,7 +102,7 @@ def _word(instr: Instruction, write: bool, chip: Chip) -> Access:
 
 
 class _Span(NamedTuple):
-    """What depends on a stream's pattern alone; `fixed`: `reach` does not depend on bias operands."""
+    """Properties of a stream that depend on its pattern alone; `fixed`: `reach` does not depend on bias operands."""
 
     pattern: Pattern
     fixed: bool
@@ -112,7 +112,7 @@ class _Span(NamedTuple):
 
 
 class AccessModel:
-    """What a program's instructions touch; remembers what depends on patterns, kernels and buffers alone.
+    """Accesses of a program's instructions; caches those properties that patterns, kernels and buffers determine.
 
     These may be added to the program while it is in use, but not changed.
     """
@@ -153,7 +153,7 @@ class AccessModel:
         return span
 
     def _stream(self, stream: Stream, write: bool, out: list[Access]) -> None:
-        """What one stream touches: its elements, and the index list if it has one."""
+        """Append the accesses of one stream: its elements, and the index list if it has one."""
         space, buffer = stream.space, stream.buffer
         if space is Space.NONE:
             return
@@ -197,7 +197,7 @@ class AccessModel:
         return Access(Space.ACC, instr.unit, row * width, (row + rows) * width, True)
 
     def _vector(self, instr: Instruction, out: list[Access]) -> None:
-        """What a kernel's streams touch."""
+        """Append the accesses of a kernel's streams."""
         number = cast(int, instr.args["kernel"])
         uses = self._uses.get(number)
         if uses is None:
@@ -229,7 +229,7 @@ def accesses(instr: Instruction, program: Program, chip: Chip) -> list[Access]:
     """Everything an instruction reads and writes in memory, MXU tiles included.
 
     Registers as operands give the whole space or buffer, marked `dynamic`; an instruction whose operands have been
-    resolved (integers in their place, `ra` of lds and sts too) gives what that execution touches.
+    resolved (integers in their place, `ra` of lds and sts too) gives the accesses of that execution.
     """
     model = _Latest.model
     if model is None or model.program is not program or model.chip is not chip:

@@ -63,7 +63,7 @@ def assemble(text: str, chip: Chip) -> Program:
 
     Args:
         text: assembly.
-        chip: what `auto` kernels are scheduled for; its name and digest go into the program.
+        chip: the one that `auto` kernels are scheduled for; its name and digest go into the program.
 
     Raises:
         AsmError: with the line's number, text and a caret.

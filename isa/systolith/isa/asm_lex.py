@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 from systolith.isa.errors import AsmError, excerpt
 
 LONGEST_NUMBER = 60
-LARGEST_FLOAT = 2.0**128 - 2.0**103  # what is less rounds to an f32
+LARGEST_FLOAT = 2.0**128 - 2.0**103  # smaller values round to an f32
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 _TOKEN = re.compile(
     r"""

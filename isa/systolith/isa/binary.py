@@ -253,7 +253,7 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
         raise BinaryError(str(e)) from None
     except EncodingError as e:
         raise BinaryError(f"{what}: {e}") from None
-    except ValueError as e:  # of a pattern or a kernel that decodes to what cannot be
+    except ValueError as e:  # of a pattern or a kernel that decodes to an illegal one
         raise BinaryError(f"{what}: {e}") from None
 
 

@@ -1,7 +1,7 @@
 """The user's cache folder: $XDG_CACHE_HOME/systolith, else ~/.cache/systolith.
 
-Machine code is kept there, and what is read is executed.  So only files count that nobody but the user (and root) can
-have written: they and their folder are the user's alone, and no folder above lets others rename what is in it.  Every
+Machine code is kept there, and is executed once read.  So only files count that nobody but the user (and root) can
+have written: they and their folder are the user's alone, and no folder above lets others rename its entries.  Every
 folder on the way is opened in the one before it and looked at once it is open, so nothing can be exchanged in between.
 """
 
@@ -72,7 +72,7 @@ def is_own(path: Path) -> bool:
 
 @contextmanager
 def _opened(folder: Path, make: bool = False) -> Iterator[int]:
-    """The folder, opened: the user's own, and of every folder above it nobody else can exchange what leads to it.
+    """The folder, opened: the user's own, and nobody else can exchange it or a folder above it.
 
     Raises:
         UntrustedError: it is not.

@@ -1,4 +1,4 @@
-"""Public functions that check their arguments: what is of another type than annotated is refused in words."""
+"""Public functions that check their arguments: one of another type than annotated is refused in words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _annotated(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def as_array(given: object) -> np.ndarray[Any, np.dtype[Any]]:
-    """What is given, as an array.
+    """The argument as an array.
 
     Raises:
         SystolithError: numpy makes none of it, or one of objects.

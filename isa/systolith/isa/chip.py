@@ -106,7 +106,7 @@ def chip_of(values: Mapping[str, Any], file: str, provenance: Mapping[str, Prove
 
 
 def chip_differences(chip: Chip, other: Chip) -> list[str]:
-    """A text for each field, but the name, in which a chip differs from another one; what programs rely on first."""
+    """A text for each field, but the name, in which two chips differ; those that programs rely on come first."""
     names = sorted(SCHEMA, key=lambda name: not name.startswith(("vmem.", "mxu.")))
     pairs = ((name, value_of(chip, name), value_of(other, name)) for name in names if name != "name")
     return [f"{name} {a} and not {b}" for name, a, b in pairs if a != b]

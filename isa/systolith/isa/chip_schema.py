@@ -1,4 +1,4 @@
-"""What a chip's configuration holds: every field declared once, with its unit, its limits and its meaning.
+"""The schema of a chip's configuration: every field declared once, with its unit, its limits and its meaning.
 
 `chip.py` reads configurations from files; import from there.
 """
@@ -16,7 +16,7 @@ from annotated_types import Ge, Le
 
 @dataclass(frozen=True)
 class Doc:
-    """What a field means.
+    """The meaning of a field.
 
     Attributes:
         unit: unit of the value; empty for plain numbers.

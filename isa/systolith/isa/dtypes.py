@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Kind(StrEnum):
-    """What sort of number an element is."""
+    """The kind of number of an element type."""
 
     PRED = "pred"
     SIGNED = "signed"

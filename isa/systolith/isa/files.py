@@ -1,4 +1,4 @@
-"""Files: read whole, written whole or not at all; what goes wrong is a SystolithError that names the file."""
+"""Files: read whole, written whole or not at all; a failure is a SystolithError that names the file."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def make_folder(path: Path) -> None:
 
 
 def text_fill(text: str) -> Fill:
-    """What writes a text, as UTF-8; halves of surrogate pairs as escapes."""
+    """A function that writes a text as UTF-8; halves of surrogate pairs as escapes."""
     return lambda handle: handle.write(text.encode(errors="backslashreplace"))
 
 
@@ -151,7 +151,7 @@ def write_all(fills: Mapping[Path, Fill]) -> None:
     What a symbolic link points to is replaced, not the link; devices and pipes are written to as they are.
 
     Args:
-        fills: what writes the contents of each file.
+        fills: for each file the function that writes its contents.
 
     Raises:
         OutputError: one cannot be written.

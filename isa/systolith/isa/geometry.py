@@ -1,4 +1,4 @@
-"""What a pattern touches, without visiting its elements: strides, contiguous runs, segments, bounding intervals."""
+"""The geometry of a pattern, without visiting its elements: strides, contiguous runs, segments, bounding intervals."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def runs(pattern: Pattern) -> tuple[int, int]:
 def row_accesses(pattern: Pattern, row_loops: int, segment_bytes: int) -> int:
     """Accesses of `segment_bytes` that one row takes; the loops from `row_loops` on form it.
 
-    A segment is what the row's innermost loop visits, if its stride is the element size or 0; otherwise every element
-    is one.  A segment of n bytes is ceil(n / segment_bytes) accesses at any alignment.
+    A segment is all elements of the row's innermost loop, if its stride is the element size or 0; otherwise every
+    element is one.  A segment of n bytes is ceil(n / segment_bytes) accesses at any alignment.
     """
     counts, size = pattern.counts[row_loops:], pattern.dtype.size
     if not counts:

@@ -1,6 +1,6 @@
 """The objects that a program is made of, before encoding: operands, streams, instructions.
 
-What instructions there are, their fields and bit positions is declared in `opcodes.py`; these are only the values.
+The opcodes, their fields and bit positions are declared in `opcodes.py`; these are only the values.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Kernel:
         prologue, epilogue: run once an outer iteration; empty where nothing is carried.
         constants: 32-bit images.
         rotating: registers below this number rotate: in iteration i of the body, register v is physical register
-            (v + i) mod rotating.  Those from here on are static: carried registers, and what one section leaves for
-            another.  A rotating register is written before it is read, in each section; in the prologue and the
+            (v + i) mod rotating.  Those from here on are static: carried registers, and values that one section leaves
+            for another.  A rotating register is written before it is read, in each section; in the prologue and the
             epilogue it does not rotate.
     """
 

@@ -51,7 +51,7 @@ STREAM_WORDS = 6
 
 
 class FieldKind(StrEnum):
-    """What a field holds, and so how its bits are used."""
+    """The kind of value in a field, and so how its bits are used."""
 
     UINT = "unsigned"
     SINT = "signed 32-bit"
@@ -74,7 +74,7 @@ class Field:
 
     Attributes:
         name: key in `Instruction.args`.
-        kind: what it holds.
+        kind: of its value.
         value: its bits; for streams, counts and scalars: the first of its words (the whole word).
         aux: further bits: OPERAND, SCALARS: which are registers; STREAMS, COUNTS: how many.
         doc: one line.
@@ -197,7 +197,7 @@ def _sint(name: str, word: int, doc: str) -> Field:
 
 
 RD, RA, RB = (_reg("rd", 0, "result"), _reg("ra", 5, "first operand"), _reg("rb", 0, "second operand, or value stored"))
-# The shadow is free again once the switch is on its way: what streams before it need not have drained.
+# The shadow is free again once the switch is on its way: streams before it need not have drained.
 RETIRE_ALONE = frozenset({"mxu.latch"})
 TARGET = Field("target", FieldKind.TARGET, _whole("target", 4), doc="where to go on")
 ALU = (RD, RA, _operand("b", 4, (3, 10), "second operand"))

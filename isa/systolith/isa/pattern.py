@@ -1,4 +1,4 @@
-"""Address patterns: what an address generator is programmed with.
+"""Address patterns: the programs of address generators.
 
 Every port of every unit that touches memory is driven by one pattern: up to eight affine loops, and up to four
 coordinates that decide which elements exist.  Patterns live in the program's pattern table; an instruction's `Stream`

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# Control characters but for the tab and the end of a line; what changes the direction of text, or ends lines elsewhere;
-# what is invisible and tells texts apart that look alike; halves of characters.
+# Control characters but for the tab and the end of a line; changes of the direction of text; other ends of lines;
+# invisible characters, which tell texts apart that look alike; halves of characters.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )

@@ -1,4 +1,4 @@
-"""A program: what a binary holds and the simulator runs."""
+"""A program, as a binary holds it and the simulator runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Image = bytes
 
 
 class Role(StrEnum):
-    """What a buffer is for."""
+    """The purpose of a buffer."""
 
     PARAMETER = "parameter"
     RESULT = "result"
@@ -62,7 +62,7 @@ class Origin:
     Attributes:
         hlo: name of the HLO instruction whose result it makes.
         group: name of the fusion group.
-        what: what it does there, such as `load lhs`, `matmul`, `epilogue`.
+        what: its purpose there, such as `load lhs`, `matmul`, `epilogue`.
         macs: useful multiply-accumulates of one execution (padding and masked tails not counted).
     """
 

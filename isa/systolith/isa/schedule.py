@@ -4,7 +4,7 @@
 
 The three sections are lists of `MicroOp` whose cycle and slot are ignored, in any order of execution that is right when
 run one after another.  Registers are *virtual*: any number from 256 (`VIRTUAL0`); 64 to 127 are constants and 128 to
-131 scalars, as in `kernel.py`.  A section writes each virtual register at most once.  What they mean follows from where
+131 scalars, as in `kernel.py`.  A section writes each virtual register at most once.  Their meaning follows from where
 they are used:
 
     written and read in one section only                        local: gets a rotating register
@@ -125,7 +125,7 @@ def _evict(i: int, body: _Body, table: _Table, times: list[int], todo: set[int])
 
 
 def _sink(body: _Body, times: list[int], ii: int) -> None:
-    """Issue what needs no local register as late as its users allow, so that results wait in fewer registers."""
+    """Issue micro-operations without local operands as late as their users allow: fewer registers are live."""
     table = _Table(body.chip, ii)
     for i, t in enumerate(times):
         table.at(body.slot(i), t).append(i)

@@ -28,7 +28,7 @@ class Cost:
 
     Attributes:
         occupancy: from its start to the earliest start of the next in its queue.  With `chunks` the arbiter decides;
-            this is what its chunks take of the bandwidth.
+            these are the cycles of bandwidth that its chunks take.
         latency: from its start to its retirement.  With `chunks`: `hbm.latency` after the last grant; this is that
             after `occupancy`.
         chunks: grants of HBM that it needs; 0 if it does not touch HBM.
@@ -103,13 +103,13 @@ def _extra(section: Section, vectors: Sequence[int]) -> int:
 
 
 def nest_cycles(outer: int, inner: int, interval: int, length: int) -> int:
-    """Cycles of a kernel's loops, without what fills the pipeline.
+    """Cycles of a kernel's loops, without filling the pipeline.
 
     Args:
         outer: times that the inner loop runs, each after the one before is done; 1: all iterations overlap.
         inner: iterations of the inner loop.
         interval: cycles from one of these to the next.
-        length: cycles of one of these, and of what comes before and after the inner loop.
+        length: cycles of one of these, and of the code before and after the inner loop.
     """
     return outer * ((inner - 1) * interval + length)
 

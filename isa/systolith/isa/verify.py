@@ -1,4 +1,4 @@
-"""Checks of a whole program against a chip: what a decoder with time to think would refuse.
+"""Checks of a whole program against a chip, beyond those of its encoding.
 
 `verify_program` raises `ProgramError` for the first rule that is broken, naming the instruction, kernel or pattern, the
 value and the limit.  Kernels are checked in `verify_kernel.py`, tokens in `verify_tokens.py`.
@@ -177,7 +177,7 @@ def _check_reduce(instr: Instruction, program: Program, chip: Chip) -> None:
     _need(src.counts[-1] <= chip.vpu.lanes, f"src: rows of {src.counts[-1]} elements: there are {chip.vpu.lanes} lanes")
     rows = src.elements // src.counts[-1]
     _need(dst.elements == rows, f"dst has {dst.elements} elements, src has {rows} rows: must be as many")
-    # Rows widen when read, so only what a 32-bit register holds must agree.
+    # Rows widen when read, so only the contents of 32-bit registers must agree.
     _need(src.dtype.is_float == dst.dtype.is_float, f"src is {src.dtype}, dst is {dst.dtype}: one is a float")
     function = str(instr.args["function"])
     kind = _REDUCE_KINDS.get(function.rpartition(".")[2], src.dtype.kind)
@@ -247,7 +247,7 @@ def _check_jumps(program: Program) -> None:
 
 
 def _form(instr: Instruction) -> Hashable:
-    """What the rules for an instruction depend on, but for its tokens and the bounds of memories.
+    """A key of an instruction: all rules but those of tokens and of the bounds of memories depend on it alone.
 
     Instructions of one form differ in where their streams begin; those of a tiled program have few forms.
     """
@@ -258,7 +258,7 @@ def _form(instr: Instruction) -> Hashable:
 def _exact(value: object) -> Hashable:
     """A value in a form, with its type: 0 is not 0.0.
 
-    Of a stream's base, if it is a number, it has only what it is a multiple of, and whether it fits.
+    Of a stream's base, if it is a number, it has only the remainder by 4, unless it does not fit.
     """
     if type(value) is int:
         return value

@@ -1,7 +1,7 @@
 """Whether a kernel's schedule is legal: slots, latencies, register lives, recurrences.
 
-A legal schedule computes what its micro-operations, run one after another in the order listed, iteration by iteration,
-compute: the value plane relies on it, and so does the hardware, which has no interlocks.
+A legal schedule gives the values that its micro-operations give if run one after another in the order listed, iteration
+by iteration: the value plane relies on it, and so does the hardware, which has no interlocks.
 """
 
 from __future__ import annotations

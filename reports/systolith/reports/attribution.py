@@ -1,9 +1,9 @@
 """Why a group takes as long as it does: the unit and cause that dominate, and a sentence that says so.
 
 The *limiter* is the unit that is occupied for most of the group's cycles.  Occupied for at least LIMITED of the cycles
-charged to the group, that unit is what bounds it; otherwise the group waits, and the sentence names the cause that the
+charged to the group, that unit bounds it; otherwise the group waits, and the sentence names the cause that the
 limiter's instructions waited on longest.  Where they wait for the sequencer, and the sequencer for a full queue, the
-sentence goes on to what that queue waits for.
+sentence goes on to the cause that this queue waits for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from systolith.reports.run_data import BUSY, Group, RunData
 
 LIMITED = 0.7
 HELD_UP = 0.1  # of the run's cycles: a full queue that the sequencer waits for as long matters
-HIDDEN = 10  # a unit occupied so many times as long as what is charged to the group: the work is not waited for
+HIDDEN = 10  # a unit occupied so many times the cycles charged to the group: the work is not waited for
 SEEN = 0.01  # of a group's cycles: shorter waits are not worth a word
 FULL = "fifo_full_"
 COMPUTE, MEMORY, VECTOR, CONTROL, LATENCY, NOTHING = "compute", "memory", "vector", "control", "latency", "nothing"
@@ -35,7 +35,7 @@ class Attribution:
     Attributes:
         group: its name.
         unit: the limiter; "" if none of its instructions took time.
-        cause: `busy`, or what the limiter waits on.
+        cause: `busy`, or the limiter's stall.
         share: of the cycles charged to the group, at most 1.
         bound: class: compute, memory, vector, control, latency, nothing.
         sentence: for people.
@@ -98,7 +98,7 @@ def _waits(group: Group, unit: str, share: float, full: Sequence[str]) -> Attrib
 
 
 def _others(group: Group, unit: str) -> str:
-    """What the other units wait for, in a group whose longest one does not wait."""
+    """A clause on the wait of the busiest other unit, in a group whose longest one does not wait."""
     waits = {queue: _longest_stall(group, queue, group.cycles - n) for queue, n in group.busy.items() if queue != unit}
     long = {q: (stall, n) for q, (stall, n) in waits.items() if 0 < SEEN * group.cycles <= n}
     if not long:
@@ -110,7 +110,7 @@ def _others(group: Group, unit: str) -> str:
 
 
 def _held_up(group: Group, full: Sequence[str]) -> str:
-    """What holds up the sequencer: the fullest queue's own wait."""
+    """A clause on the full queue that holds up the sequencer, and its own wait."""
     used = [queue for queue in full if queue in group.stalls]
     if not used:
         return ""
@@ -179,7 +179,7 @@ def _weights(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
 def _load(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
     moved = group.hbm_bytes.read + group.hbm_bytes.written
     rate = moved / (group.cycles * chip.hbm)
-    # Prefetched in other groups' cycles, a group's bytes may exceed what its own cycles could carry.
+    # Prefetched in other groups' cycles, a group's bytes may exceed the bandwidth of its own cycles.
     text = f", moving {size(moved)} ({percent(rate, 0)} of the bandwidth of its cycles)"
     ridge = chip.mxu_flops / chip.bandwidth
     if roof.roof == HBM and roof.intensity is not None and roof.intensity < ridge:

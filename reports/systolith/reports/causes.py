@@ -1,4 +1,4 @@
-"""How reports show the simulator's causes: label, colour class and order; and what each unit is called."""
+"""How reports show the simulator's causes: label, colour class and order; and the names of units."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def unit_label(queue: str) -> str:
 
 
 def producer(queue: str) -> str:
-    """What a queue makes, as the object of 'waits for': 'ld' -> 'loads'."""
+    """The product of a queue, as the object of 'waits for': 'ld' -> 'loads'."""
     kind, number = queue_class(queue)
     return f"{QUEUES[kind][1]}{' of MXU' + number if number else ''}" if kind in QUEUES else queue
 

@@ -23,7 +23,7 @@ MOST_CAUSES = 25
 
 
 def write_comparison(runs: Sequence[RunData | Mapping[str, Any]], path: str | Path) -> Path:
-    """Write a comparison of runs; the first is what the others are compared with.
+    """Write a comparison of runs; the others are compared with the first.
 
     Args:
         runs: 2 to 26 runs, or their JSON objects.
@@ -111,7 +111,7 @@ def group_table(runs: Sequence[RunData], why: Sequence[Mapping[str, Attribution]
 
 
 def cause_table(runs: Sequence[RunData]) -> Table:
-    """What every unit's cycles went to, where it changed most: the last run against the first."""
+    """Cycles of every unit by cause, the largest change between runs first; differences are to the first run."""
     units = dict.fromkeys(unit for run in runs for unit in run.units)
     rows = []
     for unit in units:

@@ -1,4 +1,4 @@
-"""Headline figures of a run, as every report shows them: label, value, a note that says what it is of."""
+"""Headline figures of a run, as every report shows them: label, value, a note on its base."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Share:
 
 
 def shares(run: RunData, why: dict[str, Attribution]) -> list[Share]:
-    """What bounds the run: cycles of its groups by class, the largest first; the rest of the run is in no group."""
+    """Bounds of the run: cycles of its groups by class, and those in no group; the largest first."""
     total = dict.fromkeys(BOUNDS, 0)
     for group in run.groups:
         total[why[group.name].bound] += group.cycles

@@ -1,6 +1,6 @@
 """Roofs of a chip, and how near a run and each of its groups come to them.
 
-A group's bound is the longest of what its resources need at least: useful multiply-accumulates at the peak of all
+A group's bound is the longest of the least times of its resources: useful multiply-accumulates at the peak of all
 MXUs, other operations on all ALU slots of the VPU, transcendentals on its transcendental slots, its inputs and outputs
 once at the HBM bandwidth.  A group whose data stays in VMEM may therefore beat its bound.
 """
@@ -23,7 +23,7 @@ NEEDED = (
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a chip can do in a cycle, and its memories.
+    """The peak rates of a chip, and its memories.
 
     Attributes:
         clock_hz: cycles a second.
@@ -145,7 +145,7 @@ def group_roof(group: Group, chip: Peaks) -> GroupRoof:
 
 @dataclass(frozen=True)
 class Floor:
-    """What the whole module needs at least, in cycles: useful MACs at peak; parameters and results once over HBM."""
+    """Lower bounds of the whole module, in cycles: useful MACs at peak; parameters and results once over HBM."""
 
     compute: float
     memory: float
@@ -172,7 +172,7 @@ class MxuUse:
     Attributes:
         busy: a stream instruction occupies the unit (stalled by its own port conflicts included).
         active: a row enters the array; None: not measured.
-        useful: useful multiply-accumulates over what the arrays could have done.
+        useful: useful multiply-accumulates over the peak of the arrays.
     """
 
     busy: float
@@ -195,6 +195,6 @@ def mxu_use(run: RunData, chip: Peaks) -> MxuUse:
 
 
 def bandwidth_fraction(run: RunData, chip: Peaks) -> float:
-    """HBM bytes moved over what the bandwidth allows in the run's cycles."""
+    """HBM bytes moved over those that the bandwidth allows in the run's cycles."""
     moved = run.hbm_bytes.read + run.hbm_bytes.written
     return moved / (run.total * chip.hbm) if run.total else 0.0

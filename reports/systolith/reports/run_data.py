@@ -2,13 +2,13 @@
 
 Cycles, bytes and counts are whole numbers; fractions are 0 to 1; seconds are floats.  An error that is infinite, or no
 number, is the string "Infinity" or "NaN": JSON has no such numbers.  Unknown keys are ignored, so that
-a newer writer can say more.  What is optional here may be absent: the report then says that the run has no such record.
+a newer writer can say more.  Optional fields may be absent: the report then says that the run has no such record.
 
 Rules that are checked on load: a unit's causes add up to `cycles`; the groups' cycles add up to at most `cycles`; the
 lists of a timeline are as long as its parts.
 
-What the simulator measures comes from `systolith.sim.stats.RunResult.to_json`; the command line adds what was run on
-what, and the checks.
+The simulator's measurements come from `systolith.sim.stats.RunResult.to_json`; the command line adds the circumstances
+of the run, and the checks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Error = Annotated[float, AllowInfNan(True)] | Annotated[Literal["Infinity", "-In
 
 
 class RunDataError(SystolithError):
-    """A run's JSON is not what the schema says: file, field, value, what it must be."""
+    """A run's JSON breaks the schema: file, field, value, the expected type or range."""
 
 
 class Model(BaseModel):
@@ -69,12 +69,12 @@ class ChipRow(Model):
 
 
 class Cost(Model):
-    """What the instructions of one origin took: an HLO instruction, or a fusion group.
+    """Costs of the instructions of one origin: an HLO instruction, or a fusion group.
 
     Attributes:
         name: of the HLO instruction or the group; empty for instructions that belong to none.
         cycles: cycles of the run in which one of its instructions was the oldest, in program order, that had not
-            retired.  So what overlaps is not counted twice, and these add up over the run.
+            retired.  So overlapped cycles are not counted twice, and these add up over the run.
         busy: occupied cycles by queue.
         instructions: executed.
         macs: useful multiply-accumulates, all executions.
@@ -133,7 +133,7 @@ class Timeline(Model):
 
 
 class Checks(Model):
-    """What was verified besides running.
+    """Checks that were made besides running.
 
     Attributes:
         groups, executions: fusion groups compared with the reference evaluator, and how often they ran.
@@ -148,15 +148,15 @@ class Checks(Model):
 
 
 class Memory(Model):
-    """What the program takes, in bytes; absent parts are 0.
+    """Memory of the program, in bytes; absent parts are 0.
 
     Attributes:
         parameters, results, constants, temporaries: buffers in HBM that have memory of their own.
         aliased: results made in the memory of parameters.
-        temporaries_unshared: what the temporaries would take if none shared memory.
+        temporaries_unshared: the temporaries if none shared memory.
         hosted: temporaries in the memory of parameters or results.
         remade: saved at peaks because values are computed again.
-        remade_cycles: what that takes, estimated (cycles).
+        remade_cycles: its cost, estimated (cycles).
         vmem: high-water mark.
         vmem_peak: at the moment when most is alive, by the group that writes it.
         instructions: of the program (a count).

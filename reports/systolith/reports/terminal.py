@@ -20,7 +20,7 @@ MOST_GROUPS = 10
 
 
 def render_summary(run: RunData | Mapping[str, Any]) -> list[RenderableType]:
-    """What to print of a run, in order; runs without cycles have a shorter summary.
+    """The parts of a run's summary, in order; runs without cycles have a shorter summary.
 
     Raises:
         SystolithError: the JSON object breaks the schema.

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class InputError(SystolithError):
-    """An argument, or a file of them, is not what the module takes."""
+    """An argument, or a file of them, does not match the module's parameters."""
 
 
 def bytes_of(element: DType, shape: Sequence[int]) -> int:

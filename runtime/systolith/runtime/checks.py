@@ -1,8 +1,8 @@
 """`--check`: every execution of every fusion group against the reference evaluator, on the group's own inputs.
 
 The simulator calls the checker around each probe of the program: inputs are copied when the group's first instruction
-is reached and outputs when its last one is done (program order, the value plane's own).  What a float may differ by
-comes from `systolith.compiler.hlo.values.error_bounds`.
+is reached and outputs when its last one is done (program order, the value plane's own).  Error bounds of floats
+come from `systolith.compiler.hlo.values.error_bounds`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systolith.sim.memory import Machine
 
 @dataclass
 class CheckReport:
-    """What the check found.
+    """The outcome of the check.
 
     Attributes:
         groups: fusion groups checked.
@@ -46,7 +46,7 @@ class Checker:
     """Observes a run and compares each group.
 
     Args:
-        program: what runs; its probes say where the groups' arrays lie.
+        program: the one that runs; its probes say where the groups' arrays lie.
         compiled: the compiler's result, for the groups' computations.
         precision: the override that the module was compiled with.
     """
@@ -116,7 +116,7 @@ class Checker:
                 )
 
     def report(self) -> CheckReport:
-        """What was found so far."""
+        """The outcome so far."""
         return self._report
 
 

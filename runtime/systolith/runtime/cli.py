@@ -1,6 +1,6 @@
 """The command line.
 
-A command returns its exit code, or nothing if all is good; `exits.py` has the codes and what errors become.  Imports
+A command returns its exit code, or nothing if all is good; `exits.py` has the codes, also of errors.  Imports
 inside the commands keep the start quick.
 """
 
@@ -35,7 +35,7 @@ MAX_CYCLES = click.option(
 
 
 def chip_option(default: str) -> Callable[[F], F]:
-    """What a command that runs FILE has: without the option a binary or assembly runs on its own chip."""
+    """The option `--chip` of commands that run FILE: without it a binary or assembly runs on its own chip."""
     return click.option("--chip", help=f"{CHIP_HELP}  [default: that of a binary or assembly; a module: {default}]")
 
 

@@ -16,13 +16,13 @@ TOLERANCE = {"highest": 1e-5, "high": 1e-3, "default": 3e-2}
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one result is from what was expected.
+    """How far one result is from the expected one.
 
     Attributes:
         number: result number.
         max_abs: largest |got - expected|.
         max_rel: the same over the scale of the expected result.
-        limit: what max_rel may be; 0 for integers and bools.
+        limit: largest max_rel allowed; 0 for integers and bools.
         wrong: elements beyond it.
         first: index of the first wrong element, with the two values; empty if none.
     """
@@ -76,7 +76,7 @@ def compare(number: int, got: Array, expected: Array, dtype: DType, precision: s
 
 
 def half_ulp(dtype: DType) -> float:
-    """Half a unit in the last place of 1.0: what one rounding to the type may change, relatively."""
+    """Half a unit in the last place of 1.0: the largest relative error of one rounding to the type."""
     return float(dtype.finfo.eps) / 2
 
 

@@ -40,7 +40,7 @@ def tell(text: str) -> None:
 
 
 def flush_output() -> None:
-    """Print what is still held back, as `emit` does."""
+    """Print the text still held back, as `emit` does."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -48,7 +48,7 @@ def flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Send standard output nowhere from now on: what is held back, too, which Python prints when it ends."""
+    """Send standard output nowhere from now on: text held back, too, which Python prints when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

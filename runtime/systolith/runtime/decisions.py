@@ -1,4 +1,4 @@
-"""Decision traces as files: what a run with values read into scalar registers, so that mode `time` can follow it."""
+"""Decision traces as files: the values that a run read into scalar registers, so that mode `time` can follow it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Buffer:
         return self
 
     def contents(self) -> Callable[[], Array]:
-        """What gives its bytes in HBM (uint8, not a copy) once the run that is to fill it now has ended.
+        """A function that waits for the run that is to fill it now, and gives its bytes in HBM (uint8, not a copy).
 
         It raises what that run raised.
         """

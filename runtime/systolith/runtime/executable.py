@@ -35,9 +35,9 @@ class Run:
     """One run of an executable.
 
     Attributes:
-        result: what the simulator measured.
+        result: the simulator's measurements.
         wall_seconds: host seconds of the simulation.
-        memory: what the program takes of the device.
+        memory: use of HBM and VMEM.
     """
 
     chip: Chip
@@ -82,7 +82,7 @@ def in_place(program: Program) -> dict[int, int]:
 
 
 def overwritten(program: Program) -> set[int]:
-    """Parameters in whose memory the program puts results or temporaries: what they held is gone after a run."""
+    """Parameters in whose memory the program puts results or temporaries: their values are gone after a run."""
     sharing = [memory_of(entry, program) for entry, b in enumerate(program.buffers) if b.alias >= 0]
     return {program.buffers[root].number for root in sharing if program.buffers[root].role is Role.PARAMETER}
 
@@ -97,7 +97,7 @@ def result_memories(program: Program, parameters: Sequence[Array]) -> list[Array
 
 
 def bind(program: Program, parameters: list[Array], results: list[Array]) -> dict[int, Array]:
-    """The memory of every buffer-table entry, as uint8: what a run reads and writes.
+    """The memory of every buffer-table entry, as uint8, which a run reads and writes.
 
     Args:
         program: the program.
@@ -128,7 +128,7 @@ class Executable:
     Attributes:
         client: the devices that it can run on.
         program: the binary's contents.
-        memory: what it needs of a device; prints as a table.
+        memory: use of HBM and VMEM; prints as a table.
         last_run: the latest finished run; None before the first.
     """
 
@@ -186,7 +186,7 @@ class Executable:
             max_cycles: as for `simulate`: a run that takes more fails, and names the HLO loop that it is in.
 
         Raises:
-            SystolithError: the arguments are not what the program takes, there is no such device or mode, or not enough
+            SystolithError: the arguments do not match the parameters, there is no such device or mode, or not enough
                 HBM.
         """
         target = self.client.device(device)

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line on stderr for what went wrong.
+"""How a command ends: its exit code, and one line on stderr for an error.
 
 | code | when |
 |---|---|
@@ -24,7 +24,7 @@ from systolith.runtime.console import discard_output, flush_output, prepare_stre
 
 GOOD, FAILED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 TRACEBACK = "SYSTOLITH_TRACEBACK"
-# What only printing raises as it is: who opens a file makes a SystolithError of it.
+# Errors of printing alone: whoever opens a file makes a SystolithError of them.
 _OUTPUT_ERRORS = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 
 

@@ -1,4 +1,4 @@
-"""`systolith explain`: what the compiler chose and rejected, and what it thought that would cost."""
+"""`systolith explain`: the compiler's choices and rejected alternatives, with their estimated cycles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def autotuning(command: Any) -> Any:
 
 
 def tell_unmet(decisions: Iterable[Decision]) -> None:
-    """Say what a plan has that was not taken from it."""
+    """Report the parts of a plan that were not taken from it."""
     for d in decisions:
         if d.kind == "plan":
             tell(f"--plan: {d.lines()[0]}")
@@ -99,7 +99,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
 
 
 def explanation(compiled: Compiled, chip: Chip, simulate: bool) -> dict[str, Any]:
-    """What was decided and expected, as JSON values: of the module, and of each group, the slowest first.
+    """Decisions and expected cycles, as JSON values: of the module, and of each group, the slowest first.
 
     Cycles of a group: `planned` (when tiles were chosen), `predicted` (from the code), `simulated` (None: it was not;
     else the cycles in which the run waited for it).  All executions together.
@@ -148,7 +148,7 @@ def explanation(compiled: Compiled, chip: Chip, simulate: bool) -> dict[str, Any
 
 
 def rendered(record: dict[str, Any], top: int) -> list[RenderableType]:
-    """A summary, a table of the slowest groups, and what was decided about each of them."""
+    """A summary, a table of the slowest groups, and the decisions about each of them."""
     from rich.table import Table
     from rich.text import Text
 

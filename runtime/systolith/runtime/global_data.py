@@ -1,4 +1,4 @@
-"""XLA's client interface: literals to a device and back, and computations run on what is there.
+"""XLA's client interface: literals to a device and back, and computations run on them.
 
 Names and meaning are those of XLA's `Client`: data stays on the device under a handle, `GlobalData`, until it is
 transferred; a computation is compiled when it first runs, and then takes any data of its parameters' shapes.
@@ -74,7 +74,7 @@ class Transfers(Devices, ABC):
 
     @checked
     def transfer(self, data: GlobalData) -> Literal:
-        """Copy a value from a device's memory; waits for the run that computes it, and raises what that raised."""
+        """Copy a value from a device's memory; waits for the run that computes it, and raises its exception."""
         taken = iter(data.buffers)
         return Literal.of_shape(_filled(data.shape, taken), data.shape)
 
@@ -103,7 +103,7 @@ class Transfers(Devices, ABC):
         """Run a computation on data of a device; its result stays there.
 
         Raises:
-            SystolithError: the compiler refuses the computation, or the arguments are not what it takes.
+            SystolithError: the compiler refuses the computation, or the arguments do not match its parameters.
         """
         executable = self._executables.get(computation)
         if executable is None:

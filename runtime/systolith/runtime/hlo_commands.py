@@ -93,7 +93,7 @@ def _list_passes() -> None:
 
 
 def _read(path: Path, form: Form) -> Any:
-    """What a pass takes, from a file."""
+    """The input of a pass, from a file."""
     from systolith.compiler.pass_table import Form
     from systolith.compiler.tile.parser import parse_tile_ir
     from systolith.runtime.sources import read_given

@@ -23,7 +23,7 @@ def jit(
 ) -> Callable[..., Any]:
     """Compile a JAX function for the simulated chip; one compilation a set of argument shapes.
 
-    The returned function takes and gives pytrees of numpy arrays; its `last_executable` is what ran.
+    The returned function takes and gives pytrees of numpy arrays; its `last_executable` is the one that ran.
 
     Args:
         function: as `jax.jit` takes it.

@@ -37,7 +37,7 @@ from systolith.sim.simulate import RunResult, simulate
 
 @dataclass(frozen=True)
 class Request:
-    """What to run and how; the options of the command line.
+    """A file to run, and how; the options of the command line.
 
     Attributes:
         path: the file: HLO, a binary or assembly.
@@ -92,7 +92,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The outcome of a request."""
 
     request: Request
     program: Program
@@ -144,7 +144,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     """Carry out a request.
 
     Args:
-        request: what to do.
+        request: the one to carry out.
         stage: told the name of each stage as it begins, for progress.
 
     Raises:
@@ -265,7 +265,7 @@ def arguments_of(request: Request, program: Program) -> list[Array]:
     """Parameter memories, uint8, in order.
 
     Raises:
-        InputError: they are not what the program takes.
+        InputError: they do not match the program's parameters.
     """
     declared = [d for _, d in numbered(program, Role.PARAMETER)]
     if request.mode == "time":
@@ -295,9 +295,9 @@ def _shaped(program: Program, memories: list[Array]) -> list[Array]:
 
 
 def effective_precision(module: Module | None, override: str | None) -> str:
-    """What end-to-end tolerances follow: the lowest precision of any floating-point operation of the module.
+    """The precision that end-to-end tolerances follow: the lowest of any floating-point operation of the module.
 
-    A dot or convolution has the overriding precision, else what it asks for.  Arithmetic in bf16, f16 or fp8 rounds
+    A dot or convolution has the overriding precision, else its own.  Arithmetic in bf16, f16 or fp8 rounds
     every operation to 11 bits or fewer, whatever is asked for: it is held to `default`'s tolerance.  A binary (no
     module) too.
     """

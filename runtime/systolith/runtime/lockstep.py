@@ -21,7 +21,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     """Carry out a request on both sides.
 
     Args:
-        request: what to run, on which chip, with which arguments.
+        request: the file to run, the chip, and the arguments.
         wave: where to write waves of the core (.fst or .vcd): around the first difference, or all if there is none.
         stage: told the name of each stage as it begins, for progress.
 

@@ -67,7 +67,7 @@ def _same_bits(a: Array, b: Array) -> bool:
 
 
 def _difference(want: Array, got: Array) -> str | None:
-    """What is wrong about a result; None if it is rounding only."""
+    """The error of a result, in words; None if it is rounding only."""
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"{got.dtype}{list(got.shape)}, before {want.dtype}{list(want.shape)}"
     if want.dtype.kind in "biu":

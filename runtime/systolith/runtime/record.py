@@ -14,7 +14,7 @@ from systolith.sim.simulate import RunResult
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the simulator does not know about a run.
+    """Facts about a run that the simulator does not know.
 
     Attributes:
         source: file name of the module.

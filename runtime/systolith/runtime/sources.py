@@ -1,4 +1,4 @@
-"""What the commands take: HLO text, a serialized HloModuleProto, a binary; some, assembly."""
+"""Input files of the commands: HLO text, a serialized HloModuleProto, a binary; some, assembly."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _CHIP_LINE = re.compile(r"^\s*\.chip\s+(\w+)", re.MULTILINE)
 ASSEMBLY_CHIP = "tiny"
 
 STDIN = Path("-")
-"""Stands for what is read from standard input."""
+"""Stands for the contents of standard input."""
 
 
 class SourceError(SystolithError):
-    """An input file cannot be read as what it should be."""
+    """An input file cannot be read as its format."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def read_given(path: Path) -> str:
 
 
 def elided_note(module: Module | None) -> str:
-    """What to say where constants whose values the text leaves out are zeros; empty if there are none."""
+    """A note that constants whose values the text leaves out are zeros; empty if there are none."""
     count = sum(i.opcode == "constant" and i.literal is None for i in module.instructions()) if module else 0
     are = "constant is zeros: the text leaves its" if count == 1 else "constants are zeros: the text leaves their"
     return f"{count} {are} values out ('{{...}}')" if count else ""
@@ -93,7 +93,7 @@ def read_runnable(path: Path, chip: Chip | str | None, default: str) -> tuple[So
         default: preset for a module.
 
     Raises:
-        SystolithError: as for `read_source`; there is no such chip; the binary does not say what its chip is.
+        SystolithError: as for `read_source`; there is no such chip; the binary does not name its chip.
     """
     given = load_chip(chip) if isinstance(chip, str) else chip
     if path.suffix == ".s":

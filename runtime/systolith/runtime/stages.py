@@ -1,4 +1,4 @@
-"""Stages of a compilation, to go on from: what `compile --dump-dir` wrote, read back."""
+"""Stages of a compilation, to go on from: files of `compile --dump-dir`, read back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from systolith.runtime.sources import elided_note, parse_module, read_assembly, 
 
 
 class Resumed(NamedTuple):
-    """A program that was made from a stage, and what to say about constants without values."""
+    """A program that was made from a stage, and a note about constants without values."""
 
     assembled: Assembled
     note: str = ""
@@ -89,4 +89,4 @@ STAGES: dict[str, Callable[[Path, Chip, Options], Resumed]] = {
     "tile": _tile,
     "assembly": _assembly,
 }
-"""What comes of a file, by the stage that it is: a module, `canonical.hlo`, `grouped.hlo`, `tile.txt`, `program.s`."""
+"""Compilation from a stage's file: a module, `canonical.hlo`, `grouped.hlo`, `tile.txt` or `program.s`."""

@@ -1,6 +1,6 @@
 """Work of a device: done by a thread, one after the other, in the order in which it was given.
 
-A process made by `os.fork()` has none of its parent's threads: there a queue starts anew, and what was under way is
+A process made by `os.fork()` has none of its parent's threads: there a queue starts anew, and a task under way is
 known to be lost instead of being waited for.
 """
 
@@ -33,7 +33,7 @@ class Task(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Do it, and keep what comes of it."""
+        """Do it, and keep its value or exception."""
         assert self._work is not None
         try:
             self._value = self._work()
@@ -49,7 +49,7 @@ class Task(Generic[T]):
             self._end.wait()
 
     def result(self) -> T:
-        """What came of it, once it is done; raises what it raised.
+        """The value of its function, once it is done; raises its exception.
 
         Raises:
             LostTaskError: it is done in the parent of this process, which does not see it.

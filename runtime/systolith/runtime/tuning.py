@@ -18,8 +18,8 @@ def with_tuner(options: Options, chip: Chip, stage: Callable[[str], None] = lamb
 
     Args:
         options: as the user gave them.
-        chip: what is compiled for.
-        stage: told what is being tried, for progress.
+        chip: the target.
+        stage: told each trial, for progress.
     """
     if not options.autotune or options.tuner is not None:
         return options

@@ -9,7 +9,7 @@ import numpy as np
 from systolith.isa.numerics.images import F32, U32, Bits
 from systolith.sim.kernel_code import Code, Step, next_name
 
-# ufunc.accumulate works strictly in order, which is what loop order asks for.
+# ufunc.accumulate works strictly in order, as loop order requires.
 _UFUNCS: dict[str, tuple[Any, np.dtype[Any]]] = {
     "add.f32": (np.add, F32),
     "mul.f32": (np.multiply, F32),
@@ -50,7 +50,7 @@ def accumulate(
     Args:
         step: from `sole_accumulation`.
         code: the kernel.
-        inputs: what the core reads, iterations first.
+        inputs: operands of the core, iterations first.
         state: the carried register at entry.
         length: iterations.
 

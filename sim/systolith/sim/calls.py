@@ -55,7 +55,7 @@ class Direct:
 class Queue:
     """A second thread that makes calls; `stop` ends it.
 
-    An exception may come between any two statements (an interrupt from the keyboard): what is noted of a call is its
+    An exception may come between any two statements (an interrupt from the keyboard): the record of a call is its
     slot's, so that noting it again does no harm, and the thread keeps the memory it looks at.
     """
 
@@ -136,7 +136,7 @@ class Queue:
             self._until(self._asked)
 
     def stop(self) -> None:
-        """Make what is left, then end the thread."""
+        """Make the calls that are left, then end the thread."""
         try:
             self.wait()
         finally:

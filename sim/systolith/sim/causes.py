@@ -1,8 +1,8 @@
-"""Why a unit did what it did in each cycle: the names, and the rule that they add up.
+"""Causes of a unit's cycles: the names, and the rule that they add up.
 
 Every cycle of every queue from 0 to the end of the run has exactly one cause.  In the gap before an instruction starts,
 the cause is a constraint not yet met at that time, in this order: not issued yet, tokens (the earliest available
-first), fence.  A wait for a token is named after its producer queue until what is left of it is a known delay: the HBM
+first), fence.  A wait for a token is named after its producer queue until the rest of it is a known delay: the HBM
 latency of a transfer that has been granted wholly, or a weight tile that is being shifted in.
 """
 

@@ -1,7 +1,7 @@
 """A run as Chrome trace events: opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.
 
 A process is the chip, a thread each queue.  Each executed instruction is a complete event over its occupancy; its
-arguments say where it comes from, when it was issued and retired, and what the unit waited for before it.  Counters
+arguments say where it comes from, when it was issued and retired, and the cause of the unit's wait before it.  Counters
 show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: cycles / `clock_mhz`.
 """
 

@@ -23,7 +23,7 @@ def explain(
         time: how far SEQ got (cycles).
         queues: all unit queues.
         record: of the run.
-        stuck: what SEQ cannot issue (or a sync that waits); None: it has issued everything.
+        stuck: the instruction that SEQ cannot issue (or a sync that waits); None: it has issued everything.
         index: its instruction index.
         describe: text for an instruction index.
     """

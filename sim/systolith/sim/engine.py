@@ -2,7 +2,7 @@
 
 The start rule (docs/machine.md, section Time) is a recurrence over maxima and sums, so times follow directly in any
 order their inputs become known: there is no event queue.  Only HBM is arbitrated.  The end of a transfer is left open
-until SEQ can issue nothing more and no queue can start anything more with what is known.  Every open time then depends
+until SEQ can issue nothing more and no queue can start anything with the times known.  Every open time then depends
 on the completion of a transfer that is at the arbiter, so nothing else can arrive there before the next completion, and
 the arbiter may jump to it.
 
@@ -34,7 +34,7 @@ class Engine:
     ends the run.  Results are in `record` (unit instructions and syncs, in program order), `cycles` and `units`.
 
     Args:
-        limits: what matters of the chip.
+        limits: of the chip.
         queues: names of the unit queues, without `seq`.
         tokens: the program's tokens.
         describe: text for the instruction with that index, in error messages.
@@ -75,7 +75,7 @@ class Engine:
         """Resolve the names and numbers in `work`.
 
         Raises:
-            ProgramError: a token that the queue may not wait for or signal, or named twice, or signalled by what
+            ProgramError: a token that the queue may not wait for or signal, or named twice, or signalled by one that
                 retires alone and by others; a transfer on a queue without HBM.
         """
         known = self._prepared.get(work)
@@ -259,7 +259,7 @@ class Engine:
                 self._ready.append(waiter)
 
     def _complete_one(self, op: Op | None, index: int) -> None:
-        """Let the next transfer complete; `op`, `index`: what SEQ is stuck at (None: at the end).
+        """Let the next transfer complete; `op`, `index`: the instruction that SEQ is stuck at (None: at the end).
 
         Raises:
             DeadlockError: there is no transfer under way.

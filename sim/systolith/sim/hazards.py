@@ -1,18 +1,18 @@
 """The race detector: accesses to the same bytes that nothing orders.
 
-It goes by what hardware guarantees (docs/machine.md, section Order), never by observed times: a race is found
+It goes by the guarantees of the hardware (docs/machine.md, section Order), never by observed times: a race is found
 even where this chip's timing hides it.  Each queue has a clock: for every queue, how many of its instructions have
 retired for certain when the queue's next instruction starts.  Retirement is in order, so one number a queue says all,
 but for those that retire alone (`mxu.latch`), which are numbered by themselves.
 
-- An instruction starts after what SEQ knew when it issued it, after those before it in its queue have started, and
+- An instruction starts after all that SEQ knew when it issued it, after those before it in its queue have started, and
   after its tokens' signallers have retired, with all that those knew.  When it has retired, so have all before it in
   its queue; but when it retires alone, of those before it only the ones that do, too.
 - In the queues of SEQ, MXU, VPU and XLU it also comes after its predecessors' memory effects; in the DMA queues only
   after those before a fence, its own or an earlier one's.
 
-What an instruction touches is what `isa.access` says, which is also what the compiler orders.  Accesses that every
-clock knows are dropped, so what is compared is what is in flight.
+The accesses of an instruction are those of `isa.access`, which the compiler orders, too.  Accesses that every
+clock knows are dropped, so each is compared only with those in flight.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Live:
         """Keep an access.  It replaces an earlier one of the same queue to the same bytes: who knows it knows that one.
 
         Args:
-            access: what is touched.
+            access: the range, and whether it is written.
             place: queue, position in the queue, instruction index.
-            known: what every clock knows, for dropping.
+            known: lower bound of all clocks, for dropping.
         """
         row = (access.lo, access.hi, access.run, access.pitch, *place)
         slot = self._slots.get(row[:5])
@@ -170,7 +170,7 @@ class RaceDetector:
         return slice(q, None, len(self._clocks))
 
     def _before(self, q: int) -> Clock:
-        """What comes before the next instruction of queue `q`, as far as memory goes."""
+        """The clock of memory effects that precede the next instruction of queue `q`."""
         before = self._clocks[q]
         if self._ordered[q]:
             before = before.copy()
@@ -178,7 +178,7 @@ class RaceDetector:
         return before
 
     def _known(self) -> Clock:
-        """What the next instruction of any queue knows at least."""
+        """A lower bound of the clock of the next instruction of any queue."""
         befores = (np.maximum(self._before(q), self._clocks[0]) for q in range(len(self._clocks)))
         return np.asarray(np.min(list(befores), axis=0), np.int64)
 

@@ -1,8 +1,8 @@
-"""Hostile mode: what an instruction reads may not be what it writes elsewhere in its course.
+"""Hostile mode: an instruction may not read memory that it writes elsewhere in its course.
 
-No iteration of a kernel that is not serial may load what another one stores, nor may two iterations store to one
-address from different micro-operations: their order is the schedule's.  A copy or a reduction may not write what it
-reads, index lists included: hardware writes while it reads.
+No iteration of a kernel that is not serial may load from an address of another one's store, nor may two iterations
+store to one address from different micro-operations: their order is the schedule's.  A copy or a reduction may not
+write memory that it reads, index lists included: hardware writes while it reads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Touched(NamedTuple):
 
 
 def check_independent(r: Run) -> None:
-    """Compare what iterations load with what others store.
+    """Compare the loads of iterations with the stores of others.
 
     Raises:
         SimulationError: naming the streams, the address and the iterations.
@@ -52,7 +52,7 @@ def check_independent(r: Run) -> None:
 
 
 def check_apart(machine: Machine, src: Access, dst: Access) -> None:
-    """Compare what a copy or a reduction reads with what it writes.
+    """Compare the elements that a copy or a reduction reads with those that it writes.
 
     Raises:
         SimulationError: naming the first byte that is both.
@@ -69,7 +69,7 @@ def check_apart(machine: Machine, src: Access, dst: Access) -> None:
 
 
 def check_rows_apart(machine: Machine, src: Access, unit: int, first: int, count: int) -> None:
-    """Compare what a matmul streams with the `count` accumulator rows of its unit, from `first` on, that it writes.
+    """Compare the elements that a matmul streams with the `count` accumulator rows of its unit, from `first` on.
 
     Raises:
         SimulationError: naming the first byte that is both.

@@ -47,11 +47,11 @@ class Code:
     """A kernel ready to run.
 
     Attributes:
-        kernel: what it was made from.
+        kernel: its source.
         prologue, epilogue: their steps.
         before: steps of the body that no carried register reaches.
         core: steps that carried registers go through, from one iteration to the next.
-        after: steps that only use what the core makes.
+        after: steps that only use values of the core.
         carried: registers that the core carries.
         core_reads: registers from outside (`before` or the prologue) that the core reads.
         recorded: names of the core of which every iteration's value is kept, for `after` and the epilogue.
@@ -74,7 +74,7 @@ class Code:
 
 
 class _State(IntEnum):
-    """What the NaNs of a register are."""
+    """The state of the NaNs of a register."""
 
     NONE = 0  # there are none
     EXACT = 1  # their bits matter
@@ -181,7 +181,7 @@ def _bind(
 def _entry_state(
     kernel: Kernel, body: Sequence[MicroOp], states: dict[int, _State], settled: set[int], register: int
 ) -> _State:
-    """What a carried register's NaNs may be on entry to an iteration: at first `states`, then what iterations leave."""
+    """State of a carried register's NaNs on entry to any iteration: the fixed point that starts from `states`."""
     trial, settled_next = dict(states), {next_name(r) for r in settled}
     while True:
         after = dict(trial)

@@ -1,8 +1,8 @@
 """Kernels as machine code: one pass over memory, with every register of a block of lanes in the processor's.
 
 Elements of a vector do not depend on each other, so the loops over sublanes and blocks of lanes go around the inner
-loops: what the prologue makes and what is carried stays in registers.  Iterations come in the order that `kernels.py`
-documents for each element.  What the micro-operations compute is traced from `isa/numerics/alu.py`.
+loops: values of the prologue and carried ones stay in registers.  Iterations come in the order that `kernels.py`
+documents for each element.  The micro-operations are traced from `isa/numerics/alu.py`.
 
 The function's only argument is the address of a descriptor of 64-bit integers: the trip counts of the nest, sublanes
 and lanes, the scalar operands, and for each stream its address, the bytes that each loop of the nest and the sublane
@@ -34,13 +34,13 @@ _KINDS = {4: (I32, _VECTOR), 2: (_I16, _NARROW)}  # of an element in memory, and
 
 
 class Form(NamedTuple):
-    """What a stream's code depends on.
+    """Properties of a stream that its code depends on.
 
     Attributes:
         size: bytes of an element: 4, or 2 for bf16.
         spread: all lanes are one element.
         bounds: how many bounds there are; they are the same for all lanes.
-        fill: what elements outside read as.
+        fill: the value that elements outside read as.
     """
 
     size: int
@@ -50,7 +50,7 @@ class Form(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a kernel's code depends on, beside its micro-operations.
+    """Properties of a kernel that its code depends on, beside its micro-operations.
 
     Attributes:
         depth: loops of the nest.
@@ -254,7 +254,7 @@ class Emitter:
         return Symbol(b, b.load(slot), U32)
 
     def _widened(self, value: Any) -> Any:
-        """f32 images of bf16; what has 32 bits as it is."""
+        """f32 images of bf16; 32-bit elements as they are."""
         kind = {_I16: I32, _NARROW: _VECTOR}.get(value.type)
         if kind is None:
             return value

@@ -127,7 +127,7 @@ def run(r: Run) -> None:
     loops = r.counts if alone else r.counts[: r.outer]
     rest = prod(r.counts[len(loops) :]) * r.shape[0] * r.shape[1]
     if code.in_order:
-        rest = _CHUNK  # one outer iteration after another: what a later one stores stays
+        rest = _CHUNK  # one outer iteration after another: a later one's stores stay
     whole = tuple((0, n) for n in r.counts[len(loops) :])
     for chunk in chunks(loops, rest):
         run_chunk(r, chunk + whole)
@@ -286,7 +286,7 @@ class Registers:
         return state, record
 
     def keep_last(self, outer: int) -> None:
-        """Leave of each register what it holds after the last inner iteration."""
+        """Leave of each register its value after the last inner iteration."""
         values, inner = self.values, self.run.inner
         for name, value in list(values.items()):
             if 0 <= name < CONST0 and value.ndim >= inner + 2:

@@ -16,7 +16,7 @@ class CycleLimitError(SystolithError):
 
 
 def check_limit(cycles: int | None) -> None:
-    """What a limit may be.
+    """Check a limit of cycles.
 
     Raises:
         SystolithError: it is less than one cycle.
@@ -29,7 +29,7 @@ class CycleLimit:
     """Counts the iterations of loops, and ends a run that goes on for too long.
 
     Args:
-        program: what runs.
+        program: the one that runs.
         cycles: that it may take.
         now: cycles so far; None: not known, and each instruction counts as one, which is the least that it takes.
     """

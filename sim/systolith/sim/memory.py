@@ -25,7 +25,7 @@ POISON = 0x7FA57FA5  # a NaN as f32, and both its halves as bf16 and as f16
 
 
 class SimulationError(SystolithError):
-    """A program did what the machine cannot do: which instruction, its HLO operation, value and limit."""
+    """A program did something that the machine cannot do: which instruction, its HLO operation, value and limit."""
 
 
 class Region(NamedTuple):
@@ -90,7 +90,7 @@ class Machine:
         infeed, outfeed: host queues.
         links: link number to the machine at its other end.
         hostile: memory starts as NaNs instead of zeros.
-        cache: prepared streams and kernels, by identity of what they are made from.
+        cache: prepared streams and kernels, by identity of their sources.
         calls: makes native calls; whoever looks at memory by other means calls its `wait` first.
         at: index of the instruction being executed, for messages.
     """

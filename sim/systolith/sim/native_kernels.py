@@ -4,7 +4,7 @@ A kernel that has worked enough to be worth it is compiled, once for each form o
 its form does not allow it, numpy runs it (`kernels.py`).  Both give the same bits.  Not compiled are: serial runs,
 index lists, divided coordinates, bounds along lanes, `coord` and `inside`, elements other than those of 4 bytes and
 bf16, lanes at strides other than 0 and their size, vectors of different sizes, stores of which two may go to one
-address, what overlaps a store without being the same elements, and micro-operations that cannot be traced (integer
+address, streams that overlap a store in other elements, and micro-operations that cannot be traced (integer
 division, sines, ...).
 """
 
@@ -32,14 +32,14 @@ from systolith.sim.streams import Access
 
 WORTH = 1 << 22
 """Work that numpy does of a kernel before it is compiled: elements times micro-operations, and `_STEP` for each
-micro-operation run, which is what it costs beside its elements.  It takes numpy some 3 ms; compiling takes 10 to 40 ms,
+micro-operation run, which is its cost beside its elements.  It takes numpy some 3 ms; compiling takes 10 to 40 ms,
 once on a machine (`native.py` keeps it), and after that 3 ms in a process."""
 _STEP = 1 << 14
 _MAX_KERNELS = 1024  # that a process knows; each takes some 100 KiB
 
 
 class _Uses(NamedTuple):
-    """Streams, by what they are for: stored to, used in the body, used in the prologue or the epilogue."""
+    """Streams by use: stored to, used in the body, used in the prologue or the epilogue."""
 
     stored: frozenset[int]
     body: frozenset[int]
@@ -48,7 +48,7 @@ class _Uses(NamedTuple):
 
 @dataclass
 class _Kernel:
-    """What a process knows of a kernel.
+    """The state of a kernel in this process.
 
     Attributes:
         uses: of its streams; None: it has no native code.
@@ -69,7 +69,7 @@ class _Layout(NamedTuple):
         offset, moves: of its first element from the base, and of the loops (bytes).
         bounds: the descriptor's words for them.
         low, high: offsets of its first byte, and beyond its last, those of elements outside included.
-        pattern: what it is of, kept so that its id stays its own.
+        pattern: its pattern, kept so that its id stays its own.
     """
 
     form: Form

@@ -1,6 +1,6 @@
 """Streams in machine code: copies and operands whose addresses are known before their values.
 
-What these functions give may not have been read yet: it is for other native calls, which come later (`calls.py`).
+Arrays that these functions return may not be filled yet: only other native calls, made later, use them (`calls.py`).
 None or False: the stream is read and written with numpy (`streams.py`).  That is so where an index list is in the way,
 where elements have addresses of their own, or where a copy would take more than `LOOPS` loops.
 """
@@ -54,7 +54,7 @@ def copied(machine: Machine, src: Access, dst: Access) -> bool:
     """Copy elements in pattern order, as many on both sides.
 
     Raises:
-        SimulationError: out of bounds, or what is written is read-only.
+        SimulationError: out of bounds, or the memory written is read-only.
     """
     kind = str(src.pattern.dtype.size)
     if src.pattern.indirect >= 0 or dst.pattern.indirect >= 0 or src.pattern.dtype.size > 8:
@@ -83,7 +83,7 @@ def copied(machine: Machine, src: Access, dst: Access) -> bool:
 def matched(
     a_counts: Sequence[int], a_strides: Sequence[int], b_counts: Sequence[int], b_strides: Sequence[int]
 ) -> tuple[Loop, ...] | None:
-    """One nest that visits what two nests of as many iterations visit, in their order; None: there is no short one."""
+    """One nest for two of as many iterations, which visits their elements in order; None: there is no short one."""
     a, b = merged(a_counts, a_strides), merged(b_counts, b_strides)
     loops: list[Loop] = []  # innermost first
     while a and b:

@@ -1,4 +1,4 @@
-"""The time plane and the race detector of a program: what each executed instruction is handed to."""
+"""The time plane and the race detector of a program; each executed instruction is handed to them."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class TimePlane:
             self._engine.issue(op, index)
 
     def now(self) -> int:
-        """Cycles until SEQ can go on: what the run takes at least."""
+        """Cycles until SEQ can go on, a lower bound of the run's cycles."""
         return self._engine.now
 
     def finish(self) -> tuple[int, dict[str, dict[str, int]], Trace, Facts]:
-        """Complete what is under way: (cycles, cycles by cause for each unit, times, facts of the instructions).
+        """Complete all that is under way: (cycles, cycles by cause for each unit, times, facts of the instructions).
 
         Raises:
             DeadlockError: something can never start.

@@ -1,4 +1,4 @@
-"""Access plans: what a pattern visits, prepared once and then used at any base address.
+"""Access plans: the elements of a pattern, prepared once and then used at any base address.
 
 A plan is a list of boxes (strided blocks of memory and where they go in the array of all elements) where the elements
 inside can be had as boxes: each coordinate then depends on one loop, after the others it depends on are enumerated.
@@ -79,7 +79,7 @@ def injective(strides: Sequence[int], counts: Sequence[int], size: int) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a pattern visits with given biases (and index list).
+    """The elements that a pattern visits with given biases (and index list).
 
     Attributes:
         shape: the pattern's counts.

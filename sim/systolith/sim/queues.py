@@ -1,4 +1,4 @@
-"""What the time plane keeps: queues, tokens, prepared instructions, and the record of what happened when."""
+"""The state of the time plane: queues, tokens, prepared instructions, and the record of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEQ = "seq"
 
 
 class Work(NamedTuple):
-    """What the time plane knows of an instruction.
+    """An instruction, as the time plane sees it.
 
     Attributes:
         queue: which queue it goes to; `seq` for sync.
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the time plane takes from the chip.
+    """The parameters of the chip that the time plane uses.
 
     Attributes:
         fifo_depth: instructions a queue holds.
@@ -103,7 +103,7 @@ class Queue:
         pushed: how many were issued.
         pending: those issued that have not started: (op, position in the record).
         transfer: the one at the HBM arbiter: (op, position, start).
-        blocked: its next instruction cannot start with what is known (waiting for a token or the arbiter).
+        blocked: its next instruction cannot start with the times known (waiting for a token or the arbiter).
         tail: cause of the time from `free` to `retire`, if nothing follows.
         causes: cycles by cause (stalls are added at the end).
     """

@@ -1,6 +1,6 @@
 """SEQ: interprets a program and gives the stream of executed instructions, with or without values.
 
-`run_values` executes everything.  `run_control` has no data: what is read from scalar memory is unknown unless SEQ
+`run_values` executes everything.  `run_control` has no data: a value read from scalar memory is unknown unless SEQ
 itself stored it, or a full run's record of those reads (`decisions`) is replayed; where control depends on what is
 unknown it refuses, naming the loop or branch.
 """
@@ -64,7 +64,7 @@ class ValueRun:
     Attributes:
         machine: its state at the end.
         issues: every executed instruction, in order.
-        decisions: what each `lds` read, for `run_control`.
+        decisions: the value that each `lds` read, for `run_control`.
     """
 
     machine: Machine
@@ -84,7 +84,7 @@ def run_values(
     """Execute a program in program order.
 
     Args:
-        program: what to run.
+        program: the one to run.
         chip: on which chip.
         buffers: HBM: buffer-table entry to its bytes (uint8, changed in place); entries left out start as their data,
             as zeros, or, hostile, as NaNs.
@@ -94,7 +94,7 @@ def run_values(
         max_steps: instructions after which a program counts as runaway.
 
     Raises:
-        SimulationError: the program does what the machine cannot do.
+        SimulationError: the program does something that the machine cannot do.
     """
     machine = Machine(program, chip, buffers, hostile)
     if setup:
@@ -111,7 +111,7 @@ def run_control(
     """The executed instructions of a program without data; unknown registers in streams and scalars count as 0.
 
     Raises:
-        TraceNeededError: control depends on what is not known.
+        TraceNeededError: control depends on unknown values.
         SimulationError: the program traps or runs away, or the trace does not belong to it.
     """
     return Sequencer(program, None, decisions, max_steps).execute(Hooks())
@@ -122,7 +122,7 @@ class Sequencer:
 
     Attributes:
         registers: r0 to r31; None: unknown (only without a machine).
-        decisions: what `lds` read so far.
+        decisions: the values that `lds` read so far.
     """
 
     def __init__(

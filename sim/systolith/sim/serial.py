@@ -1,8 +1,8 @@
 """Serial mode of vpu.run: an iteration sees the stores of those before it.
 
-Iterations run together as long as none touches what an earlier one of the batch stores.  What an iteration touches is
-taken as a region, from its lowest to its highest address; regions must be equal or disjoint for this, else iterations
-run one by one.
+Iterations run together as long as none touches what an earlier one of the batch stores.  Accesses of an iteration count
+as a region, from the lowest to the highest address; regions must be equal or disjoint for this, else iterations run one
+by one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _batches(r: Run, fixed: tuple[int, ...], count: int) -> list[tuple[int, int]
     loads, stores = rows
     batches, start = [], 0
     stored: set[int] = set()
-    loaded: set[int] = set()  # what a later iteration's store, run with it, would change before it is loaded
+    loaded: set[int] = set()  # loaded after a store: a later iteration's store, run with it, comes first
     late = loads_after_store(r.code.body)
     for i in range(count):
         writes = stores[i]

@@ -67,7 +67,7 @@ def simulate(
     """Run a program to its end.
 
     Args:
-        program: what to run.
+        program: the one to run.
         chip: on which chip.
         buffers: memory of buffer-table entries, uint8, read and written in place; those left out start as their data or
             as zeros.
@@ -81,9 +81,9 @@ def simulate(
 
     Raises:
         CycleLimitError: it takes more; names the HLO loop that it is in.
-        SystolithError: the program is for another chip, does what the machine cannot do, deadlocks, overflows a token,
-            or depends on data that mode `time` does not have; the arguments (the decisions and the program) do not go
-            together; or the process's floating-point arithmetic is not the chip's.
+        SystolithError: the program is for another chip, does something that the machine cannot do, deadlocks, overflows
+            a token, or depends on data that mode `time` does not have; the arguments (the decisions and the program) do
+            not go together; or the process's floating-point arithmetic is not the chip's.
     """
     require_chip(program, chip)
     _check_arguments(mode, hostile, decisions, observer is not None or setup is not None)

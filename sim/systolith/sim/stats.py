@@ -1,4 +1,4 @@
-"""What a run was: its times and causes as arrays, and the figures made from them."""
+"""The result of a run: times and causes as arrays, and the figures made from them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of each instruction of the program, whenever it runs.
+    """Figures of each instruction of the program that are the same whenever it runs.
 
     Attributes:
         read, written: bytes of HBM one execution moves, granules counted whole.
@@ -149,7 +149,7 @@ class RunResult:
 
     @property
     def mxu_utilization(self) -> float | None:
-        """Useful multiply-accumulates over what all arrays could do in the time; None without cycles."""
+        """Useful multiply-accumulates over the peak of all arrays in the time; None without cycles."""
         if not self.cycles:
             return None
         m = self.chip.mxu
@@ -177,7 +177,7 @@ class RunResult:
         """Cycles in which each executed instruction was the oldest unfinished one; they add up to the last retirement.
 
         Counted in program order: an instruction gets the time between the moment when all before it had retired and
-        its own retirement.  So a group's figure is what the run waited for it, overlapped work not counted twice.
+        its own retirement.  So a group's figure is the run's wait for it, overlapped work not counted twice.
         """
         if self.trace is None:
             return np.zeros(0, np.int64)
@@ -237,7 +237,7 @@ class RunResult:
         return out
 
     def groups(self) -> list[dict[str, Any]]:
-        """`by("group")`, with what the compiler says of each group: kind, hlo, opcodes, flops, bytes, executions, and
+        """`by("group")`, with the compiler's record of each group: kind, hlo, opcodes, flops, bytes, executions, and
         cycles as planned and as predicted.
         """
         info = {g.name: g for g in self.program.groups}

@@ -1,7 +1,7 @@
 """Streams: reading and writing memory through patterns, whole tiles at a time.
 
 Arrays have the shape of the pattern's counts.  *Raw* arrays hold elements as unsigned integers of their size; *bits*
-are 32-bit register images.  What is read may be a view of memory: it is to be used before anything is written there.
+are 32-bit register images.  An array that is read may be a view of memory: use it before anything is written there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Access:
     """A stream ready for use: resolved operands, a pattern (the whole one or a part of it) and its bytes.
 
     Attributes:
-        pattern: what is visited.
+        pattern: of the elements visited.
         base: byte offset in the space.
         bias: values of the bias operands.
         index: VMEM byte address of the index list.
@@ -222,7 +222,7 @@ def write_raw(machine: Machine, a: Access, values: Array) -> None:
     if values.shape != p.shape:
         values = np.broadcast_to(values, p.shape)
     if p.boxes and np.may_share_memory(values, data[base + p.low : base + p.high + dtype.itemsize]):
-        # A view of what is being written (numpy itself does not look where both have one dimension).
+        # A view of the memory being written (numpy itself does not look where both have one dimension).
         values = values.copy()
     for box in p.boxes:
         view = _view(data, dtype, base, box)

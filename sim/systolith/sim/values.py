@@ -1,4 +1,4 @@
-"""What each instruction does to the machine's values: `EXECUTE`, a function an opcode.
+"""The effect of each instruction on the machine's values: `EXECUTE`, a function for each opcode.
 
 Instructions come with their registers resolved.  Program order is the order of execution.
 """
@@ -153,7 +153,7 @@ def mxu_matmul(machine: Machine, instr: Instruction) -> None:
     if first < 0 or first + count > chip.acc_rows:
         raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
     part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
-    ours = a.stream.space is Space.ACC  # what is read may be what is written
+    ours = a.stream.space is Space.ACC  # the rows read may be those written
     if machine.hostile and ours:
         check_rows_apart(machine, a, unit, first, count)
     found = None if integer or ours or depth != len(tile.values) else native.matrix(machine, a, loops)

@@ -1,4 +1,4 @@
-"""From the instruction to what the time plane and the statistics need of it, each instruction of the program once."""
+"""From an instruction to its record for the time plane and the statistics, each instruction of the program once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Losses = tuple[tuple[str, int], ...]
 
 
 def limits_of(chip: Chip) -> Limits:
-    """What the time plane takes from the chip."""
+    """The parameters of the chip that the time plane uses."""
     h = chip.hbm
     return Limits(chip.fifo.depth, chip.token.max, chip.seq.branch_penalty, h.p, h.q, h.chunk)
 

@@ -1,7 +1,7 @@
-"""Whether bytes are object code that LLVM can load: it takes any for such, and does not survive what is none.
+"""Whether bytes are object code that LLVM can load: it takes any for such, and crashes on others.
 
-Only what its code generator makes of a `Library` is known here: ELF relocatable objects of 64 bits, little-endian.
-Everything that loading follows (offsets, sizes, indices, names, kinds of relocation) is checked, not what code does.
+Only the output of its code generator for a `Library` is known here: ELF relocatable objects of 64 bits, little-endian.
+Everything that loading follows (offsets, sizes, indices, names, kinds of relocation) is checked, not the machine code.
 """
 
 from __future__ import annotations

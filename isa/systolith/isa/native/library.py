@@ -5,7 +5,7 @@ that can be made at once, or be put in a queue for another thread.  Calls do not
 
 Compiling takes 10 to 100 ms.  Object code is therefore kept in the folder `native` of the user's cache, by a digest of
 the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but that time.
-What somebody else can have written (`isa/cache.py`), or is no object code that defines the functions, is compiled anew.
+A file that somebody else can have written (`isa/cache.py`), or that does not define the functions, is compiled anew.
 The older half of the files is deleted when there are `MAX_FILES`.
 """
 
@@ -72,9 +72,9 @@ class Library:
     """Native functions by name.
 
     Args:
-        bodies: for each function its number of arguments, and what builds its body from them.
+        bodies: for each function its number of arguments, and the function that builds its body from them.
         file: the source that defines them.
-        recipe: what else than their definitions they depend on.
+        recipe: all that they depend on beside their definitions.
     """
 
     def __init__(self, bodies: Bodies, file: str, recipe: str = "") -> None:
@@ -110,7 +110,7 @@ def _target() -> Any:
 
 
 def _make_room(folder: Path) -> None:
-    """Delete the older half of what is kept if there is a lot."""
+    """Delete the older half of the files if there are `MAX_FILES`."""
     with os.scandir(folder) as entries:
         names = [e.path for e in entries]
     if len(names) < MAX_FILES:
@@ -126,7 +126,7 @@ def _make_room(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _compiler() -> str:
-    """What object code depends on beside its source: LLVM, the processor, and the definitions of the operations."""
+    """Digest of the recipe of object code beside its source: LLVM, the processor, the definitions of the operations."""
     found = sha256(f"{llvmlite.__version__} {llvm.llvm_version_info} {llvm.get_host_cpu_name()}".encode())
     found.update(llvm.get_host_cpu_features().flatten().encode())
     here = Path(__file__).parent
@@ -153,7 +153,7 @@ def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
     for name, (count, body) in bodies.items():
         _define(module, name, count, body)
     code = _compile(str(module))
-    with suppress(OSError, SystolithError):  # what cannot be kept is compiled again
+    with suppress(OSError, SystolithError):  # where it cannot be kept, it is compiled again
         make_private(path.parent)
         _make_room(path.parent)
         write_atomic(path, lambda handle: handle.write(sha256(code).digest() + code))
@@ -161,7 +161,7 @@ def _object_code(bodies: Bodies, file: str, recipe: str) -> bytes:
 
 
 def _known(name: str) -> bool:
-    """Whether what is loaded can use a symbol of this process."""
+    """Whether loaded code can use a symbol of this process."""
     return llvm.address_of_symbol(name) is not None
 
 

@@ -1,6 +1,6 @@
 """Functions on arrays, traced into LLVM's IR: the same definitions give numpy's results and machine code.
 
-A `Symbol` stands for an array.  Applied to symbols, the functions of `alu.py` and what they are made of emit vector
+A `Symbol` stands for an array.  Applied to symbols, the functions of `alu.py` and those that they call emit vector
 instructions: one IEEE operation for each of numpy's, none fused, none reordered.  Where a function looks whether a rare
 case occurs anywhere, a symbol says that it does.
 """

@@ -1,4 +1,4 @@
-"""What each micro-operation computes: `RULES` for kernels (raw NaNs), `MICROOP_FUNCTIONS` for everybody else.
+"""The arithmetic of each micro-operation: `RULES` for kernels (raw NaNs), `MICROOP_FUNCTIONS` for everybody else.
 
 Functions take and give 32-bit images (`images.py`); the memory operations ld, st, coord and inside are not here.
 """

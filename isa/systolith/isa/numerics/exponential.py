@@ -66,7 +66,7 @@ def logistic(x: Floats) -> Floats:
     """1 / (1 + e^-x).  Error at most 2.0 ulp; goes through the subnormals below -87.33 to 0 below -103.97."""
     small = _exp(-np.abs(x))
     total = f32(1) + small
-    lost = small - (total - f32(1))  # what rounding took from the denominator
+    lost = small - (total - f32(1))  # rounding error of the denominator
     y = where(x < 0, small, f32(1)) / total
     return keep_nan(x, y - y * (lost / total))
 

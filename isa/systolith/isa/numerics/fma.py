@@ -83,7 +83,7 @@ def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate
 def add_product_at(
     rows: Rows, part: int, weights: Block, sums: Block, accumulate: bool, keep: object, call: Call
 ) -> None:
-    """`add_product` of what is, or will be, at addresses.
+    """`add_product` on memory at addresses, when `call` makes it.
 
     Args:
         rows, part, weights, sums, accumulate: as there; addresses are multiples of 4.
@@ -157,7 +157,7 @@ def _chain(b: ir.IRBuilder, left: Any, depth: Any, right: Any, stride: Any, bloc
     """The sums of a block: left [_ROWS, depth] x right [depth, COLS], rows `stride` apart -> block [_ROWS, COLS]."""
     fma = b.module.declare_intrinsic(f"llvm.fma.v{_LANES}f32", fnty=ir.FunctionType(_VECTOR, [_VECTOR] * 3))
     zero, first = ir.Constant(_VECTOR, [0.0] * _LANES), ir.Constant(ir.VectorType(I32, _LANES), [0] * _LANES)
-    with b.goto_entry_block():  # where LLVM looks for what it can keep in registers
+    with b.goto_entry_block():  # where LLVM looks for variables that it can keep in registers
         totals = [[b.alloca(_VECTOR) for _ in range(_VECTORS)] for _ in range(_ROWS)]
     for line in totals:
         for total in line:

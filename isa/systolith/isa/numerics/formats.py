@@ -3,9 +3,9 @@
 Memory is handled as unsigned integers of the element's size (`raw_type`), because numpy's own conversions quiet NaNs on
 some machines and not on others.
 
-Narrowing of floats rounds to nearest even; what is too large becomes what the format has for it (an infinity, or NaN
+Narrowing of floats rounds to nearest even; values too large become the format's overflow value (an infinity, or NaN
 for f8e4m3fn and the fnuz formats).  A NaN keeps its sign and the top bits of its payload (the quiet bit is set if
-those are all 0), so that narrowing what was widened gives the same bits; f8e4m3fn has one NaN for each sign, the fnuz
+those are all 0), so that narrowing a widened value gives the same bits; f8e4m3fn has one NaN for each sign, the fnuz
 formats one.
 """
 

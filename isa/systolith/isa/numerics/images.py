@@ -27,11 +27,11 @@ INFINITY = np.uint32(0x7F800000)
 
 
 class Abstract:
-    """What may stand for an array while a function is traced (`traced.py`)."""
+    """Base class of symbols that stand for arrays while a function is traced (`traced.py`)."""
 
 
 def array(values: Any, dtype: npt.DTypeLike | None = None) -> Any:
-    """`values` as an array; what stands for one as it is."""
+    """`values` as an array; a symbol as it is."""
     return values if isinstance(values, Abstract) else np.asarray(values, dtype)
 
 

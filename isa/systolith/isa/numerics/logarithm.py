@@ -63,7 +63,7 @@ def log(x: Floats) -> Floats:
 def log1p(x: Floats) -> Floats:
     """log(1 + x).  Error at most 0.9 ulp; keeps -0 and subnormals; -inf of -1, NaN below."""
     u = f32(1) + x
-    lost = where(x >= f32(1), f32(1) - (u - x), x - (u - f32(1)))  # what rounding took from 1 + x
+    lost = where(x >= f32(1), f32(1) - (u - x), x - (u - f32(1)))  # rounding error of 1 + x
     exponent, m = parts(u, _SQRT_HALF)
     direct = exponent == 0
     low = where(direct, f32(0), lost / u)

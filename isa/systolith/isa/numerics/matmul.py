@@ -36,7 +36,7 @@ def add_product(rows: Bits, part: int, weights: Floats, sums: Floats, accumulate
 
     Args:
         rows: [M, K] f32 images.
-        part: 0, 1 or 2 of their bf16 split is what is multiplied.
+        part: the part of their bf16 split that is multiplied: 0, 1 or 2.
         weights: from `weight_tile`, [L, ...]: where K and L differ the shorter one meets zeros, which matters to
             infinities and NaNs.
         sums: [M, N] f32, C-contiguous, changed in place; NaNs become 0x7FC00000.

@@ -71,7 +71,7 @@ def keep_nan(x: Floats, y: Floats) -> Floats:
 
 
 def clamp(x: Floats, lo: float, hi: float) -> Floats:
-    """Limit x to `lo` .. `hi`; a NaN becomes one of the two, so that what follows is finite."""
+    """Limit x to `lo` .. `hi`; a NaN becomes one of the two, so that later steps are finite."""
     return np.fmin(np.fmax(x, f32(lo)), f32(hi))
 
 

@@ -85,7 +85,7 @@ def _cosine(r: Floats) -> Floats:
 
 
 def _finite(x: Floats) -> tuple[Floats, Array | None]:
-    """|x| with 0 for what has no sine, and where that was."""
+    """|x| with 0 for values that have no sine, and where those are."""
     size = np.abs(x)
     bad = ~(size < f32(np.inf))
     return (where(bad, f32(0), size), bad) if bad.any() else (size, None)

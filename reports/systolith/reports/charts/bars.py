@@ -68,7 +68,7 @@ def fills(memories: Sequence[Fill]) -> str:
         svg.text(left - 10, y + 15, memory.label, "t", "end")
         svg.rect(left, y, span, BAR, "frame")
         for label, amount, css in memory.parts:
-            # What is there is visible, however small.
+            # A part that is not empty is visible, however small.
             width = max(span * amount / memory.capacity, 1.5) if amount else 0
             svg.rect(x, y, min(width, left + span - x), BAR, f"f-{css}", f"{memory.label}: {label}, {count(amount)}")
             x += width

@@ -116,7 +116,7 @@ def _roofs(svg: Svg, ax: Axes, chip: Peaks) -> list[Box]:
         taken.append(Box(WIDTH - RIGHT - 6 - text_width(text, FONT), y - 18, WIDTH - RIGHT, y + 3))
     (x1, y1), (x2, y2) = slope
     text = f"HBM {si(chip.bandwidth, 'B/s')}"
-    # Along the line, a third of the way down, above it; seven boxes approximate what it covers.
+    # Along the line, a third of the way down, above it; seven boxes approximate its area.
     angle = atan2(y2 - y1, x2 - x1)
     cx, cy = x1 + (x2 - x1) * 0.42, y1 + (y2 - y1) * 0.42
     px, py = cx + 8 * sin(angle), cy - 8 * cos(angle)

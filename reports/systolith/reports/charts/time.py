@@ -1,4 +1,4 @@
-"""Charts over simulated time: HBM traffic against the bandwidth, and what the units did."""
+"""Charts over simulated time: HBM traffic against the bandwidth, and the activity of the units."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def timeline(data: Timeline, groups: list[Group], clock_hz: float) -> str:
 
 
 def _ribbon(svg: Svg, groups: list[Group], cycles: int) -> None:
-    """The run shared out: a group's part is what is charged to it, in the order in which the groups end."""
+    """The run shared out: a group's part is the cycles charged to it, in the order in which the groups end."""
     shown = sorted((g for g in groups if g.cycles), key=lambda g: (g.last_retire, g.first_start))
     if shown:
         svg.text(LEFT - 10, 19, "groups", "t", "end")
