@@ -30,7 +30,8 @@ def corpus() -> Callable[[str], Case]:
     return load
 
 
-# What is imported and collected, 10,000 items, stays: not looked through again in every collection of garbage.
+# What is imported and collected, 10,000 items, stays: not looked through again in every collection of garbage.  JAX and
+# hypothesis call back at each, which makes many small ones dear.
 
 
 def pytest_collection() -> None:
@@ -39,4 +40,5 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(10_000)
     gc.enable()

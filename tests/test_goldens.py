@@ -1,4 +1,8 @@
-"""Cycles of compiled modules change only where a change means it: compiler and simulator are deterministic."""
+"""Cycles of compiled modules change only where a change means it: compiler and simulator are deterministic.
+
+`runtime/test_corpus_runs.py` compares those of the modules that it runs in any case; here are those that it takes long
+for.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,15 @@ import pytest
 
 from tests.goldens import CORPUS, PROGRAMS, check, corpus_cycles, corpus_keys, known
 from tests.programs.cases import CASES, CHIPS
+from tests.runtime.test_corpus_runs import HEAVY, cases
 
 
-@pytest.mark.parametrize("key", corpus_keys())
+@pytest.mark.parametrize("key", [key for key in corpus_keys() if tuple(key.split()) in HEAVY])
 def test_corpus(key: str) -> None:
     check(CORPUS, key, corpus_cycles(key))
 
 
 def test_nothing_is_recorded_that_nobody_compares() -> None:
     assert sorted(known(CORPUS)) == sorted(corpus_keys())
+    assert {" ".join(map(str, case.values)) for case in cases()} >= known(CORPUS).keys()
     assert sorted(known(PROGRAMS)) == sorted(f"{name} {chip}" for name in CASES for chip in CHIPS)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa import asm
@@ -14,6 +14,7 @@ from systolith.isa.kernel import MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
+from tests.examples import examples
 from tests.isa.strategies import programs
 
 TINY = load_chip("tiny")
@@ -24,7 +25,7 @@ def manual_example() -> str:
     return doc[doc.index("    .program") : doc.index("An instruction is")]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(programs(TINY.name, TINY.digest()))
 def test_disassembly_assembles_to_the_same_program(program: Program) -> None:
     text = disassemble(program)
@@ -150,7 +151,7 @@ def test_errors_say_where(text: str, line: int, column: int, message: str) -> No
     assert caret == " " * (column - 1) + "^"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(st.data())
 def test_damaged_text_assembles_or_is_refused_with_its_line(data: st.DataObject) -> None:
     text = manual_example()

@@ -6,10 +6,11 @@ import json
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.files import json_text
+from tests.examples import examples
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -37,7 +38,7 @@ def same(value: Any, read: Any) -> bool:
     return bool(value == read)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(VALUES)
 def test_any_value_is_written_as_json(value: Any) -> None:
     assert same(value, strict(json_text(value)))

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.chip import Chip, load_chip
@@ -15,6 +15,7 @@ from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS
 from systolith.isa.schedule import VIRTUAL0, schedule_kernel
 from systolith.isa.verify_kernel import verify_kernel
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 Stores = list[tuple[int, int, Any]]
@@ -110,7 +111,7 @@ def sections(draw: st.DrawFn) -> tuple[list[MicroOp], list[MicroOp], list[MicroO
 
 
 @pytest.mark.parametrize("chip", ["tiny", "small", "tpu_v3"])
-@settings(max_examples=120, deadline=None)
+@examples(40, 120)
 @given(sections(), st.integers(1, 7))
 def test_the_pipeline_computes_what_the_text_says(
     chip: str, given: tuple[list[MicroOp], list[MicroOp], list[MicroOp]], n: int

@@ -10,8 +10,8 @@ AREAS = ("compiler/systolith/compiler", "sim/systolith/sim", "isa/systolith/isa"
 
 TESTS: dict[str, str] = {
     "isa/systolith/isa/numerics": "isa_numerics sim_values programs",
-    "isa/systolith/isa": "isa isa_numerics sim_time sim_values programs test_goldens.py reports hw",
-    "sim/systolith/sim": "sim_time sim_values programs test_goldens.py reports hw",
+    "isa/systolith/isa": "isa isa_numerics sim_time sim_values programs test_goldens.py reports runtime hw",
+    "sim/systolith/sim": "sim_time sim_values programs test_goldens.py reports runtime hw",
     "compiler/systolith/compiler/hlo": "compiler/hlo compiler/passes",
     "compiler/systolith/compiler/xla_builder": "compiler/xla_builder",
     "compiler/systolith/compiler/passes": "compiler/passes",

@@ -10,6 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests.corpus.load import load, names
+from tests.goldens import CORPUS, check, known
 from tests.runtime.command import systolith
 
 # `tiny` has little HBM; what it can hold, it runs.
@@ -20,6 +21,10 @@ TINY = (
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
     ("mlp_infer", "tiny", "highest"),
+    ("mlp_infer_bf16", "tiny", "highest"),
+    ("lenet_infer", "tiny", "highest"),
+    ("gpt2_decode_kvcache", "tiny", "highest"),
+    ("lstm_scan", "tiny", "default"),
     ("resnet18_infer_32_small", "small", "default"),
     ("resnet18_infer_32_small", "small", "highest"),
     ("resnet18_infer_32_small", "tpu_v3", "default"),
@@ -53,6 +58,8 @@ def test_module(name: str, chip: str, precision: str, capsys: pytest.CaptureFixt
     record = json.loads(ran.out)
     assert record["ok"]
     assert record["cycles"] > 0
+    if (key := f"{name} {chip} {precision}") in known(CORPUS):
+        check(CORPUS, key, record["cycles"])
     for unit, causes in record["units"].items():
         assert sum(causes.values()) == record["cycles"], unit
 

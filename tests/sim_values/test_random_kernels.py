@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from systolith.sim import kernels
 from systolith.sim.independence import check_independent
 from systolith.sim.memory import SimulationError
 from systolith.sim.serial import run_serial
+from tests.examples import examples
 from tests.sim_values.random_kernels import machine_for, random_kernel
 from tests.sim_values.slow import SlowVpu, Touch
 
@@ -20,7 +21,7 @@ def dependent(a: Touch, b: Touch) -> bool:
     return apart and "st" in (a.op.op, b.op.op) and a.op is not b.op and not a.touched.isdisjoint(b.touched)
 
 
-@settings(max_examples=400)
+@examples(130, 400)
 @given(st.integers(0, 2**32))
 @example(11348)  # a store of a later outer iteration where an earlier one stores in a later inner one
 def test_any_kernel(seed: int) -> None:

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.groups import folding, fusion
@@ -16,6 +16,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze
 from systolith.compiler.passes.base import run_passes
+from tests.examples import examples
 
 SHAPES = [(4, 6), (6, 4), (24,), (2, 12), (2, 3, 4)]
 
@@ -62,7 +63,7 @@ def folds(root: Instruction, frontier: set[Instruction]) -> bool:
     return True
 
 
-@settings(max_examples=250, deadline=None)
+@examples(80, 250)
 @given(programs())
 def test_the_value_is_the_first_without_which_the_rest_folds(program: str) -> None:
     computation = parse_hlo(program).entry

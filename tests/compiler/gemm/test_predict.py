@@ -19,7 +19,7 @@ from systolith.isa.program import BufferDecl, Origin, Program, Role
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import SMALL, attention
 from tests.compiler.machine import compiled
-from tests.examples import THOROUGH
+from tests.examples import THOROUGH, examples
 
 TINY = load_chip("tiny")
 
@@ -126,7 +126,7 @@ def test_plan_is_near_the_timeline(case: int) -> None:
 
 
 @given(flows)
-@settings(max_examples=200)
+@examples(65, 200)
 def test_no_flow_is_faster_than_its_slowest_unit(flow: Flow) -> None:
     assert flow.cycles() >= max(flow.totals.compute, flow.totals.transfer, flow.totals.vector)
 
@@ -193,7 +193,7 @@ def test_transfers_share_the_bandwidth(code: list[str]) -> None:
 
 
 @given(flows)
-@settings(max_examples=200)
+@examples(65, 200)
 def test_flow_step_by_step(flow: Flow) -> None:
     """The arrays of `Flow.cycles` against one loop over blocks and tiles."""
     m_blocks, n_blocks = flow.blocks

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.attributes import WindowDim
@@ -17,6 +17,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.cost_modules import MODULES
 from tests.corpus.load import INDEX, Case
+from tests.examples import examples
 
 
 def xla_costs(text: str) -> dict[str, float]:
@@ -50,7 +51,7 @@ def test_random_modules(seed: int) -> None:
     assert_as_xla(random_module(seed)[0])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(
     st.builds(WindowDim, *(st.integers(*r) for r in ((1, 7), (1, 5), (-3, 6), (-3, 6), (1, 5), (1, 4)))),
     st.integers(0, 9),

@@ -12,7 +12,10 @@ from tests.corpus.load import INDEX, load
 
 # Several devices: `test_evaluator_devices_xla.py`.
 WITHOUT = {"shardmap_psum_allgather_a2a_ppermute"}
-NAMES = [n for n, entry in INDEX.items() if entry["expected"] == "stored" and n not in WITHOUT]
+# The same network on small images takes a twentieth of the time.
+LARGE = {"resnet18_infer_224", "resnet50_infer_224"}
+STORED = [n for n, entry in INDEX.items() if entry["expected"] == "stored" and n not in WITHOUT]
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in STORED]
 BF16_RESULTS = {"gpt2_block_bf16": 2e-2, "mlp_infer_bf16": 2e-2}
 
 

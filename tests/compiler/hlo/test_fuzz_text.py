@@ -7,13 +7,14 @@ from collections.abc import Callable
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, parse_hlo, print_hlo, verify
 from systolith.compiler.hlo.ir import Module
 from tests.compiler.hlo.text_cases import texts
 from tests.corpus.load import HERE
+from tests.examples import examples
 from tests.fuzz.hlo_text import SOUP
 
 CASES = [text for text in texts() if text]
@@ -43,14 +44,14 @@ def survives(text: str) -> bool:
     return bool(found)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(st.text(max_size=200), st.sampled_from(CASES), st.integers(0, 400))
 def test_texts_in_texts(noise: str, text: str, at: int) -> None:
     survives(noise)
     survives(text[:at] + noise + text[at:])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(
     st.lists(st.sampled_from(SOUP), max_size=60), st.sampled_from(["", "HloModule m\n", "HloModule m\nENTRY e { x = "])
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
@@ -10,6 +10,7 @@ from systolith.compiler.hlo import HloError, parse_hlo, print_hlo, verify
 from systolith.compiler.hlo.attributes import PadDim, Raw, SliceDim, WindowDim
 from systolith.compiler.hlo.ir import Module, ProgramShape
 from tests.corpus.load import HERE, load
+from tests.examples import examples
 
 TEXT = """HloModule m, entry_computation_layout={(f32[2,3]{1,0})->f32[2]{0}}
 
@@ -303,7 +304,7 @@ SEEDS = [load(name).text for name in ("lstm_scan", "cond_switch", "complex_ops")
 SEEDS.append((HERE / "cond_switch.opt.hlo").read_text())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(st.sampled_from(SEEDS), st.data())
 def test_damaged_text_gives_an_error_and_nothing_else(text: str, case: st.DataObject) -> None:
     at = case.draw(st.integers(0, len(text)))

@@ -13,6 +13,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.text.codecs import escape, unescape
 from systolith.isa.dtypes import DTYPES
 from tests.corpus.load import HERE
+from tests.examples import examples
 
 FILES = sorted(path.name for path in HERE.glob("*.hlo"))
 
@@ -67,7 +68,7 @@ def test_constants_of_every_type_come_back(case: st.DataObject) -> None:
     assert print_hlo(back) == print_hlo(module)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(30, 100)
 @given(st.text(max_size=30))
 def test_strings_come_back(text: str) -> None:
     assert unescape(escape(text)) == text

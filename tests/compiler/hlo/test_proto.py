@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import Module, evaluate, parse_hlo, print_hlo, verify
@@ -17,6 +17,7 @@ from systolith.compiler.hlo.proto.schema import message_class
 from tests.compiler.hlo.proto_cases import CASES
 from tests.compiler.hlo.proto_oracle import around, serialized, text_of
 from tests.corpus.load import HERE, load
+from tests.examples import examples
 
 _STYLE = Style()
 
@@ -168,7 +169,7 @@ def test_values_are_those_of_the_text() -> None:
 _TYPES = "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 f8e4m3fn f8e5m2 s4 u4 s2 u2 c64 c128".split()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(st.data())
 def test_constants_of_any_shape_layout_and_type(case: st.DataObject) -> None:
     name = case.draw(st.sampled_from(_TYPES))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, print_hlo, verify
@@ -163,7 +163,7 @@ def test_damaged_bytes(source: int, damage: list[tuple[int, str, bytes]]) -> Non
     check_refused_or_read(damaged(_sources()[source], damage))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(65, 200)
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     check_refused_or_read(data)

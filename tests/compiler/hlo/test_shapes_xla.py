@@ -9,6 +9,7 @@ from systolith.compiler.hlo.rules.shapes import READS_SHAPE, infer
 from systolith.compiler.hlo.shape import TOKEN
 from tests.compiler.hlo.shape_cases import OPERATIONS, Operation
 from tests.compiler.hlo.xla_shapes import parse_with_xla
+from tests.examples import examples
 
 IMPLICIT = frozenset("add maximum subtract divide atan2 and power complex compare".split())
 
@@ -49,6 +50,6 @@ def test_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(data=st.data())
-@settings(max_examples=1000)
+@examples(330, 1000)
 def test_many_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
     check(data.draw(OPERATIONS[name]()))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from systolith.compiler.emit import dependence as module
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.isa.access import Access
 from systolith.isa.instruction import Space
+from tests.examples import examples
 
 LANES = 4
 FINE = {int(Space.VMEM): 3, int(Space.HBM): 2}
@@ -67,7 +68,7 @@ BEYOND = [
 
 @given(work, st.sampled_from([3, 7, 50, 4096]))
 @example(BEYOND, 50)
-@settings(max_examples=200)
+@examples(65, 200)
 def test_the_last_conflict_of_each_lane(code: list[tuple[int, list[Access]]], window: int) -> None:
     with patch.object(module, "WINDOW", window):
         got = conflicts((a for _, a in code), [lane for lane, _ in code], LANES, LineMap(SIZES, FINE, least=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.emit.dependence import Key
@@ -13,6 +13,7 @@ from systolith.compiler.emit.tokens import Ordered, Orderer
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import MAX_WAITS, queue_of
+from tests.examples import examples
 
 QUEUES = ("seq", "ld", "st", "w0", "s0", "vpu", "xlu")
 FENCED = {"ld", "st"}
@@ -105,7 +106,7 @@ def _conflict(a: Plan, b: Plan) -> bool:
 
 
 @given(plans, st.sets(st.integers(0, 60), max_size=4))
-@settings(max_examples=150)
+@examples(50, 150)
 def test_conflicts_are_ordered(work: list[Plan], places: set[int]) -> None:
     ordered = _order(work, frozenset(places))
     known = _happens_before(ordered)
