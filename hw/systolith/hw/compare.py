@@ -44,7 +44,7 @@ class Reference:
     """The simulator's run.
 
     Attributes:
-        program, chip: what ran on what.
+        program, chip: of the run.
         trace: its times.
         issued: the instructions of the trace, registers resolved.
         cycles: of the run.
@@ -80,11 +80,11 @@ class Difference:
     """Where the core differs from the simulator.
 
     Attributes:
-        what: what is compared, such as `start` or `vmem`.
+        what: the quantity compared, such as `start` or `vmem`.
         cycle: when; NEVER: at the end.
         unit: queue.
         instruction: as assembly.
-        origin: the HLO operation and what the instruction does for it; empty: not known.
+        origin: the HLO operation and the instruction's part in it; empty: not known.
         expected, got: of the simulator, of the core.
         context: lines: the unit's last events on both sides.
     """

@@ -1,4 +1,4 @@
-"""What the host's driver writes before a program starts: its instructions and tables, and the contents of memories.
+"""The writes of the host's driver before a program starts: its instructions and tables, and contents of memories.
 
 Memories are those of the simulator's machine before its first instruction: so a setup fills both sides at once.
 """
@@ -40,7 +40,7 @@ def remote(link: int) -> str:
 
 @dataclass(frozen=True)
 class Contents:
-    """What memories hold, as bytes.
+    """Contents of memories, as bytes.
 
     Attributes:
         memories: instance to bytes; those left out are zero.
@@ -74,7 +74,7 @@ def _hbm(machine: Machine) -> tuple[Bytes, list[int]]:
 
 
 def contents(machine: Machine) -> Contents:
-    """A copy of what the machine's memories hold."""
+    """A copy of the contents of the machine's memories."""
     hbm, bases = _hbm(machine)
     memories = {VMEM: machine.vmem.copy(), SMEM: machine.smem.copy(), HBM: hbm}
     memories |= {accumulators(i): a.reshape(-1).view(np.uint8).copy() for i, a in enumerate(machine.acc)}
@@ -146,7 +146,7 @@ def _infeed(queues: list[HostQueue]) -> Iterator[Write]:
         data = _queue(queue)
         if data.size > size:
             raise ModelError(f"infeed queue {n}: {data.size} bytes, the model has {size}")
-        # All of it, zeros too: the queues' memory still has what the run before put there.
+        # All of it, zeros too: the queues' memory still has values of the run before.
         words = np.zeros(-(-data.size // 4), "<u4")
         words.view(np.uint8)[: data.size] = data
         if words.size:
@@ -156,14 +156,14 @@ def _infeed(queues: list[HostQueue]) -> Iterator[Write]:
 
 @dataclass(frozen=True)
 class Start:
-    """A run's beginning: what is written, and the contents of memories."""
+    """A run's beginning: the writes, and the contents of memories."""
 
     writes: list[Write]
     before: Contents
 
 
 def start_of(program: Program, chip: Chip, machine: Machine) -> Start:
-    """What to write for a program, and for what a machine holds before it runs.
+    """The writes for a program and for the contents of a machine before it runs.
 
     Raises:
         ModelError: there is no room for it.

@@ -45,7 +45,7 @@ def columns(chip: Chip) -> int:
 
 
 def _rows(section: Section, rows: int, chip: Chip) -> list[int]:
-    """A section in `rows` rows; what is issued later starts again at the first, a stage further."""
+    """A section in `rows` rows; later issues start again at the first, a stage further."""
     width = columns(chip)
     first = {slot: sum(slots_of(s, chip) for s in SLOTS[:n]) for n, slot in enumerate(SLOTS)}
     words = [0] * (MICROOP_WORDS * width * rows)

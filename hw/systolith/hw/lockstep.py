@@ -47,7 +47,7 @@ Setup = Callable[[Machine], None]
 
 @dataclass(frozen=True)
 class Case:
-    """A program and what it starts with.
+    """A program and its initial state.
 
     Attributes:
         buffers: memory of buffer-table entries, as for `simulate`; not changed.
@@ -63,11 +63,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What was compared.
+    """The outcome of a comparison.
 
     Attributes:
         name: the program's.
-        chip: what it ran on.
+        chip: the one that it ran on.
         cycles: of the simulator's run.
         instructions: executed, SEQ's included; `timed` of them had times that were compared.
         words: of memories that were compared.
@@ -159,7 +159,7 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
 
 
 def compare(reference: Reference, todo: Job, outcome: Outcome) -> Result:
-    """Compare what the core did with what it should have done."""
+    """Compare the core's run with the reference."""
     memories, queues = memories_of(todo, outcome, reference.after)
     words, places = compare_memories(reference.after, memories)
     difference = _times(reference, outcome)
@@ -180,7 +180,7 @@ def compare(reference: Reference, todo: Job, outcome: Outcome) -> Result:
 
 
 def _times(reference: Reference, outcome: Outcome) -> Difference | None:
-    """What differs in time, or why the core's run did not end."""
+    """The first difference in time, or why the core's run did not end."""
     times = reference.times()
     difference = compare_times(reference, times_of(outcome, times.queue, len(times.queue)))
     if outcome.status is Status.FAILED:
@@ -211,14 +211,14 @@ def lockstep(
     """Run a program in the simulator and on the core, and compare.
 
     Args:
-        program: what to run.
+        program: the one to run.
         chip: on which chip; the core is built for it unless it is there.
         buffers: as for `simulate`; not changed.
         setup: fills further memories, queues and links first.
         wave: where to write waves of the core.
 
     Raises:
-        SystolithError: the program does what the machine cannot do, or the core lacks what the chip has.
+        SystolithError: the program does something that the machine cannot do, or the core lacks a part of the chip.
     """
     with Lockstep(chip, wave) as both:
         return both.run(Case(program, buffers, setup))

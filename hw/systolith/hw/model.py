@@ -75,7 +75,7 @@ PARAMETERS = {
 WIDE = ("HbmBytes",)  # parameters of 64 bits
 NO_PARAMETER = ("name", "clock_mhz", "features.wide")
 
-# What the models of tables and memories have room for; HBM: or all of it, where it is smaller.
+# Capacities of the models of tables and memories; HBM: or all of it, where it is smaller.
 CAPACITIES = {
     "ImemWords": MIB,
     "Patterns": 16384,
@@ -105,14 +105,14 @@ VERILATE = (
     # A failed assertion calls `vl_stop` of main.cpp.
     *("-CFLAGS", "-DVL_USER_STOP -std=c++17"),
 )
-# Formats of waves, and what makes Verilator write them; FST needs lz4's header.
+# Formats of waves, and the options that make Verilator write them; FST needs lz4's header.
 WAVES = {"fst": "--trace-fst", "vcd": "--trace-vcd"}
 # Verilator's makefile leaves out how gcc is told of the precompiled header.
 MAKE = "OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2 CFG_CXXFLAGS_PCH_I=-include"
 
 
 class ModelError(SystolithError):
-    """The core cannot be built, does not fit what it is to run, or broke off."""
+    """The core cannot be built, does not fit the job, or broke off."""
 
 
 def core_parameters(chip: Chip) -> dict[str, int]:
@@ -181,7 +181,7 @@ def _folder_of_process() -> Path:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove what has not been used for longest."""
+    """Remove those that have not been used for longest."""
     programs = [p for p in folder.iterdir() if not p.suffix]
     for program in sorted(programs, key=lambda p: p.stat().st_mtime)[:-KEPT]:
         program.unlink(missing_ok=True)
@@ -240,7 +240,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Read:
-    """What to read of a memory at the end: `count` words, or every page that was written (0)."""
+    """A read of a memory at the end: `count` words, or every page that was written (0)."""
 
     scope: str
     address: int = 0
@@ -265,13 +265,13 @@ class Wave:
 
     @property
     def format(self) -> str:
-        """What the file's suffix says: a key of `WAVES`."""
+        """The file's suffix: a key of `WAVES`."""
         return self.path.suffix.removeprefix(".")
 
 
 @dataclass
 class Job:
-    """A run: memories that are cleared, what is written before it, what is read after it."""
+    """A run: memories that are cleared, writes before it, reads after it."""
 
     clears: Sequence[str]
     writes: Sequence[Write]
@@ -282,12 +282,12 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What came of a job.
+    """The outcome of a job.
 
     Attributes:
         seconds: of the host, for its cycles.
         trap: the code, if SEQ trapped; -1: it did not.
-        message: what failed assertions said.
+        message: text of failed assertions.
         events: kind (0 issue, 1 start, 2 retirement), queue, number in the order of issue, cycle.
         blocks: for each read: (address, words).
     """

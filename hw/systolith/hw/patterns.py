@@ -1,7 +1,7 @@
 """Entries of the pattern table: `walk_pkg::pattern_t`, ready to be walked by additions only.
 
-Each loop's coefficient is divided here: c / div and c mod div of a coordinate are kept apart, and what c / div adds to
-the address becomes part of the loop's step.
+Each loop's coefficient is divided here: c / div and c mod div of a coordinate are kept apart, and the share of c / div
+in the address becomes part of the loop's step.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Synthesis of the core with Yosys: what must not be in hardware is refused, gates are counted.
+"""Synthesis of the core with Yosys: latches and loops are refused, gates are counted.
 
     python -m systolith.hw.synth [CHIP]     # tiny, unless another chip is named; `make synth` installs Yosys first
 
 Each module is synthesized once for each set of parameters, by itself: the modules in it are black boxes, found in its
 netlist, and synthesized next.  Latches, bits with several drivers or none, and combinational loops are errors.  Loops
-that go through several modules are looked for in a flat netlist of the core with small parameters.  What is known of a
+that go through several modules are looked for in a flat netlist of the core with small parameters.  The result of a
 module is kept under build/synth until a source that it depends on changes.
 """
 
@@ -36,7 +36,7 @@ from systolith.isa.chip import load_chip
 
 JOBS = 2
 
-# The core in small, for what must be seen as a whole.
+# The core in small, for checks of the whole.
 SMALL = {
     "Rows": 2,
     "Cols": 2,
@@ -69,7 +69,7 @@ OPAQUE = ("mxu_mac", "vpu_lane_alu", "vpu_lane_divide", "vpu_trans_function", "w
 
 
 def hierarchy(source: Source, top: str, parameters: Parameters) -> dict[tuple[str, Parameters], Unit]:
-    """A module and all modules below it; what goes wrong is raised when everything else is done.
+    """A module and all modules below it; errors are raised when everything else is done.
 
     Raises:
         SynthesisError: some of them are refused.
@@ -101,7 +101,7 @@ def hierarchy(source: Source, top: str, parameters: Parameters) -> dict[tuple[st
     return units
 
 
-# Units of the report, by the module that begins them; what is in none of them is the core's own.
+# Units of the report, by the module that begins them; modules in none of them are the core's own.
 CORE = "core: wiring, pattern table ports"
 UNITS = {
     "core": CORE,
@@ -125,7 +125,7 @@ TRANSCENDENTAL = (UNITS["vpu_lane_divide"], UNITS["vpu_lane_trans"])
 
 @dataclass
 class Area:
-    """What a unit consists of."""
+    """The cells of a unit."""
 
     gates: Counter[str]
     flip_flops: int = 0
@@ -138,7 +138,7 @@ class Area:
 
 @dataclass
 class Report:
-    """What the core consists of.
+    """The cells of the core.
 
     Attributes:
         areas: by unit.

@@ -1,6 +1,6 @@
-"""A module and Yosys: elaboration, checks, gates, and what is known of modules from earlier.
+"""A module and Yosys: elaboration, checks, gates, and results of earlier runs.
 
-A module is synthesized by itself, with black boxes for those in it.  What came of it is kept under build/synth until a
+A module is synthesized by itself, with black boxes for those in it.  Its result is kept under build/synth until a
 source that it depends on changes.
 """
 
@@ -89,10 +89,10 @@ MEMORIES: dict[str, Callable[[Mapping[str, int], Mapping[str, int]], int]] = {
     "host_queues": lambda p, _: 16 * p["Queues"] * p["Bytes"],
 }
 
-# What makes a latch, or a flip-flop that is none.
+# Cells of latches, and of flip-flops that are none.
 FORBIDDEN = ("dlatch", "adlatch", "dlatchsr", "sr")
 
-# Of what a function leaves unused its caller need not drive every bit: that is cleaned first.
+# A caller need not drive bits that a function leaves unused: those are cleaned first.
 CHECKS = ["opt_clean", f"select -assert-none {' '.join(f't:${cell}' for cell in FORBIDDEN)}", "check -assert"]
 
 # To simple gates; a register's enable is multiplexers in front of its flip-flops.
@@ -176,7 +176,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is known of a module with its parameters, without the modules in it."""
+    """The result of a module with its parameters, without the modules in it."""
 
     module: str
     parameters: Parameters
@@ -225,7 +225,7 @@ class Chain:
         return tuple(values.items())
 
     def at(self, stages: int, low: int, high: int) -> int:
-        """What is `low` and `high` with the numbers of stages that are mapped."""
+        """Extrapolate a number, given as `low` and `high` for the numbers of stages that are mapped, to `stages`."""
         return high + (high - low) * (stages - self.high) // (self.high - self.low)
 
 
@@ -238,7 +238,7 @@ CHAINS = {
 
 
 def synthesize(source: Source, module: str, parameters: Parameters = ()) -> Unit:
-    """Check a module and map it to gates, or say what is known of it.
+    """Check a module and map it to gates, or take the result of an earlier run.
 
     Raises:
         SynthesisError: there is a latch, a loop, a bit with no or several drivers, or the sources are faulty.
@@ -262,7 +262,7 @@ def _synthesize(source: Source, module: str, parameters: Parameters) -> Unit:
     inner = source.children(module)
     with tempfile.TemporaryDirectory() as name:
         netlist, cells = Path(name) / "netlist.json", Path(name) / "cells.json"
-        # Modules in it, and what slang puts where a variable has no driver.
+        # Modules in it, and the cells that slang puts where a variable has no driver.
         kept = " ".join(f"t:{cell}" for cell in ["$buf", *sorted(inner)])
         commands = [reading(source, module, parameters, set(source.modules) - {module}), "proc"]
         commands += [f"select {kept}", f"write_json -selected {netlist}", "select -clear", *CHECKS]

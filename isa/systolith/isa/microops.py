@@ -1,6 +1,6 @@
 """The micro-operations of VPU kernels: one table.
 
-The function of the same name in `systolith.isa.numerics` defines its result to the bit; its issue slot and
+The function of the same name in `systolith.isa.numerics` defines the result of each to the bit; its issue slot and
 latency come from here and from the chip's configuration (`vpu.<slot>_slots`, `vpu.<slot>_latency`).
 """
 

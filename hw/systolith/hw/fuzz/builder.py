@@ -1,4 +1,4 @@
-"""What the writers of instructions share: the tree under construction, operands in registers, streams in cells."""
+"""The state that writers of instructions share: a tree under construction, operands in registers, streams in cells."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from systolith.sim.resolve import Resolver
 
 @dataclass(frozen=True)
 class Known:
-    """An operand and what it may be."""
+    """An operand and its possible values."""
 
     operand: Operand
     values: Values
 
     @property
     def ways(self) -> tuple[int | None, ...]:
-        """What it may be, and None if nobody can tell before the run."""
+        """Its possible values, and None if they are not known before the run."""
         return self.values if isinstance(self.operand, int) else (*self.values, None)
 
 
 class _Held(NamedTuple):
-    """What a register may hold, and what changes it: registers of one loop change together; 0: nothing."""
+    """Possible values of a register, and the loop that changes it: registers of one change together; 0: none."""
 
     values: Values
     moves: int
@@ -54,10 +54,10 @@ class Builder:
     Attributes:
         nodes: where the next one goes.
         loops: around it, the outermost first.
-        trips: how often what comes next runs.
+        trips: how often the next node runs.
         group: number of the alternative that comes next is part of; 0: none.
         hold: registers set for one step are kept for later ones.
-        branches: for each alternative, what chooses the arm.
+        branches: for each alternative, the branch that chooses the arm.
     """
 
     def __init__(self, draw: Draw, chip: Chip, program: Program) -> None:
@@ -95,7 +95,7 @@ class Builder:
         self.code(scalars.plain() if self.group else scalars.code())
 
     def step(self, *arms: Instruction) -> Step:
-        """An instruction, or what either arm of an alternative has in its place."""
+        """Append an instruction, or those of both arms of an alternative."""
         touches = [a for instr in arms for a in self._touches(instr)]
         step = Step(arms, tuple(dict.fromkeys(touches)), self.group)
         self.nodes.append(step)
@@ -151,7 +151,7 @@ class Builder:
 
     @contextmanager
     def loop(self) -> Iterator[None]:
-        """What is written in it is repeated."""
+        """A loop around the steps that are added in this context."""
         loop = self._new_loop()
         outer, self.nodes = self.nodes, loop.body
         outer_trips = self.trips
@@ -161,7 +161,7 @@ class Builder:
         self.loops.pop()
         self.nodes, self.trips = outer, outer_trips
         if not self.loops:
-            # What a loop within changes may not become a register of the loop around it.
+            # A register that an inner loop changes may not become one of the loop around it.
             self._free = list(RESERVED)
         self._close(loop)
 
@@ -192,7 +192,7 @@ class Builder:
 
     @contextmanager
     def alternative(self) -> Iterator[None]:
-        """What is written in it differs between two ways through the program."""
+        """An alternative around the steps that are added in this context: each has an instruction for either arm."""
         self._groups += 1
         self.group = self._groups
         op, ra, rb = self.draw.pick(BRANCH_OPS), self.scratch().n, self.draw.below(8)
@@ -314,7 +314,7 @@ class Builder:
             own_fill=own_fill,
             coords=coords,
         )
-        lo -= lo % align  # what is said to be touched may begin between elements
+        lo -= lo % align  # an access may begin between elements
         slack = (cell.room - (hi - lo)) // align
         first = draw.below(slack + 1)
         base = self.operand(cell.lo - lo + first * align, (slack - first) * align, align)

@@ -1,4 +1,4 @@
-"""Random programs in the simulator and on the core; what differs is made small and kept.
+"""Random programs in the simulator and on the core; a program whose runs differ is made small and kept.
 
 `python -m systolith.hw.fuzz.campaign FIRST COUNT [--chip tiny] [--into tests/hw/regressions]`
 """
@@ -19,7 +19,7 @@ from systolith.hw.fuzz.shrink import shrink
 from systolith.isa.chip import Chip, load_chip
 
 Check = Callable[[Case], str | None]
-"""What is wrong with a case; None: nothing."""
+"""The failure of a case, in words; None: it passes."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Finding:
 
     Attributes:
         found: the random program.
-        small: what is left of it.
-        what: what is wrong with the small one.
+        small: the same, shrunk.
+        what: failure of the small one.
     """
 
     found: Case

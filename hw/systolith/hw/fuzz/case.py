@@ -18,7 +18,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Piece:
-    """Contents of a part of a memory before the run; what no piece covers is zero.
+    """Contents of a part of a memory before the run; the rest is zero.
 
     Attributes:
         space: VMEM, SMEM, HBM, or HOST for an infeed queue.

@@ -1,6 +1,6 @@
-"""What a set of programs covers of the instruction set and of the machine's behaviour in time.
+"""Coverage of a set of programs: points of the instruction set and of the machine's behaviour in time.
 
-`python -m systolith.hw.fuzz.coverage [programs] [chip]` prints a table, and what is missing.
+`python -m systolith.hw.fuzz.coverage [programs] [chip]` prints a table, and the goals missed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Coverage:
         self.programs = 0
 
     def add(self, case: Case) -> None:
-        """Run a program and count what it covers."""
+        """Run a program and count the points that it covers."""
         result = case.run()
         self.counts.update({*text_points(case, result), *run_points(case, result)})
         self.programs += 1
@@ -50,7 +50,7 @@ class Coverage:
             yield group, len(seen), len(covered), min(covered, default=0)
 
     def text(self) -> str:
-        """The table, what is missing, and what is not a goal."""
+        """The table, the goals missed, and the points that are no goals."""
         lines = [f"{self.programs} programs on {self.chip.name}"]
         lines.append(f"{'group':10} {'points':>7} {'covered':>8} {'rarest':>7}")
         total = done = 0

@@ -44,7 +44,7 @@ def with_code(program: Program, code: Code) -> Program:
 
 
 def removed(program: Program, gone: Collection[int]) -> Program:
-    """Without those instructions; targets name what follows; loops without a body go, too."""
+    """Without those instructions; targets name the next one; loops without a body go, too."""
     gone = set(gone)
     for i in reversed(range(len(program.code))):
         instr = program.code[i]

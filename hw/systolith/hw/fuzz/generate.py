@@ -2,8 +2,8 @@
 
     case = program(seed, chip)
 
-They are legal, and race-free by construction: what each instruction touches is known when it is written, and tokens
-follow from that (`tokens.py`).  What they leave out: `trap`, and what `coverage.py` lists as impossible.
+They are legal, and race-free by construction: the accesses of each instruction are known when it is made, and tokens
+follow from that (`tokens.py`).  They leave out `trap`, and the points that `coverage.py` lists as impossible.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Writer:
             self.b.step(*carrier(other).arms).waits.append(token)
 
     def _either(self) -> None:
-        """An alternative: instructions and what stands in their place on the other way."""
+        """An alternative: instructions, and those of the other arm."""
         kinds = ("load", "store", "shuffle", "reduce", "run", "scalar")
         outer, self.b.nodes, self.b.hold = self.b.nodes, [], True
         for _ in range(self.draw.between(1, 4)):
@@ -177,7 +177,7 @@ class _Writer:
                 getattr(step, name).append(token)
 
     def _clear(self) -> None:
-        """Something in the accumulators that the program uses: what was there before is nobody's business."""
+        """Something in the accumulators that the program uses: earlier contents are undefined."""
         v, m = self.chip.vpu, self.chip.mxu
         cells = self.b.places.cells[Space.ACC]
         lanes = min(v.lanes, m.cols)
@@ -222,7 +222,7 @@ def program(seed: int, chip: Chip) -> Case:
     """The random program of that number.
 
     Raises:
-        ValueError: the chip's tokens cannot count what its queues hold.
+        ValueError: the chip's tokens cannot count the instructions that its queues hold.
     """
     if chip.token.max < chip.fifo.depth + 2:
         raise ValueError(f"{chip.name}: token.max {chip.token.max}: must be at least fifo.depth + 2")

@@ -1,4 +1,4 @@
-"""What random programs are to cover, and what no legal program can."""
+"""The points that random programs are to cover, and those that no legal program can."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEFT_OUT = {
     "cause: hbm_bandwidth, hbm_contention, granularity but of ld and st": "only they reach HBM",
     "cause: fill but of vpu and xlu": "no other unit's pipeline is part of its occupancy",
 }
-"""What is not a goal, and why."""
+"""Points that are no goals, and why."""
 
 
 def _ports(chip: Chip) -> Iterator[tuple[str, Space]]:

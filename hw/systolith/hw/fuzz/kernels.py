@@ -22,7 +22,7 @@ _SALT = 0x6B
 
 @dataclass(frozen=True)
 class Shape:
-    """A kernel and what it asks of its streams.
+    """A kernel and its requirements on its streams.
 
     Attributes:
         kernel: scheduled.
@@ -70,7 +70,7 @@ class _Writer:
         return SCALAR0 + draw.below(NSCALARS)
 
     def _result(self, live: Sequence[int]) -> int:
-        """What to store: something that nobody has read yet, if there is."""
+        """A value to store: mostly one that nothing has read yet, if there is one."""
         waiting = [r for r in live if r in self.unread]
         if not waiting or self.draw.chance(0.15):
             return self._operand(live)
@@ -118,7 +118,7 @@ class _Writer:
         return ops
 
     def finish(self, ops: list[MicroOp], live: Sequence[int], last: bool) -> None:
-        """What was computed and not read, stored, so that it makes a difference; in the end, every stream."""
+        """Store values that nothing has read, so that they make a difference; in the end, to every stream."""
         folded = [r for r in live if r in self.unread]
         if self.stored and folded and self.draw.chance(0.9):
             total = folded[0]

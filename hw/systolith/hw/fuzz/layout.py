@@ -25,7 +25,7 @@ class Layout:
 
     Args:
         labels: the first number for labels that the tree does not use.
-        branches: for each alternative, what chooses the arm.
+        branches: for each alternative, the branch that chooses the arm.
     """
 
     def __init__(self, labels: int, branches: dict[int, Branch]) -> None:
@@ -34,7 +34,7 @@ class Layout:
         self._branches = branches
 
     def add(self, nodes: Sequence[Node]) -> None:
-        """The nodes, after what is there."""
+        """Append the nodes."""
         for group, some in groupby(nodes, lambda n: 0 if isinstance(n, Loop) else n.group):
             members = list(some)
             if group:

@@ -13,16 +13,16 @@ from systolith.isa.pattern import MAX_LOOPS, UNBOUNDED, Coord, Pattern
 from systolith.sim.plans import plan_of
 
 INDEX_RANGE = (-2, 7)
-"""What index lists hold."""
+"""Range of the entries of index lists."""
 
 LIST_WORDS = 64
 """Their words: the largest count of a loop that goes through one."""
 
 Values = tuple[int, ...]
-"""What an operand may be when an instruction is issued."""
+"""Possible values of an operand when an instruction is issued."""
 
 Biases = tuple[tuple[int | None, ...], tuple[int | None, ...]]
-"""What a stream's bias operands may be, known ones first; None: nobody can tell before the run."""
+"""Possible values of a stream's bias operands, known ones first; None: not known before the run."""
 
 Span = tuple[int, int]
 """First byte and first beyond, relative to the base."""
@@ -59,7 +59,7 @@ def reach(pattern: Pattern, biases: Biases) -> Span:
     """The bytes that the elements lie in, whatever the biases and the index list hold."""
     least, most = INDEX_RANGE
     shift, k = 0, pattern.indirect
-    # What is said to be touched, where an index list is bounded by coordinates only.
+    # The extent that the access model gives, where an index list is bounded by coordinates only.
     spans = [s for pair in product(*biases) if k >= 0 and isinstance(s := interval(pattern, pair), Interval)]
     if k >= 0:
         # The index list's values as a loop over all that they may be.
@@ -150,17 +150,17 @@ def random_pattern(
     own_fill: bool = False,
     coords: int = 0,
 ) -> tuple[Pattern, Span]:
-    """A pattern and what it reaches, which fits `room` bytes.
+    """A pattern and its extent, which fits `room` bytes.
 
     Args:
         draw: choices.
         dtype: element type.
         counts: trip counts.
         room: bytes.
-        biases: what the stream's bias operands may be.
+        biases: possible values of the stream's bias operands.
         align: strides are multiples of it.
         indirect: whether it may have an index list.
-        bounded: whether what it reaches must be plain from its coordinates then.
+        bounded: whether its extent must follow from its coordinates then.
         own_fill: whether elements outside read as a value of an integer type, not as any image.
         coords: coordinates that it has at least.
     """

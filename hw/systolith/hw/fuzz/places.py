@@ -1,4 +1,4 @@
-"""Where a random program's data lie: cells of the memories, what is in them, and what may be in them."""
+"""Where a random program's data lie: cells of the memories, and their contents before the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systolith.isa.instruction import Space
 from systolith.isa.program import BufferDecl, Program, Role
 
 TABLE_VALUES = (0, 1, 2, 3)
-"""What words of the tables are: SEQ reads them from SMEM and uses them as operands."""
+"""Values of the tables' words: SEQ reads them from SMEM and uses them as operands."""
 TABLE_WORDS = 16
 
 
@@ -54,7 +54,7 @@ class Places:
         scratch: SMEM that only SEQ uses.
         table, table_source: words from `TABLE_VALUES`, in SMEM and in HBM.
         lists, lists_source: index lists, in VMEM and in HBM.
-        pieces: what the memories hold before the run.
+        pieces: contents of the memories before the run.
     """
 
     def __init__(self, draw: Draw, chip: Chip, program: Program) -> None:

@@ -1,4 +1,4 @@
-"""What the text of a program covers: (group, point) for everything that its executed instructions use."""
+"""Points of a program's text: (group, point) for everything that its executed instructions use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _kind(operand: object) -> str:
 
 
 def ports_of(instr: Instruction, program: Program) -> Iterator[tuple[str, Stream]]:
-    """(port, stream) of an instruction; a kernel's streams by what its micro-operations do with them."""
+    """(port, stream) of an instruction; a kernel's streams by their use in its micro-operations."""
     if instr.op == "vpu.run":
         kernel = program.kernels[cast(int, instr.args["kernel"])]
         streams = cast(tuple[Stream, ...], instr.args["streams"])
@@ -126,7 +126,7 @@ def stream_points(port: str, s: Stream, program: Program) -> Iterator[Point]:
 
 
 def pattern_features(p: Pattern) -> Iterator[str]:
-    """What an address generator has to do for a pattern."""
+    """The features of an address generator that a pattern needs."""
     yield f"loops {len(p.counts)}"
     yield f"coords {len(p.coords)}"
     plain = [s for s, n in zip(loop_strides(p), p.counts, strict=True) if n > 1]
@@ -161,7 +161,7 @@ def _coord_features(p: Pattern, lo: int, hi: int, div: int, stride: int, bias: i
 
 
 def kernel_points(kernel: Kernel) -> Iterator[Point]:
-    """Micro-operations, where they issue, what they read; how sections overlap."""
+    """Micro-operations, where they issue, their operands; how sections overlap."""
     sections = {"prologue": kernel.prologue, "body": kernel.body, "epilogue": kernel.epilogue}
     for name, section in sections.items():
         for m in section.ops:

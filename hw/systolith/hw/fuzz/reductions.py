@@ -56,7 +56,7 @@ def fewer_tokens(case: Case) -> Iterator[Case]:
 
 
 def simpler_operands(case: Case) -> Iterator[Case]:
-    """Registers become what they hold first; counts of loops 1, flags and numbers 0."""
+    """Registers become their first values; counts of loops 1, flags and numbers 0."""
     program = case.program
     first: dict[int, Instruction] = {}
     for issue in run_values(program, case.chip, case.buffers(), setup=case.setup).issues:
@@ -115,7 +115,7 @@ def _replaced(case: Case, k: int, piece: Piece) -> Case:
 
 
 def shorter_tables(case: Case) -> Iterator[Case]:
-    """Without what nothing uses."""
+    """The case without unused entries of its tables."""
     program = tidy(case.program)
     pieces = tuple(p for p in case.pieces if p.space.name != "HBM" or p.number < len(program.buffers))
     yield replace(case, program=program, pieces=pieces)

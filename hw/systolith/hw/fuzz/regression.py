@@ -1,4 +1,4 @@
-"""Cases as files: assembly, with what memories hold in comments of their own, 32 bytes a line.
+"""Cases as files: assembly, with contents of memories in comments of their own, 32 bytes a line.
 
 #: vmem 0 0x1f40 00000000aabbccdd...          space, number (of the buffer or queue), address, bytes
 """
@@ -28,7 +28,7 @@ def _data_lines(piece: Piece) -> list[str]:
 
 
 def to_text(case: Case, why: str = "") -> str:
-    """A case as text; `why`: what it is for."""
+    """A case as text; `why`: its purpose."""
     comments = [f"# {line}" for line in why.splitlines()]
     data = [line for piece in case.pieces for line in _data_lines(piece)]
     # The chip is whoever's that replays it.

@@ -162,7 +162,7 @@ class Scalars:
         return [*before, start, *safe, *closing]
 
     def _jumps(self) -> Code:
-        """Jumps forwards and back, over what never runs."""
+        """Jumps forwards and back, over code that never runs."""
         a, b, c = (self.labels.new() for _ in range(3))
         jump = [Instruction("jmp", {"target": x.number}) for x in (a, b, c)]
         never: Code = [Instruction("trap", {"code": 7}), Instruction("nop", {"queue": "vpu"})]

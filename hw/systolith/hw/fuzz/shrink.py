@@ -1,6 +1,6 @@
 """Makes a failing case small: fewer instructions, simpler ones, less data, as long as it is legal and still fails.
 
-small = shrink(case, fails)          # `fails`: whether a case shows what is looked for
+small = shrink(case, fails)          # `fails`: whether a case shows the failure
 save(small, path)                    # regression.py
 """
 
@@ -99,7 +99,7 @@ class Shrinker:
             least, found = weight(case), None
             for n, candidate in enumerate(reduction(case)):
                 if n >= skip and self.better(candidate, least):
-                    # What did not help before will hardly help now: go on from here.
+                    # Candidates that did not help before will hardly help now: go on from here.
                     case, skip, found = candidate, n, candidate
                     break
                 if self.tried >= self.limit:
@@ -114,7 +114,7 @@ def shrink(case: Case, fails: Predicate, reductions: Sequence[Reduction] = REDUC
 
     Args:
         case: one that fails.
-        fails: whether a legal case shows what is looked for.
+        fails: whether a legal case shows the failure.
         reductions: tried in turn, until none helps.
         limit: candidates to try at most.
 

@@ -1,4 +1,4 @@
-"""What the run of a program covers: causes of waiting, units at work together, counts of tokens, branches taken."""
+"""Points of a program's run: causes of waiting, units at work together, counts of tokens, branches taken."""
 
 from __future__ import annotations
 

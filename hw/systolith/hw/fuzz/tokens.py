@@ -1,11 +1,11 @@
 """Tokens of a random program: those that its accesses call for, and others.
 
 A body of steps is ordered with vector clocks, as the compiler orders straight-line code; here loops carry tokens over
-their back-edges.  Lanes are the queues, then what retires alone in each (`mxu.latch`).  What a lane knows is a number
-for each lane: the last of its steps that has retired for certain.
+their back-edges.  Lanes are the queues, then those of instructions that retire alone (`mxu.latch`).  The clock of a
+lane has a number for each lane: the last of its steps that has retired for certain.
 
-A loop within a body counts as one step of each lane that it uses.  A step of its queue before it waits for what its
-steps conflict with, and one after it signals for them.  Order between iterations is a token that is signalled once
+A loop within a body counts as one step of each lane that it uses.  A step of its queue before it waits for those that
+its steps conflict with, and one after it signals for them.  Order between iterations is a token that is signalled once
 before the loop and taken once after it; since nothing touches less in a later iteration, order between neighbours is
 enough.
 """
@@ -39,7 +39,7 @@ class Tokens:
         chip: its queues and counters.
 
     Attributes:
-        lanes: names of the queues, then those of what retires alone.
+        lanes: names of the queues, then of those whose instructions retire alone.
         room: signals of a token that may be ahead of their waits in program order: the consumer's FIFO adds to it.
         extras: how often a body gets 0, 1, 3 and 8 groups of tokens that nothing needs.
     """
@@ -77,7 +77,7 @@ class _Point:
 
     Attributes:
         item: the step or the loop.
-        known: what has retired for certain when it has.
+        known: the clock when it has retired.
         sources: those whose tokens it takes, in the same iteration.
     """
 
@@ -147,7 +147,7 @@ class Body:
         return self.out
 
     def uses(self) -> dict[int, list[Access]]:
-        """What each lane touches."""
+        """The accesses of each lane."""
         found: dict[int, list[Access]] = defaultdict(list)
         for point in self.points:
             found[point.lane] += point.touches
@@ -156,7 +156,7 @@ class Body:
     # Conflicts and clocks.
 
     def _conflicts(self, touches: Iterable[Access]) -> Clock:
-        """For each lane, the number of the last one that conflicts with what is touched; -1: none."""
+        """For each lane, the number of the last one that conflicts with the accesses; -1: none."""
         latest = [-1] * len(self._counts)
         for a in touches:
             for lo, hi, write, lane, number in self._touched[a.space, a.buffer]:
@@ -165,7 +165,7 @@ class Body:
         return latest
 
     def _needs(self, q: int, touches: Iterable[Access], clock: Clock) -> tuple[list[tuple[int, int]], bool]:
-        """(lane, number) of what has to retire first, and whether a fence is needed."""
+        """(lane, number) of those that have to retire first, and whether a fence is needed."""
         latest = self._conflicts(touches)
         own = (q, self.tokens.beside.get(q, q))
         missing = [(p, n) for p, n in enumerate(latest) if p not in own and n > clock[p]]
@@ -179,7 +179,7 @@ class Body:
         return point
 
     def _record(self, point: _Point) -> None:
-        """What has retired for certain when this one has; what it touches."""
+        """Record a point: its clock when it has retired, and its accesses."""
         lane, q = point.lane, self.tokens.queue(point.lane)
         known = list(self._clocks[q])
         known[lane] = point.number
@@ -216,7 +216,7 @@ class Body:
         self._record(point)
 
     def _take(self, q: int, missing: list[tuple[int, int]], step: Step | None, group: int) -> list[_Point]:
-        """Let a step of queue `q`, or others before it, wait for what is missing; returns the signallers."""
+        """Let a step of queue `q`, or others before it, wait for the missing ones; returns the signallers."""
         sources, numbers, clock = [], [], self._clocks[q]
         for p, n in self.draw.shuffled(missing):
             if n <= clock[p] and not self.draw.chance(0.1):
@@ -318,7 +318,7 @@ class Body:
                     self._due.remove(c)
 
     def _settle(self) -> None:
-        """Take what is still left over; after the last loop of a program it may stay."""
+        """Take the signals still left over; after the last loop of a program they may stay."""
         for c in self._due:
             if not self.looped and self.draw.chance(0.5):
                 continue
@@ -374,7 +374,7 @@ class Body:
         self.out.insert(at, step)
 
     def _carry(self, point: _Point, p: int, n: int, q: int, ends: list[Clock], place: dict[int, int]) -> Clock:
-        """Let a point wait for number `n` of lane `p` of the iteration before; what is known then."""
+        """Let a point wait for number `n` of lane `p` of the iteration before; the clock then."""
         main = self.tokens.queue(p)
         if p == main:
             found = self._lanes[p][n:]

@@ -24,8 +24,8 @@ class Step:
     """An instruction that order concerns: of a unit, `sync`, `lds`, `sts`.
 
     Attributes:
-        arms: it; in an alternative, what either arm has in its place, on the same queue.
-        touches: what it reads and writes, whatever its registers hold.
+        arms: it; in an alternative, the instruction of either arm, on the same queue.
+        touches: its accesses, whatever its registers hold.
         group: number of the alternative that it is part of; 0: none.
         waits, signals, fence: as in `Instruction`.
     """

@@ -191,7 +191,7 @@ class Units:
         return self.b.scratch() if self.draw.chance(0.3) else self.draw.image()
 
     def _vectors(self, shape: Shape, n: int, nest: tuple[int, ...], cells: dict[int, Cell]) -> Stream:
-        """Stream n of a kernel; what is stored is mostly kept apart from what else there is."""
+        """Stream n of a kernel; one that is stored to mostly shares no cell with others."""
         draw, v = self.draw, self.chip.vpu
         vector = (v.sublanes, v.lanes) if draw.chance(0.5) else (draw.between(1, v.sublanes), draw.between(1, v.lanes))
         counts = (*nest, *vector)
@@ -201,7 +201,7 @@ class Units:
         space = draw.weighted((Space.VMEM, Space.ACC), (3, 1))
         cell = self._apart(space, n in shape.stores, shape, cells)
         cells[n] = cell
-        # Narrow types hide much of what is stored.
+        # Narrow types hide many bits of a stored value.
         words = space is Space.ACC or (n in shape.stores and draw.chance(0.6))
         dtype = draw.pick(WORDS if words else NARROW)
         return self.b.stream(cell, dtype, counts, indirect=True, coords=shape.coords[n])
@@ -213,7 +213,7 @@ class Units:
         return self.draw.pick(free or every)
 
     def _may_meet(self, shape: Shape, cells: dict[int, Cell]) -> bool:
-        """Whether iterations may load or store what others store, as far as cells tell."""
+        """Whether iterations may load or store elements that others store, as far as cells tell."""
         both = [(n, m) for n in shape.stores for m in shape.loads | shape.stores if n != m]
         again = len(shape.stored) > len(shape.stores) or bool(shape.loads & shape.stores)
         return again or any(not cells[n].apart(cells[m]) for n, m in both)
@@ -259,13 +259,13 @@ class Units:
         inner = loops_of(draw, row if full else draw.between(1, row), 4) if draw.chance(0.9) else ()
         counts = outer + inner or (1,)
         dtype = draw.pick(INTEGERS if integer else FLOATS)
-        # The array's integer mode has no other operands than what its types hold.
+        # The array's integer mode has no other operands than the values of its types.
         return self.b.stream(cell, dtype, counts, own_fill=integer), len(outer)
 
     # Both arms of an alternative.
 
     def other(self, instr: Instruction) -> Instruction:
-        """What may stand in the place of an instruction that is not the MXU's, and touches no more."""
+        """The other arm of an instruction that is not the MXU's; it touches no more."""
         draw = self.draw
         if draw.chance(0.35):
             return Instruction("nop", {"queue": queue_of(instr)})

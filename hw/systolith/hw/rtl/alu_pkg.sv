@@ -146,7 +146,7 @@ package alu_pkg;
     endcase
   endfunction
 
-  // What slot alu computes; coord and inside, which depend on a lane's place, are not here.
+  // The micro-operations of slot alu; coord and inside, which depend on a lane's place, are not here.
   function automatic logic [31:0] alu(microop_e op, logic [31:0] a, logic [31:0] b, logic [31:0] c);
     /* verilator no_inline_task */
     unique case (op)
@@ -168,7 +168,7 @@ package alu_pkg;
     endcase
   endfunction
 
-  // What slot trans computes without a table.
+  // The micro-operations of slot trans that need no table.
   function automatic logic [31:0] divide(microop_e op, logic [31:0] a, logic [31:0] b);
     /* verilator no_inline_task */
     int_div_pkg::result_t result;

@@ -42,7 +42,7 @@ module core
   parameter int unsigned DmaLocalLatency = 6,
   parameter int unsigned HostQueues = 2,
   parameter int unsigned Links = 2,
-  // What the models of tables and memories have room for.
+  // Capacities of the models of tables and memories.
   parameter int unsigned ImemWords = 65536,
   parameter int unsigned Patterns = 1024,
   parameter int unsigned Buffers = 256,

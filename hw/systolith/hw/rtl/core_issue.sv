@@ -1,4 +1,4 @@
-// SEQ with its program, the queues into which it issues, and the patterns of what starts.
+// SEQ with its program, the queues into which it issues, and the patterns of starting instructions.
 module core_issue
   import core_pkg::*;
   import systolith_pkg::MaxStreams;
@@ -26,7 +26,7 @@ module core_issue
   input  logic [31:0]                              smem_data_i,
   output logic                                     smem_write_o,
   output logic [31:0]                              smem_data_o,
-  // To the units: a start, unless the instruction is idle; words of the heads; patterns of what starts.
+  // To the units: a start, unless the instruction is idle; words of the heads; patterns of starting instructions.
   output logic [Queues-1:0]                        unit_start_o,
   output logic [1:0][DmaWords-1:0][31:0]           dma_words_o,
   output pattern_t [1:0][1:0]                      dma_pattern_o,
@@ -53,7 +53,7 @@ module core_issue
   logic [Slots-1:0]               retire;
   logic [Slots-1:0][31:0]         retire_number;
 
-  // Of nothing in the core does what it does in a cycle depend on an input.
+  // Nothing that the core does in a cycle depends on an input.
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) go_q <= 1'b0;
     else go_q <= go_i;

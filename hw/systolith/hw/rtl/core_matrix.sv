@@ -24,7 +24,7 @@ module core_matrix
   output logic [Mxus-1:0][1:0][Segments-1:0]                        segment_read_o,
   output logic [Mxus-1:0][1:0][Segments-1:0][31:0]                  segment_address_o,
   input  logic [Mxus-1:0][1:0][Segments-1:0][SegmentBytes-1:0][7:0] segment_data_i,
-  // The vector unit's loads and stores; data of loads that are not from accumulators is what comes from VMEM.
+  // The vector unit's loads and stores; data of loads that are not from accumulators come from VMEM.
   input  space_e [Loads-1:0]                                        load_space_i,
   input  logic [Loads-1:0][15:0]                                    load_buffer_i,
   input  logic [Loads-1:0][Elements-1:0]                            load_read_i,

@@ -29,7 +29,7 @@ module core_memories
   output logic [31:0]                                       seq_data_o,
   input  logic                                              seq_write_i,
   input  logic [31:0]                                       seq_data_i,
-  // DMA: 0 ld, 1 st; what ld reads and st writes may be a numbered host queue or link.
+  // DMA: 0 ld, 1 st; the source of ld and the destination of st may be a numbered host queue or link.
   input  logic [15:0]                                       ld_number_i,
   input  logic [15:0]                                       st_number_i,
   input  space_e [1:0]                                      dma_src_space_i,
@@ -276,7 +276,7 @@ module core_memories
     );
   end
 
-  // What a DMA unit reads.
+  // Read data of the DMA units.
   for (genvar d = 0; d < 2; d++) begin : gen_dma_data
     always_comb begin
       unique case (dma_src_space_i[d])

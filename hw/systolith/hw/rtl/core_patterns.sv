@@ -1,4 +1,4 @@
-// The pattern table's entries for the streams of what starts in this cycle.
+// The pattern table's entries for the streams of instructions that start in this cycle.
 module core_patterns
   import core_pkg::*;
   import systolith_pkg::*;

@@ -14,7 +14,7 @@ package core_pkg;
 
   parameter int unsigned HbmAddressBits = 40;
 
-  // What a queue must know of an instruction; its words go with it.
+  // An instruction as its queue sees it; its words go with it.
   typedef struct packed {
     logic [TokensPerInstr-1:0][7:0] waits;
     logic [TokensPerInstr-1:0][7:0] signals;

@@ -34,7 +34,7 @@ module core_queues
   input  logic [Queues-1:0]                        done_i,
   input  logic [Queues-1:0][31:0]                  tail_i,
   output logic                                     idle_o,        // nothing is queued, under way or in flight
-  // What happens in this cycle, for traces.
+  // Events of this cycle, for traces.
   output logic [Queues-1:0]                        start_o,
   output logic [Queues-1:0][31:0]                  start_number_o,
   output logic [Slots-1:0]                         retire_o,

@@ -1,4 +1,4 @@
-// Tells the harness what happens in each cycle.  Not for synthesis.
+// Tells the harness the events of each cycle.  Not for synthesis.
 module core_trace #(
   parameter int unsigned Queues = 6,
   parameter int unsigned Slots = 8

@@ -9,7 +9,7 @@ module dma
   parameter int unsigned HbmChunk = 32,      // bytes
   parameter int unsigned HbmGranule = 16,    // bytes
   parameter int unsigned HbmLatency = 20,    // cycles from the last grant to the retirement
-  parameter int unsigned Segments = 2,       // of HbmChunk bytes, a cycle, of what is not HBM
+  parameter int unsigned Segments = 2,       // of HbmChunk bytes, a cycle, on the side that is not HBM
   parameter int unsigned LocalLatency = 6,   // cycles, of copies without HBM
   localparam int unsigned E = HbmChunk       // elements a cycle, of the smallest
 ) (

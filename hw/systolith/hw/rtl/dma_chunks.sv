@@ -1,4 +1,4 @@
-// What a copy takes: chunks of HBM, or cycles between other memories.
+// Length of a copy: chunks of HBM, or cycles between other memories.
 module dma_chunks
   import walk_pkg::*;
   import copy_pkg::*;

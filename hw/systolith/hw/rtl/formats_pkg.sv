@@ -79,7 +79,7 @@ package formats_pkg;
     else narrow_bf16 = image[31:16] + 16'(image[15] && (image[16] || image[14:0] != '0));
   endfunction
 
-  // The image of an element; what is above it in `raw` is ignored.
+  // The image of an element; bits above it in `raw` are ignored.
   function automatic logic [31:0] widen(dtype_e dtype, logic [31:0] raw);
     /* verilator no_inline_task */
     unique case (dtype)

@@ -16,7 +16,7 @@ module hbm_ctrl #(
   logic [Bits-1:0] credit_q, credit_d, gained;
   logic            st_last_q;
 
-  // What is not used is not saved up beyond one chunk.
+  // Credit that is not used is saved up to one chunk.
   assign gained   = credit_q + Bits'(P);
   assign credit_d = (grant_o != '0) ? gained - Bits'(Need) : (gained > Bits'(Need)) ? Bits'(Need) : gained;
 

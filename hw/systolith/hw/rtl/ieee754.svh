@@ -67,7 +67,7 @@
     end
   endfunction
 
-  // Shift right; what falls out stays as a one in the last bit.
+  // Shift right; the bits that fall out are ORed into the last one.
   function automatic wide_t shift_right(wide_t x, logic [ExpBits+1:0] distance);
     if (distance >= (ExpBits + 2)'(WideBits)) begin
       shift_right = wide_t'(x != '0);
@@ -175,7 +175,7 @@
     div = rounded(sign, x.exp - y.exp + $signed({2'b0, Bias}) - exp_t'(less), {quotient, rest != '0});
   endfunction
 
-  // A bit of the root a step: `rest` is what is left of the radicand beyond the square of the root so far.
+  // A bit of the root a step: `rest` is the remainder of the radicand beyond the square of the root so far.
   function automatic float_t sqrt(float_t a);
     /* verilator no_inline_task */
     normal_t               x;
@@ -248,7 +248,7 @@
     last = x.exp - y.exp;
     rest = {1'b0, x.sig};
     for (int unsigned i = 0; i < RemainderSteps; i++) begin
-      if (exp_t'(i) <= last) begin  // no break: what follows one is conditional on every one before, in gates
+      if (exp_t'(i) <= last) begin  // no break: the steps after one are conditional on every one before, in gates
         if (rest >= {1'b0, y.sig}) rest -= {1'b0, y.sig};
         if (exp_t'(i) != last) rest <<= 1;
       end

@@ -96,7 +96,7 @@
     else to_integer = 32'({31'b0, 1'b1, x[ManBits-1:0]} << exp[4:0] >> ManBits);
   endfunction
 
-  // Towards zero; what is beyond gives the nearest, NaN gives 0.
+  // Towards zero; values beyond the range give the nearest, NaN gives 0.
   function automatic logic [31:0] to_s32(float_t x);
     logic [31:0] magnitude;
     magnitude = to_integer(x, 6'd31);

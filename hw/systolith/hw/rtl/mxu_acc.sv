@@ -1,4 +1,4 @@
-// Accumulators behind the array: AccRows x Cols words of 32 bits.  A row's sum is added to what its accumulator holds, or to
+// Accumulators behind the array: AccRows x Cols words of 32 bits.  A row's sum is added to its accumulator's value, or to
 // +0.
 //
 // Column c of a row's sums comes Rows + c + 1 cycles after `sum_i`, and is written at the end of that cycle.
@@ -15,7 +15,7 @@ module mxu_acc
   input  logic                    rst_ni,
   input  sum_t                    sum_i,
   input  logic [Cols-1:0][31:0]   sums_i,
-  // The vector unit's ports: byte addresses, row after row; what is read comes in the same cycle.
+  // The vector unit's ports: byte addresses, row after row; read data come in the same cycle.
   input  logic [Reads-1:0]        read_i,
   input  logic [Reads-1:0][31:0]  read_address_i,
   output logic [Reads-1:0][31:0]  read_data_o,
@@ -47,7 +47,7 @@ module mxu_acc
 
   logic [Cols-1:0]       read, write;
   logic [Cols-1:0][31:0] read_address, read_data, write_address, write_data;
-  logic [31:0]           old_q[Cols];  // what the accumulator holds
+  logic [31:0]           old_q[Cols];  // value of the accumulator
 
   always_comb begin
     read          = '0;
@@ -70,7 +70,7 @@ module mxu_acc
     end
   end
 
-  // What is being written is not read from the memory but taken as it is.
+  // Forwarding: a row that is being written is taken from the write port, not from the memory.
   always_ff @(posedge clk_i) begin
     if (valid_q != '0) begin
       for (int unsigned c = 0; c < Cols; c++) begin

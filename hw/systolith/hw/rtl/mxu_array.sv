@@ -4,7 +4,7 @@
 // cycle.  The stream comes from the left, sums from above; weights from above or, of transposed tiles, from the left.  The
 // switch to the shadow weights comes with the stream, so each element switches between the rows before and after it.
 //
-// Everything is skewed: what enters in one cycle reaches element (r, c) r + c cycles later, lane by lane through a register
+// Everything is skewed: a row entering in one cycle reaches element (r, c) r + c cycles later, lane by lane through a register
 // a cycle.  The registers in front of an element are of stage r + c.  Column c of a row's sums leaves Rows + c cycles after
 // the row was in stage 0.
 module mxu_array
@@ -26,7 +26,7 @@ module mxu_array
 
   localparam int unsigned Stages = Rows + Cols - 1;
 
-  // What travels; where nothing does, nothing changes.
+  // Registers of values that travel; they change only where one does.
   logic [Stages-1:0]     row_q, latch_q, down_q, right_q;
   logic [Stages-1:0]     integer_q;
   logic [15:0]           down_number_q  [Stages];
@@ -68,7 +68,7 @@ module mxu_array
     end
   end
 
-  // What stays.  The first row or column of a tile clears the shadow on its way, so that what the tile lacks is zero.
+  // Weights, which stay.  The first row or column of a tile clears the shadow on its way: elements beyond the tile are 0.
   logic [15:0] weight_q[Rows][Cols];
   logic [15:0] weight_d[Rows][Cols];
   logic [15:0] shadow_q[Rows][Cols];

@@ -1,4 +1,4 @@
-// What a processing element computes: x * weight + sum.
+// A processing element: x * weight + sum.
 module mxu_mac (
   input  logic        valid_i,
   input  logic        is_integer_i,

@@ -1,4 +1,4 @@
-// Types of the matrix unit: its instructions, and what travels between its modules.
+// Types of the matrix unit: its instructions, and the values that travel between its modules.
 package mxu_pkg;
 
   import systolith_pkg::*;
@@ -6,7 +6,7 @@ package mxu_pkg;
 
   parameter int unsigned Inner = Loops - 1;  // the innermost loop
 
-  // What an instruction is besides its pattern.
+  // The fields of an instruction besides its pattern.
   typedef struct packed {
     opcode_e     opcode;
     logic [3:0]  row_loops;  // outermost loops of the pattern that count rows
@@ -17,7 +17,7 @@ package mxu_pkg;
     logic [31:0] acc_row;    // accumulator row of the first row
   } command_t;
 
-  // What a walk knows of its pattern besides the loops.
+  // The properties of a pattern that a walk needs besides the loops.
   typedef struct packed {
     dtype_e            dtype;
     logic [3:0]        row_loops;  // outermost loops that count rows, those that are missing included
@@ -27,20 +27,20 @@ package mxu_pkg;
     walk_pkg::bounds_t bounds;
   } walk_t;
 
-  // What goes with a row of the stream.
+  // Flags of a row of the stream.
   typedef struct packed {
     logic valid;
     logic is_integer;
     logic latch;
   } wave_t;
 
-  // What goes with a row of a tile, or with a column of a transposed one.
+  // Tags of a row of a tile, or of a column of a transposed one.
   typedef struct packed {
     logic        valid;
     logic [15:0] number;  // which one; the first clears the shadow weights on its way, so that the rest of the tile is zero
   } load_t;
 
-  // What becomes of a row at the accumulators.
+  // The operation on a row at the accumulators.
   typedef struct packed {
     logic        valid;
     logic        accumulate;
@@ -89,7 +89,7 @@ package mxu_pkg;
     to_walk = w;
   endfunction
 
-  // What the array multiplies: a small integer, or a part of the split.
+  // An operand of the array: a small integer, or a part of the split.
   function automatic logic [15:0] to_operand(command_t command, logic [31:0] image);
     to_operand = command.is_integer ? image[15:0] : bf16_pkg::part(image, command.part);
   endfunction

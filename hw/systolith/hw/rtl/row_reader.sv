@@ -80,7 +80,7 @@ module row_reader
     for (int unsigned s = 0; s < Segments; s++) read_o[s] = valid[s] && exists[s] != '0;
   end
 
-  // What goes with the accesses, the data and the row.
+  // The records of the accesses, the data and the row.
   command_t command_q;
   logic     latch_q;  // in the cycle after its start
   row_t     accesses, data_q, row_q;

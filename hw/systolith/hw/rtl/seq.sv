@@ -56,7 +56,7 @@ module seq
   scalar_t     scalar;
   logic [31:0] a, b, alu, result, next, target;
 
-  // What the fetch brings: `looking` says that there may be one, `fetch` that there is.
+  // The fetch: `fetch` says that it takes place, `looking` that it may be of a scalar instruction.
   assign running = (go_i || started_q) && !halted_q && penalty_q == '0;
   assign first   = left_q == '0;
   assign left    = first ? length_of(imem_data_i[0]) : left_q;

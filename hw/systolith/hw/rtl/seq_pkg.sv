@@ -3,7 +3,7 @@ package seq_pkg;
 
   import systolith_pkg::*;
 
-  // Words of the longest scalar instruction, and of what a unit instruction says about itself before its operands.
+  // Words of the longest scalar instruction, and of the head of a unit instruction, before its operands.
   parameter int unsigned ScalarWords = 6;
   parameter int unsigned HeadWords = 4;
 
@@ -15,7 +15,7 @@ package seq_pkg;
     opcode_e     op;
     logic [4:0]  rd;
     logic [4:0]  ra;
-    logic [4:0]  rb;       // what `sts` stores
+    logic [4:0]  rb;       // the value that `sts` stores
     logic        b_is_reg;
     logic [31:0] b;        // second operand, immediate, byte offset or trip count: a value or a register's number
     logic [31:0] target;   // word address: of a branch or jump, or the end of a loop

@@ -1,4 +1,4 @@
-// Counting tokens, those of the whole core: signals add, waits take.  What is signalled in a cycle can be taken in the same.
+// Counting tokens, those of the whole core: signals add, waits take.  A signal can be taken in its own cycle.
 module token_counters
   import core_pkg::*;
 #(
@@ -16,7 +16,7 @@ module token_counters
   output logic                                       overflow_o
 );
 
-  // What all of them may signal, and no one take.
+  // Room for all signals of a cycle, if no one takes any.
   localparam int unsigned Bits = $clog2(Max + Slots * TokensPerInstr + 1);
 
   logic [Bits-1:0] count_q[Tokens], sum[Tokens], count_d[Tokens];

@@ -1,7 +1,7 @@
 // Pieces that the transcendental sequences are made of, f32 in and out: each operation is rounded by itself, none fused.
 // The order of operations is that of isa/numerics/sequences.py.
 //
-// Functions that are heavy to evaluate are called under `if`, not in `?:`, so that a simulator runs only what is asked for.
+// Functions that are heavy to evaluate are called under `if`, not in `?:`, so that a simulator runs only those called.
 package trans_steps_pkg;
 
   import f32_pkg::add, f32_pkg::lt, f32_pkg::mul, f32_pkg::sub;
@@ -18,7 +18,7 @@ package trans_steps_pkg;
   parameter logic [31:0] TwoToMinus26 = 32'h3280_0000;
   parameter logic [31:0] LeastNormal = 32'h0080_0000;  // 2^-126
 
-  // A value in two parts: rounded, and what rounding took.
+  // A value in two parts: rounded, and the rounding error.
   typedef struct packed {
     logic [31:0] high;
     logic [31:0] low;

@@ -38,7 +38,7 @@ package trigonometric_pkg;
     high  = from_s32({20'd0, normal[63:52]});
     rest  = mul(from_s32({8'd0, normal[51:28]}), TwoToMinus24);
     angle = add(mul(high, TrigHalfPiTop), add(mul(high, TrigHalfPiRest), mul(rest, TrigHalfPi)));
-    // high + rest is size * 2^(zeros - 52), without what is below 36 bits.
+    // high + rest is size * 2^(zeros - 52), without the bits below 36.
     angle = mul(angle, power_of_two(-32'sd10 - $signed({26'd0, zeros})));
     return with_sign(angle, fraction < 64'sd0);
   endfunction

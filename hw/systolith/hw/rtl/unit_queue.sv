@@ -2,8 +2,8 @@
 //
 //   start  = at the head (the cycle after the push at the earliest), the occupancy of the one before is over, its tokens are
 //            there and, with a fence, everything before it has retired
-//   retire = `tail_i` cycles after the end of the occupancy for what the unit works on, one cycle after the start for what
-//            is idle, but never before the one before it; `alone` ones one cycle after their start, by themselves
+//   retire = `tail_i` cycles after the end of the occupancy for those that the unit works on, one cycle after the start for
+//            idle ones, but never before the one before it; `alone` ones one cycle after their start, by themselves
 module unit_queue
   import core_pkg::*;
 #(
@@ -21,12 +21,12 @@ module unit_queue
   // Tokens of the head (NoToken while there is none), and whether all are there.
   output logic [TokensPerInstr-1:0][7:0]             waits_o,
   input  logic                                       tokens_i,
-  // The head, in the cycle of its start; `unit_start_o` is for what the unit has to do with.
+  // The head, in the cycle of its start; `unit_start_o` is for those that the unit works on.
   output logic                                       start_o,
   output issue_t                                     head_o,
   output logic [Words-1:0][31:0]                     head_words_o,
   output logic                                       unit_start_o,
-  // The unit: the occupancy of what is under way is over, and what is left until it retires.
+  // The unit: the occupancy of the one under way is over, and the cycles left until it retires.
   input  logic                                       done_i,
   input  logic [31:0]                                tail_i,
   // Those that retire in this cycle.

@@ -49,7 +49,7 @@ module vpu
   localparam int unsigned Columns = AluSlots + LoadSlots + StoreSlots + TransSlots;
   localparam int unsigned Reads = 3 * AluSlots + StoreSlots + 2 * TransSlots;
 
-  // The instruction: in the cycle of its start from the inputs, then from what is kept of them.
+  // The instruction: in the cycle of its start from the inputs, then from registers.
   kernel_t    kernel;
   run_t       run_q, run;
   logic [2:0] nest, inner;
@@ -144,7 +144,7 @@ module vpu
     .issued_o   (issued)
   );
 
-  // What the micro-operations do: in memory, and in the registers.
+  // Results of the micro-operations: in memory, and in the registers.
   logic [AluSlots-1:0]                       place;
   logic [AluSlots-1:0][Elements-1:0][31:0]   place_value;
   logic [LoadSlots-1:0][Elements-1:0][31:0]  loaded;

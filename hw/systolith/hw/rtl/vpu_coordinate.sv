@@ -1,6 +1,6 @@
-// A coordinate of the elements of a vector: whether they are inside its bounds, and what it adds to their addresses.
+// A coordinate of the elements of a vector: whether they are inside its bounds, and its share of their addresses.
 //
-// c / div and c mod div are sums of what the iteration, the sublane and the lane give; the remainder is kept below div by
+// c / div and c mod div are sums of the shares of the iteration, the sublane and the lane; the remainder is kept below div by
 // carries into the quotient.  The loops' steps have what their own quotients add to the address; what carries add is given
 // here.
 module vpu_coordinate

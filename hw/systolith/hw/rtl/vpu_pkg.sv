@@ -75,7 +75,7 @@ package vpu_pkg;
     nest_t                   index;
   } issued_t;
 
-  // What is kept of a stream of the instruction under way.
+  // The state of a stream of the instruction under way.
   typedef struct packed {
     core_pkg::stream_t stream;
     walk_pkg::point_t  origin;

@@ -1,4 +1,4 @@
-// Results on their way: what issues in cycle t of the schedule is at the output, to be written, in cycle t + Latency - 1.
+// Results on their way: one issued in cycle t of the schedule is at the output, to be written, in cycle t + Latency - 1.
 module vpu_result #(
   parameter int unsigned Width = 512,
   parameter int unsigned Latency = 2
@@ -24,7 +24,7 @@ module vpu_result #(
     localparam int unsigned Depth = Latency - 1;
     localparam int unsigned Bits = (Depth > 1) ? $clog2(Depth) : 1;
 
-    // The place that is read is the oldest; what issues takes it.
+    // The place that is read is the oldest; the next issue takes it.
     logic [Depth-1:0] valid_q;
     logic [5:0]       dst_q [Depth];
     logic [Width-1:0] data_q[Depth];

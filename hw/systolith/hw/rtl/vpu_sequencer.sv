@@ -8,11 +8,11 @@ module vpu_sequencer
   input  logic              clk_i,
   input  logic              rst_ni,
   input  logic              start_i,
-  input  kernel_t           kernel_i,     // what runs, in the cycle of the start already
+  input  kernel_t           kernel_i,     // the one that runs, in the cycle of the start already
   input  nest_t             counts_i,
   input  logic [2:0]        first_inner_i,
   input  logic              serial_i,
-  input  logic [15:0]       stall_i,      // how long what issues in this cycle stalls the pipeline
+  input  logic [15:0]       stall_i,      // how long the issues of this cycle stall the pipeline
   output logic              issue_o,      // a row issues in this cycle
   output logic [31:0]       row_o,
   output iteration_t        iteration_o,  // of stage 0
@@ -148,7 +148,7 @@ module vpu_sequencer
   assign iteration_o = place.iteration;
   assign live_o      = place.live;
 
-  // Stalls: what has issued waits before the next row.
+  // Stalls: those issued wait before the next row.
   logic        busy_q, ending_q;
   logic [15:0] stalled_q, waits;
   logic        over;

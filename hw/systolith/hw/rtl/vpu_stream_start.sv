@@ -1,4 +1,4 @@
-// What is kept of a stream: where it starts, and how long a vector of it takes.
+// The initial state of a stream: where it starts, and how long a vector of it takes.
 module vpu_stream_start
   import core_pkg::stream_t;
   import vpu_pkg::*;

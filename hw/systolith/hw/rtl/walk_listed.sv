@@ -1,4 +1,4 @@
-// What an entry of an index list adds to a point: the listed multiple of a loop's step.
+// The addition of an index list's entry to a point: the listed multiple of a loop's step.
 module walk_listed
   import walk_pkg::*;
 (

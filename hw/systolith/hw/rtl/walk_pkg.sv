@@ -1,4 +1,4 @@
-// Walking a pattern: what an entry of the pattern table holds, and how addresses and coordinates move with the loops.
+// Walking a pattern: the fields of an entry of the pattern table, and how addresses and coordinates move with the loops.
 //
 // c_j / div_j and c_j mod div_j of a coordinate are kept apart, each loop's coefficient is divided when the table is
 // written: so a step of a loop is an addition, and a carry out of a remainder adds one to the quotient and the coordinate's

@@ -1,6 +1,6 @@
 // Walks a pattern: up to E elements a cycle, in pattern order.
 //
-// The points of the loops leave out what the index list adds, so that going on is an addition whatever the list holds; the
+// The points of the loops leave out the index list's additions, so that going on is an addition whatever the list holds; the
 // listed multiple of that loop's step is put on top of each element.
 module walker
   import walk_pkg::*;
@@ -78,7 +78,7 @@ module walker
     end
   end
 
-  // What the index list adds.
+  // The index list's additions.
   point_t listed[E];
 
   for (genvar e = 0; e < int'(E); e++) begin : gen_listed

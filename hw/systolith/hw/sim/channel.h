@@ -1,4 +1,4 @@
-// Jobs in, results out: little-endian numbers, texts and words on what were the standard streams.
+// Jobs in, results out: little-endian numbers, texts and words on the former standard streams.
 #pragma once
 
 #include <unistd.h>

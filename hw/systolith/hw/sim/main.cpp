@@ -48,7 +48,7 @@ struct Event {
 };
 static_assert(sizeof(Event) == 16, "events are written as they are");
 
-// What the functions below write to, which the core calls.
+// Written by the functions below, which the core calls.
 std::vector<Event> events;
 uint64_t cycle;
 bool failed;
@@ -64,7 +64,7 @@ void vl_stop(const char*, int, const char*) VL_MT_UNSAFE { failed = true; }
 
 namespace {
 
-// The core and its clock; what it prints goes to a file, whose text is the message of a job that failed.
+// The core and its clock; its output goes to a file, whose text is the message of a job that failed.
 class Simulation {
  public:
   // The command line may have plusargs of the sources.
@@ -93,7 +93,7 @@ class Simulation {
       eval();
       if (failed) return kFailed;
       if (cycle == limit) return kLimit;
-      const bool last = core_->done_o;  // what retires in this cycle shows at its end
+      const bool last = core_->done_o;  // retirements of this cycle show at its end
       core_->clk_i = 1;
       eval();
       if (failed) return kFailed;
@@ -104,7 +104,7 @@ class Simulation {
 
   uint32_t trap() const { return core_->trapped_o ? core_->trap_code_o + 1u : 0u; }
 
-  // What has been printed since the last time.
+  // The text printed since the last call.
   std::string message() {
     std::fflush(stdout);
     std::string text;

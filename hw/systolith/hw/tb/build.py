@@ -38,7 +38,7 @@ MAKE = "-j2 OPT_FAST=-O1 CFG_CXXFLAGS_PCH_I=-include"
 
 @dataclass(frozen=True)
 class Top:
-    """What to build.
+    """A model to build.
 
     Attributes:
         module: the top.
@@ -53,7 +53,7 @@ class Top:
     sources: Path = HW
 
     def files(self) -> list[Path]:
-        """Packages, then modules, then what is waived and made public."""
+        """Packages, then modules, then waivers and public signals."""
         found = [p for part in ("gen", "rtl", "tb") for p in sorted((self.sources / part).glob("*.sv"))]
         rest = [p for p in found if not p.stem.endswith(("_pkg", "_tb"))]
         top = [p for p in found if p.stem == self.module]
@@ -168,7 +168,7 @@ def run(top: Top, bench: str, test: str, variables: Mapping[str, str], plusargs:
     log = place / "run.log"
     os.environ.update(environment())
     results = place / "results.xml"
-    # Under pytest the runner exits when a test fails; what failed is read from the results all the same.  It raises
+    # Under pytest the runner exits when a test fails; failures are read from the results all the same.  It raises
     # RuntimeError when an assertion of the RTL has failed.
     stopped = False
     try:

@@ -55,7 +55,7 @@ def memory(random: np.random.Generator, size: int) -> NDArray[np.uint8]:
 
 
 def fill_image(random: np.random.Generator, dtype: DType) -> int:
-    """What elements outside read as: mostly 0; a value that the type has."""
+    """A value that elements outside read as: mostly 0; one that the type has."""
     if random.random() < 0.6:
         return 0
     if dtype.is_float:

@@ -1,4 +1,4 @@
-"""Random copies between all memories, one after the other, and what the simulator makes of them."""
+"""Random copies between all memories, one after the other, and the simulator's results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def random_copy(streams: Streams) -> Instruction:
 
 @dataclass(frozen=True)
 class Case:
-    """A list of instructions, what they find, and what they leave.
+    """A list of instructions, and the memories before and after them.
 
     Attributes:
         name: for messages.
@@ -120,7 +120,7 @@ class Case:
         gaps: cycles that the bench waits before each.
         before, after: bytes of the memories, as in `MEMORIES`.
         infeed: bytes of the host queues.
-        outfeed: what they gave to host queues.
+        outfeed: the values that they gave to host queues.
     """
 
     name: str

@@ -22,7 +22,7 @@ _LIMIT = 100_000  # cycles that a list may take
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the RTL did: the memories that it has, and when each instruction started and was done, in cycles."""
+    """The RTL's run: the memories after it, and when each instruction started and was done, in cycles."""
 
     after: Bytes
     starts: list[int]
@@ -57,7 +57,7 @@ def begin(dut: Dut) -> None:
 
 
 async def play(dut: Dut, case: Case, images: Bytes, most_words: int) -> Outcome:
-    """Load the images, run the list, and take down what came of it.
+    """Load the images, run the list, and record the outcome.
 
     Raises:
         AssertionError: the list does not end.

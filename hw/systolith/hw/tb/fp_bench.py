@@ -1,4 +1,4 @@
-"""The arithmetic packages at native speed: what they compute, and operands at which arithmetic goes wrong.
+"""The arithmetic packages at native speed: their results, and operands at which arithmetic goes wrong.
 
 Bits are u32, those of f16 in the low half.
 """
@@ -63,7 +63,7 @@ F16 = Format(5, 10)
 
 
 def run(executable: Path, what: What, number: int, a: Words, b: Words, c: Words) -> Words:
-    """What the RTL makes of the operands."""
+    """The RTL's results."""
     command = [str(executable), str(int(what)), str(number)]
     triples = np.stack([a, b, c], axis=1).tobytes()
     return np.frombuffer(subprocess.run(command, input=triples, stdout=subprocess.PIPE, check=True).stdout, np.uint32)

@@ -10,7 +10,7 @@ module fp_tb
   output logic [31:0] y_o
 );
 
-  // What f32_pkg and f16_pkg have in common.
+  // Operations that f32_pkg and f16_pkg have in common.
   function automatic logic [31:0] half(logic [7:0] op, logic [15:0] a, logic [15:0] b, logic [31:0] whole);
     unique case (op)
       8'd0:    half = 32'(f16_pkg::add(a, b));

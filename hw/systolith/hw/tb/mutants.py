@@ -15,7 +15,7 @@ from systolith.hw.tb.build import HW
 
 @dataclass(frozen=True)
 class Mutant:
-    """An expression of a module, and what is put in its place."""
+    """An expression of a module, and its replacement."""
 
     name: str
     file: str

@@ -102,7 +102,7 @@ class Driver:
 
 
 class Monitor:
-    """Takes down what the unit does, cycle by cycle."""
+    """Records the unit's outputs, cycle by cycle."""
 
     def __init__(self, dut: Dut, columns: int) -> None:
         self.dut = dut
@@ -131,7 +131,7 @@ def words(bits: int, count: int) -> tuple[int, ...]:
 
 
 class Checker:
-    """Compares what a monitor saw with what a recording expects."""
+    """Compares a monitor's record with the expectations of a recording."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -158,7 +158,7 @@ class Checker:
         self._compare("accumulator", acc, r.acc.reshape(-1).tolist())
 
     def finish(self) -> None:
-        """Raise what was found.
+        """Raise the differences found.
 
         Raises:
             AssertionError: the RTL and the simulator differ.

@@ -1,4 +1,4 @@
-// What the bench drives: a matrix unit with its queues and their tokens, and the memory it reads from.
+// Top of the bench: a matrix unit with its queues and their tokens, and the memory it reads from.
 module mxu_tb
   import core_pkg::*;
 #(

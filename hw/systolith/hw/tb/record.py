@@ -1,7 +1,7 @@
-"""What the simulator says a matrix unit does in a program: the model that the RTL is compared with.
+"""The simulator's record of a matrix unit in a program: the model that the RTL is compared with.
 
 Everything around the unit becomes events with a cycle: instructions pushed, tokens signalled and taken by other queues,
-what these write to VMEM and to the accumulators.  Everything that the unit does becomes an expectation: starts,
+their writes to VMEM and to the accumulators.  Everything that the unit does becomes an expectation: starts,
 retirements, accumulator rows.
 """
 
@@ -32,10 +32,10 @@ Words = NDArray[np.uint32]
 
 @dataclass
 class Events:
-    """What happens around the unit in a cycle.
+    """Events around the unit in a cycle.
 
     Attributes:
-        push: what is offered to a queue.
+        push: the instruction that is offered to a queue.
         signalled, taken: tokens, by other queues.
         written: (address, bytes) of VMEM, at the beginning of the cycle.
         accumulators: (number, word) of those that are written at the end of the cycle.
@@ -53,7 +53,7 @@ class Recording:
     """A run of a program, as one matrix unit sees it.
 
     Attributes:
-        name: what to call it when it fails.
+        name: for messages.
         vmem, acc_before: contents before the first cycle.
         events: by cycle.
         names: for each queue, the instructions in order.
@@ -78,7 +78,7 @@ class Recording:
 
 @dataclass
 class _Executed:
-    """An instruction, and what it wrote if it is none of the unit's own."""
+    """An instruction, and its writes if it is none of the unit's own."""
 
     instr: Instruction
     written: list[tuple[int, bytes]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Executed:
 
 
 class Recorder:
-    """Runs a program in the simulator and takes down what concerns one matrix unit."""
+    """Runs a program in the simulator and records one matrix unit."""
 
     def __init__(self, program: Program, chip: Chip, unit: int = 0) -> None:
         self.program = program

@@ -60,7 +60,7 @@ def four(bits: int) -> tuple[int, ...]:
 
 
 class Monitor:
-    """Takes down what SEQ does, cycle by cycle."""
+    """Records SEQ's outputs, cycle by cycle."""
 
     def __init__(self, dut: Dut) -> None:
         self.dut = dut
@@ -253,7 +253,7 @@ async def fault(dut: Dut) -> None:
 
 @cocotb.test()
 async def trap(dut: Dut) -> None:
-    """SEQ stops, and says with which code; what follows is not executed."""
+    """SEQ stops, and says with which code; the instructions after it are not executed."""
     Clock(dut.clk_i, 2, "ns").start()
     code = [Instruction("li", {"rd": Reg(1), "imm": 5}), Instruction("trap", {"code": 0xBEEF})]
     code.append(Instruction("sts", {"rb": Reg(1), "ra": Reg(0), "imm": 0}))

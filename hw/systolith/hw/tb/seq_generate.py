@@ -28,7 +28,7 @@ DATA = 20  # r1 to r19 hold data
 LOW = (20, 21, 22)  # word addresses from 0 to 0x3C
 HIGH = 23  # an address that an offset wraps around
 COUNTERS = (24, 25, 26, 27, 28, 29)
-SIZES = (1, 8, 64, 300)  # elements of what timed programs move
+SIZES = (1, 8, 64, 300)  # elements that instructions of timed programs move
 
 
 class Generator:

@@ -61,7 +61,7 @@ class Stimulus:
 
     Attributes:
         ready: [cycle, queue].
-        tokens: for each cycle, whether what a sync waits for is there.
+        tokens: for each cycle, whether the tokens that a sync waits for are there.
     """
 
     ready: Flags
@@ -94,7 +94,7 @@ def _bit(bits: Bits) -> int:
 
 
 def register_flags(instr: Instruction) -> dict[int, int]:
-    """The bits that say what is a register, by word: after resolution they mean nothing."""
+    """The bits that mark registers, by word: after resolution they mean nothing."""
     masks: dict[int, int] = {}
     streams: list[int] = []
     for f in OPCODES[instr.op].fields:
@@ -194,10 +194,10 @@ def random_stimulus(chip: Chip, seed: int, cycles: int) -> Stimulus:
 
 
 def timed_stimulus(program: Program, chip: Chip) -> tuple[Stimulus, Trace]:
-    """Queues as full, and tokens as late, as the simulator's time plane says; and what it says of the instructions.
+    """Queues as full, and tokens as late, as the simulator's time plane has them; and its times of the instructions.
 
     Raises:
-        SystolithError: the program does what the machine cannot do.
+        SystolithError: the program does something that the machine cannot do.
     """
     plane = TimePlane(program, chip, str)
     for issue in Sequencer(program, None, max_steps=STEPS).execute(Hooks()):

@@ -23,7 +23,7 @@ BATCH = 1 << 20  # operands at a time
 
 
 def run(executable: Path, name: str, a: Words, b: Words) -> Words:
-    """What the RTL makes of the operands of function `name`."""
+    """The RTL's results of function `name`."""
     command = [str(executable), str(MICROOPS[f"{name}.f32"].code)]
     pairs = np.stack([a, b], axis=1).tobytes()
     return np.frombuffer(subprocess.run(command, input=pairs, stdout=subprocess.PIPE, check=True).stdout, np.uint32)

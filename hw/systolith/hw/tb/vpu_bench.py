@@ -32,7 +32,7 @@ _TABLES = ("kernels", "control", "constants")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the simulator says of a case: cycles until done, and the memories after it."""
+    """The simulator's result of a case: cycles until done, and the memories after it."""
 
     cycles: int
     memories: tuple[Words, ...]
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A case, from which seed, and what is expected of it."""
+    """A case, its seed, and the expected result."""
 
     seed: int
     case: Case
@@ -58,7 +58,7 @@ def _memories(machine: Machine) -> tuple[Words, ...]:
 
 
 def expected(case: Case) -> Expected | None:
-    """None: the case accesses what is not there, or stores to its index lists."""
+    """None: the case accesses addresses that do not exist, or stores to its index lists."""
     machine = case.machine()
     with np.errstate(all="ignore"):
         try:
@@ -111,7 +111,7 @@ def run(path: Path, cases: Sequence[Case], arguments: Sequence[str] = ()) -> lis
 
 
 def compare(what: str, got: Words, want: Expected) -> None:
-    """Raises AssertionError if an answer is not what is expected."""
+    """Raises AssertionError if an answer is not the expected one."""
     assert got[0] == want.cycles, f"{what}: done after {got[0]} cycles, the simulator says {want.cycles}"
     at = 1
     for number, memory in enumerate(want.memories):

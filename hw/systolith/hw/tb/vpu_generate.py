@@ -34,7 +34,7 @@ class Case:
     """A program of one `vpu.run`.
 
     Attributes:
-        program, chip: what runs where.
+        program, chip: of the run.
         memory: VMEM before it, in words; the accumulators have the same ones, turned.
         pause: cycles after it in which nothing starts.
     """
@@ -212,7 +212,7 @@ def _instruction(draw: Draw, program: Program, chip: Chip) -> Instruction:
 
 
 def _attempt(draw: Draw, chip: Chip) -> Case | None:
-    """A case; None if what was drawn is not legal."""
+    """A case; None if the one drawn is not legal."""
     program = Program("vpu", chip.name, chip.digest())
     try:
         instr = _instruction(draw, program, chip)

@@ -41,7 +41,7 @@ module vpu_tb
   logic [IndexPorts-1:0][Elements-1:0]       index_read;
   logic [IndexPorts-1:0][Elements-1:0][31:0] index_address, index_data;
 
-  // What the commands write: not inputs, so that only what changes is evaluated.
+  // Written by the commands: not inputs, so that only what changes is evaluated.
   logic                          asked, answered_q, start;  // a start is asked for by turning `asked`
   logic [VpuWords-1:0][31:0]     words;
   logic [PatternWords-1:0][31:0] entries[MaxStreams];

@@ -126,7 +126,7 @@ def _make_room(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _compiler() -> str:
-    """Digest of the recipe of object code beside its source: LLVM, the processor, the definitions of the operations."""
+    """Digest of the inputs of compilation beside the source: LLVM, the processor, the definitions of the operations."""
     found = sha256(f"{llvmlite.__version__} {llvm.llvm_version_info} {llvm.get_host_cpu_name()}".encode())
     found.update(llvm.get_host_cpu_features().flatten().encode())
     here = Path(__file__).parent
