@@ -1,7 +1,7 @@
 """Host time of a run with values and time over that of XLA's CPU backend: `python -m bench.bench_ratio [CASE ...]`.
 
-Both run by turns in one process.  Ratios of processor time (all threads) depend little on what else the machine does;
-wall time is what a quiet machine is judged by, so the load is printed beside it.
+Both run by turns in one process.  Ratios of processor time (all threads) depend little on the machine's other load;
+wall time counts on a quiet machine only, so the load is printed beside it.
 """
 
 from __future__ import annotations

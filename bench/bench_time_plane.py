@@ -33,7 +33,7 @@ def main() -> None:
     from tests.sim_time.programs import matmul_program
 
     chip = load_chip("tiny")
-    simulate(matmul_program(1), chip)  # what is checked and compiled once
+    simulate(matmul_program(1), chip)  # checks and compilation that are done once
     measure("time, loop", matmul_program(TILES), chip, "time")
     measure("time, unrolled", unrolled(matmul_program(TILES)), chip, "time")
     measure("values", matmul_program(TILES // 10), chip, "values")

@@ -1,6 +1,6 @@
 """Cycles that a module takes at least on a chip, from its canonical HLO and the chip alone.
 
-The largest of what each unit has to do: the matrix units (`products.py`), the vector unit's arithmetic and
+The largest of the least times of the units: the matrix units (`products.py`), the vector unit's arithmetic and
 transcendental slots (`vector_work.py`), and HBM: arguments and results once, and values that have to leave VMEM and
 come back (`live.py`).  Nothing here knows the compiler's groups, tiles or schedule.  Left out: that a product may be
 computed again, and that a loop whose trip count nobody states may run more than once.
@@ -48,7 +48,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Work:
-    """What instructions ask of the compute units."""
+    """Work of instructions on the compute units."""
 
     tiles: tuple[Tiles, ...] = ()
     slots: Slots = NOTHING

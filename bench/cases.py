@@ -1,4 +1,4 @@
-"""What is measured: a table of names."""
+"""The cases that are measured: a table by name."""
 
 from __future__ import annotations
 

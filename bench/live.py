@@ -1,8 +1,8 @@
 """Bytes that have to leave VMEM and come back, whatever the order of execution.
 
 When the last element of a value X is computed, everything that X depends on has been computed, and nothing that depends
-on all of X has.  So what the former made and the latter uses is *live* then, and the bytes beyond VMEM are written and
-read once.  What depends on a part of X only (the same rows, the same batch) may have been computed before, in blocks:
+on all of X has.  Values that the former made and the latter uses are *live* then, and the bytes beyond VMEM are written
+and read once.  Users of a part of X only (the same rows, the same batch) may have been computed before, in blocks:
 so for each product and each of its ancestors it is known how many indices of each dimension one element depends on.
 
 Products, reductions and other sums are not computed again; elementwise operations and data movement are, where that
@@ -64,7 +64,7 @@ def _shared(i: Instruction, a: Extents, b: Extents) -> int:
 
 
 def _needs(start: Region, order: Mapping[Instruction, int]) -> Region:
-    """What a region depends on, itself included."""
+    """The region that a region depends on, itself included."""
     found = dict(start)
     for i in sorted(_reachable(start, lambda i: i.operands), key=order.__getitem__, reverse=True):
         _ask(i, found[i], found)
@@ -72,7 +72,7 @@ def _needs(start: Region, order: Mapping[Instruction, int]) -> Region:
 
 
 def _late(after: Collection[Instruction], order: Mapping[Instruction, int]) -> Region:
-    """What the operations in `after` use of others, through what can be computed again."""
+    """The region of other values that the operations in `after` use, also through those that can be computed again."""
     found: Region = {}
     for i in sorted(_reachable(after, lambda j: _read_late(j, after)), key=order.__getitem__, reverse=True):
         if i in after:
@@ -83,12 +83,12 @@ def _late(after: Collection[Instruction], order: Mapping[Instruction, int]) -> R
 
 
 def _read_late(i: Instruction, after: Collection[Instruction]) -> Sequence[Instruction]:
-    """The operands of what is to come, and of what may be computed again for it."""
+    """Operands of an operation that is to come, or that may be computed again for one; none of others."""
     return i.operands if i in after or not _is_sum(i) else ()
 
 
 def _ask(i: Instruction, extents: Extents, found: Region) -> None:
-    """Note what a region of an instruction needs of its operands."""
+    """Note the extents of its operands that a region of an instruction needs, where they are larger."""
     for k, o in enumerate(i.operands):
         needed = _operand_extents(i, k, extents)
         if o not in found or prod(found[o]) < prod(needed):

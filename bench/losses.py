@@ -1,6 +1,6 @@
 """Groups of a run that took longer than their own bound, the largest losses first.
 
-A group's bound is what its operations ask of the compute units, or the bytes that it moved to and from HBM at the
+A group's bound is the work of its operations on the compute units, or the bytes that it moved to and from HBM at the
 chip's bandwidth, whichever takes longer.  Its cycles are those in which the run waited for it, so a group that others
 hide loses nothing.
 """

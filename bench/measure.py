@@ -1,4 +1,4 @@
-"""One case measured: cycles against what the chip could do, and host time."""
+"""One case measured: cycles against the chip's bound, and host time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Measured:
         cycles: of the run in mode `time`.
         bound: cycles that it takes at least, by the rules of `bounds.py`.
         hbm_share: part of the HBM's bandwidth that was used.
-        useful_macs: multiply-accumulates of the module over what the arrays could do in that time.
+        useful_macs: multiply-accumulates of the module over the peak of the arrays in that time.
         executed, program: instructions of the run, and of the binary.
         compile_seconds, simulate_seconds: host time, mode `time`.
         peak_bytes: high-water mark of the process that compiled and simulated in mode `time`.
         values_seconds: host time of a run with values and time, the second one; None: not measured.
         native_seconds: of XLA's CPU backend, after its first run; None: not measured.
-        groups: what the compiler expected of each group, and what it took.
+        groups: cycles of each group, as the compiler expected them and as simulated.
         losses: groups that took longer than their own bound.
     """
 

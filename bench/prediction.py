@@ -1,4 +1,4 @@
-"""How well the compiler knows what its code costs: cycles planned and predicted, over those simulated, by group.
+"""Accuracy of the compiler's cost model: cycles planned and predicted, over those simulated, by group.
 
 `planned` is the estimate that tiles and blocks were chosen by; `predicted` is made from the code
 (`schedule/predict.py`).  A group's simulated cycles are those in which the run waited for it, so groups that others

@@ -1,4 +1,4 @@
-"""Matrix products of dots and convolutions, and what they take of the matrix units at least.
+"""Matrix products of dots and convolutions, and their least cycles of the matrix units.
 
 A product is `batch` times M x K by K x N.  Either operand may be stationary; K and the stationary operand's other
 dimension come in whole tiles, and each tile is loaded in at least one cycle a row while the tile before it streams.

@@ -1,4 +1,4 @@
-"""What was measured, as lines and as a page of Markdown."""
+"""Measurements as lines and as a page of Markdown."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Scaled:
     """A case on chips that have half of something.
 
     Attributes:
-        ratios: what is halved to (cycles, bound), both over those of the whole chip.
+        ratios: the halved resource to (cycles, bound), both over those of the whole chip.
         cycles: on the whole chip.
     """
 

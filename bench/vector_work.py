@@ -87,7 +87,7 @@ def _distinct(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct
 
 
 def _made(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct:
-    """A constant: nothing has to be computed of what depends on constants alone."""
+    """A constant: values that depend on constants alone need no work."""
     return Distinct(frozenset(range(i.shape.rank)), 0)
 
 

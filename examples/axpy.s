@@ -1,4 +1,4 @@
-# y := a * x + y, for 8192 elements: what a program looks like.  On any chip:
+# y := a * x + y, for 8192 elements: an example of a program.  On any chip:
 #
 #     systolith asm examples/axpy.s --chip tiny -o axpy.slb
 #     systolith run axpy.slb --chip tiny --random 0 --hostile
@@ -36,7 +36,7 @@
 .pattern flat f32 counts=(tile) strides=(4)
 .pattern vectors f32 counts=(tile / vector, vpu.sublanes, vpu.lanes) strides=(vector * 4, vpu.lanes * 4, 4)
 
-# What the VPU does with each vector; a0 is the instruction's first scalar.  `auto`: the assembler schedules it.
+# The VPU's operations on each vector; a0 is the instruction's first scalar.  `auto`: the assembler schedules it.
 .kernel axpy auto
   body
     x = ld s0

@@ -1,4 +1,4 @@
-"""What a package can add to systolith: a pass, an expander, a lowering, and the values of custom calls."""
+"""A plugin of systolith: a pass, an expander, a lowering, and the values of custom calls."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def find(suffix: str) -> list[Path]:
 
 
 def complaints(top: Path, before: list[Path], folders: list[Path]) -> str:
-    """What Verilator has against the module in file `top`; empty when nothing."""
+    """Verilator's warnings on the module in file `top`; empty if there are none."""
     command = ["verilator", "--lint-only", "-Wall", "--timing", "--top-module", top.stem]
     command += [f"-I{folder}" for folder in folders] + [str(path) for path in (*before, top)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment())

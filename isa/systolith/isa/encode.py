@@ -216,7 +216,7 @@ def _tokens(tokens: tuple[object, ...], what: str) -> tuple[object, ...]:
 
 
 def check_tokens(instr: Instruction) -> None:
-    """What `encode_instruction` demands of an instruction's tokens.
+    """Check an instruction's tokens, as `encode_instruction` does.
 
     Raises:
         EncodingError: there are too many, or one is none.

@@ -1,4 +1,4 @@
-"""What `systolith run` does: read, compile, simulate, compare, write."""
+"""The job of `systolith run`: read, compile, simulate, compare, write."""
 
 from __future__ import annotations
 

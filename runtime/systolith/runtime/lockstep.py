@@ -1,4 +1,4 @@
-"""What `systolith lockstep` does: read, compile, run in the simulator and on the RTL, compare."""
+"""The job of `systolith lockstep`: read, compile, run in the simulator and on the RTL, compare."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ Structures: TypeAlias = (
     | tuple[Alias, ...]
     | tuple[tuple[int, tuple[int, ...]], ...]
 )
-"""What has a class here, or a module of its own."""
+"""Attributes with a class here, or in a module of their own."""
 
 __all__ = [
     "Alias",

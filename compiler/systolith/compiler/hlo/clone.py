@@ -23,7 +23,7 @@ def clone(module: Module) -> Module:
 
 
 def clone_computation(computation: Computation, name: str) -> Computation:
-    """A copy of one computation, which calls what it calls."""
+    """A copy of one computation, which calls the same computations."""
     copy = Computation(name, attributes=dict(computation.attributes), line=computation.line)
     _fill(copy, computation, {})
     return copy

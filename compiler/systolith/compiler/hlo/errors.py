@@ -1,4 +1,4 @@
-"""Errors of the HLO front end: what is wrong, where, and the source line with a caret."""
+"""Errors of the HLO front end: message, place, and the source line with a caret."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """The opposite of `unescape`; what is not printable ASCII becomes octal UTF-8 bytes, as `absl::CEscape` does."""
+    """The opposite of `unescape`; all but printable ASCII becomes octal UTF-8 bytes, as `absl::CEscape` does."""
     if text.isascii() and text.isprintable() and not any(c in text for c in "\"'\\"):
         return text
     shown: list[str] = []

@@ -1,6 +1,6 @@
 """A cursor over HLO text: white space and comments, punctuation, names, numbers, strings, balanced text.
 
-Source of what a token is: `xla/hlo/parser/hlo_lexer.cc`.  Shapes are read by `shape.py`.
+Source of the tokens: `xla/hlo/parser/hlo_lexer.cc`.  Shapes are read by `shape.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cursor:
         return HloError(message, self.map.place(self.pos if at is None else at))
 
     def fail(self, expected: str) -> NoReturn:
-        """Raise: `expected` was expected, and what is there instead."""
+        """Raise an error that names `expected` and the token found instead."""
         if self.ended:
             raise self.error(f"expected {expected}, but the text ends here")
         token = _TOKEN.match(self.text, self.pos)

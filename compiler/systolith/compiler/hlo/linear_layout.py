@@ -153,7 +153,7 @@ def to_memory(value: Array, shape: Shape) -> Array:
 
 
 def from_memory(memory: Array, shape: Shape) -> Array:
-    """The array whose elements lie in `memory` as `shape` says; what padding holds is lost.
+    """The array whose elements lie in `memory` as `shape` says; contents of padding are lost.
 
     Raises:
         HloError: memory has not as many elements as the shape takes.

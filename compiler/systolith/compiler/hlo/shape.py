@@ -47,7 +47,7 @@ _LONGEST_PLAIN = 200
 
 
 class ShapeKind(StrEnum):
-    """What sort of value a shape describes."""
+    """The kind of value that a shape describes."""
 
     ARRAY = "array"
     TUPLE = "tuple"
@@ -65,7 +65,7 @@ class Layout:
         suffix: tiles, memory space and the like, as printed: `:T(8,128)S(1)`.
         padded_dimensions: size to which memory pads each dimension, by its number; empty for none.  HLO text has no
             word for it.
-        padding_value: what fills that padding.
+        padding_value: contents of that padding.
     """
 
     minor_to_major: tuple[int, ...]
@@ -381,7 +381,7 @@ def _layout(cursor: Cursor, rank: int) -> Layout | None:
 
 
 def _layout_text(cursor: Cursor) -> str:
-    """What stands up to the layout's end, without white space and comments."""
+    """The text up to the layout's end, without white space and comments."""
     parts: list[str] = []
     while not cursor.at("}"):
         parts.append(cursor.token("'}' to end a layout"))

@@ -1,4 +1,4 @@
-"""Recursion of any depth: what calls itself on user-sized structures keeps its calls in a list, not on the stack."""
+"""Recursion of any depth: functions that recurse on user-sized structures keep their calls in a list, not the stack."""
 
 from __future__ import annotations
 

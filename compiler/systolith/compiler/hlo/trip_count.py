@@ -7,11 +7,11 @@ import re
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Instruction
 
-_PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d{1,18})"\}')  # what a 64-bit integer holds, as in XLA
+_PATTERN = re.compile(r'"known_trip_count":\{"n":"(\d{1,18})"\}')  # a 64-bit integer, as in XLA
 
 
 def stated(count: int, told: str = "") -> Raw:
-    """The `backend_config` that states a trip count besides what it told already."""
+    """The `backend_config` `told` with a trip count added."""
     rest = told.strip().removeprefix("{").strip()
     entry = f'{{"known_trip_count":{{"n":"{count}"}}'
     return Raw(f"{entry},{rest}" if rest not in ("", "}") and told.startswith("{") else f"{entry}}}")

@@ -20,8 +20,8 @@ def control_predecessors(computation: Computation) -> dict[Instruction, list[Ins
 
 
 def post_order(computation: Computation) -> list[Instruction]:
-    """Every instruction after its operands and control predecessors, in XLA's order of visits: depth first from what
-    nothing uses, in the order of the list, and from the root last.
+    """Every instruction after its operands and control predecessors, in XLA's order of visits: depth first from
+    instructions without users, in the order of the list, and from the root last.
     """
     before = control_predecessors(computation)
     used = {o for i in computation.instructions for o in i.operands}.union(*before.values())

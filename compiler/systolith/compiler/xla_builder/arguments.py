@@ -1,4 +1,4 @@
-"""What callers may write for element types, shapes, values, groups and lists, made into the types of `hlo/`."""
+"""Callers' spellings of element types, shapes, values, groups and lists, made into the types of `hlo/`."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def literal(what: object, dtype: PrimitiveType | None = None) -> tuple[ir.Litera
 
 
 def _require_fit(value: np.ndarray, element: DType) -> None:
-    """Whole numbers stay what they are, and complex numbers complex."""
+    """Refuse types that change values: whole numbers stay exact, and complex numbers complex."""
     if value.dtype.kind == "c" and element.kind is not Kind.COMPLEX:
         raise HloError(f"complex numbers do not fit {element}")
     if not (element.is_integer or element.kind is Kind.PRED) or value.dtype.kind not in "iuf" or not value.size:

@@ -3,7 +3,7 @@
 HLO has none of it.  A scalar goes with any array.  Arrays of the same number of dimensions are compatible if each pair
 of sizes is equal or one of them is 1.  For arrays of different numbers of dimensions `broadcast_dimensions` says, for
 each dimension of the smaller, which of the larger it is; sizes of 1 are then as before.  Source: XLA's broadcasting
-semantics; `shape_inference.cc` (InferInDimBroadcastShape, InferDegenerateDimensionBroadcastShape) for what is refused.
+semantics; `shape_inference.cc` (InferInDimBroadcastShape, InferDegenerateDimensionBroadcastShape) for refusals.
 """
 
 from __future__ import annotations

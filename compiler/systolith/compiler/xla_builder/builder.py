@@ -47,7 +47,7 @@ class XlaBuilder(Asynchronous):
         """A computation of a constant value.
 
         Raises:
-            HloError: the value is none; names what it depends on.
+            HloError: the value is none; names the instruction that it depends on.
         """
         self.get_shape(root_op)
         result = self._instruction(root_op)

@@ -1,4 +1,4 @@
-"""What becomes of a builder's operations: a computation."""
+"""From a builder's operations to a computation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from systolith.compiler.xla_builder.op import XlaOp
 
 
 class Building(Core):
-    """Results, building, and what a module says beside its computations."""
+    """Results, building, and a module's attributes beside its computations."""
 
     def set_return_value(self, operand: XlaOp) -> None:
         """The result of the computation, in place of the last operation.

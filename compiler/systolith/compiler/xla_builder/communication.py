@@ -32,7 +32,7 @@ _U32 = array(DTYPES["u32"])
 
 
 class Communication(Control):
-    """What happens outside of one device."""
+    """Operations that reach outside of one device."""
 
     def create_token(self) -> XlaOp:
         """A token that waits for nothing."""
@@ -75,7 +75,7 @@ class Communication(Control):
         """Sends a value to the outfeed once the token is there; gives a token.
 
         Args:
-            operand: what to send.
+            operand: the value to send.
             token: to wait for.
             shape_with_layout: its shape with the layout to send; the operand's own if None.
             outfeed_config: text for the device.
@@ -304,7 +304,7 @@ class Communication(Control):
         layout: Layout | None = None,
         channel_id: Channel = None,
     ) -> XlaOp:
-        """Operand i goes to device i of the group; gives what each device sends here, a tuple."""
+        """Operand i goes to device i of the group; gives a tuple of the values that each device sends here."""
         shapes = [self._array(operand) for operand in several(operands, least=1)]
         exchanged = self._collective(
             "all-to-all",
@@ -317,7 +317,7 @@ class Communication(Control):
         return exchanged
 
     def collective_permute(self, operand: XlaOp, source_target_pairs: Pairs, channel_id: Channel = None) -> XlaOp:
-        """An array goes from sources to targets; what is no target gets zeros."""
+        """An array goes from sources to targets; other devices get zeros."""
         return self._emit(
             "collective-permute",
             [operand],

@@ -1,4 +1,4 @@
-"""What a builder gives: a computation that can run as a module, or be a part of other computations."""
+"""A builder's computation, which can run as a module, or be a part of other computations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class XlaComputation:
         return f"<XlaComputation {self.name}, {len(self.entry.instructions)} instructions>"
 
     def __bool__(self) -> bool:
-        """Whether it is one, and not what `build_and_note_error` gave for an error."""
+        """Whether it is valid, and not the result of `build_and_note_error` for an error."""
         return bool(self.entry.instructions)
 
     @property

@@ -27,7 +27,7 @@ from systolith.isa.dtypes import DType
 
 
 def to_literal(value: object, dtype: PrimitiveType | None = None, layout: Layout | None = None) -> Literal:
-    """A literal from what `Literal.create` takes, and any spelling of the element type."""
+    """A literal from a value as for `Literal.create`, and any spelling of the element type."""
     checked = None if layout is None else expect(layout, Layout, "layout")
     return Literal.create(value, None if dtype is None else element_type(dtype), checked)
 
@@ -162,11 +162,11 @@ class Constants(Building):
         return self._scalar(1, element_type(element))
 
     def min_value(self, element: PrimitiveType) -> XlaOp:
-        """The smallest value of a type, -inf where it has one; what a maximum starts from."""
+        """The smallest value of a type, -inf where it has one; the initial value of a maximum."""
         return self._constant(Literal.min_value(element_type(element)))
 
     def max_value(self, element: PrimitiveType) -> XlaOp:
-        """The greatest value of a type, inf where it has one; what a minimum starts from."""
+        """The greatest value of a type, inf where it has one; the initial value of a minimum."""
         return self._constant(Literal.max_value(element_type(element)))
 
     def _scalar(self, value: object, dtype: DType) -> XlaOp:

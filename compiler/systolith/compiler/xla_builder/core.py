@@ -1,4 +1,4 @@
-"""What every operation of the builder needs: instructions, their names and attributes, and errors that wait."""
+"""The base of all operations of the builder: instructions, their names and attributes, and errors that wait."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Core(Operators):
         if not left.same(right):
             raise HloError(f"CheckSameShape: {left} and {right} differ", _caller())
 
-    # What new instructions carry
+    # Metadata, sharding and attributes of new instructions
 
     def set_op_metadata(self, **metadata: str | int) -> None:
         """Metadata of the instructions to come: `op_type`, `op_name`, `source_file`, `source_line`."""
@@ -286,7 +286,7 @@ class Core(Operators):
         Args:
             opcode: XLA's name.
             operands: values of this builder.
-            shape: of the result; where operands and attributes decide it, None or what they leave open.
+            shape: of the result; where operands and attributes decide it, None or the part that they leave open.
             stem: wanted name; the opcode if None.
             value: of a constant.
             number: of a parameter.

@@ -1,4 +1,4 @@
-"""What XLA's C++ client calls things, for code written after its examples: F32, ShapeUtil, LiteralUtil, ..."""
+"""Names of XLA's C++ client, for code written after its examples: F32, ShapeUtil, LiteralUtil, ..."""
 
 from __future__ import annotations
 

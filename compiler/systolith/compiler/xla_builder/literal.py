@@ -1,4 +1,4 @@
-"""A value on the host with its shape: what goes into a module as a constant, to a device, and comes back.
+"""A value on the host with its shape: a module's constant, an argument or a result of a device.
 
 Names follow XLA's `Literal` and `LiteralUtil`.
 """
@@ -30,7 +30,7 @@ class Literal:
 
     Attributes:
         shape: with the layout that `elements_in_memory` uses.
-        value: what the evaluator computes with; arrays are not writeable.
+        value: the evaluator's form; arrays are not writeable.
     """
 
     shape: Shape
@@ -42,7 +42,7 @@ class Literal:
         """The literal of a numpy array, a number, nested lists of numbers, a literal, or a tuple of such values.
 
         Args:
-            value: what it holds.
+            value: the contents.
             element: element type; by default that of a numpy array, and pred, s32, f32 or c64 for Python's numbers.
             layout: of an array; row-major by default.
 
@@ -157,12 +157,12 @@ class Literal:
 
     @staticmethod
     def min_value(element: PrimitiveType) -> Literal:
-        """The smallest value of a type: -inf where it has one; what a maximum starts from."""
+        """The smallest value of a type: -inf where it has one; the initial value of a maximum."""
         return _extreme(element_type(element), lowest=True)
 
     @staticmethod
     def max_value(element: PrimitiveType) -> Literal:
-        """The greatest value of a type: inf where it has one; what a minimum starts from."""
+        """The greatest value of a type: inf where it has one; the initial value of a minimum."""
         return _extreme(element_type(element), lowest=False)
 
     @staticmethod

@@ -96,7 +96,7 @@ class Movement(Elementwise):
         return as_shape(shape)
 
     def reshape_with_inferred_dimension(self, operand: XlaOp, new_sizes: Ints, inferred_dimension: int) -> XlaOp:
-        """`reshape`, where one dimension of the result takes up what may be dynamic in the operand."""
+        """`reshape`, where one dimension of the result takes up the operand's dynamic sizes."""
         shape, sizes = self._array(operand), ints(new_sizes, "new_sizes")
         inferred = self._axis(inferred_dimension, len(sizes), "inferred_dimension")
         dynamic = [shape.is_dynamic and d == inferred for d in range(len(sizes))]

@@ -19,7 +19,7 @@ _SPELLED = {
 
 
 def cpp_names(method: str) -> tuple[str, ...]:
-    """What C++ calls a method: its words joined, each with a capital (`conv_with_general_padding`,
+    """C++'s names of a method: its words joined, each with a capital (`conv_with_general_padding`,
     `ConvWithGeneralPadding`); `_SPELLED` has the rest.
     """
     rule = "".join(word[:1].upper() + word[1:] for word in method.split("_"))

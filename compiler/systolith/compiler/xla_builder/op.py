@@ -18,7 +18,7 @@ Operand: TypeAlias = "XlaOp | bool | int | float | complex | np.ndarray | np.gen
 
 
 class Operators(ABC):
-    """What a value needs of its builder: its shape, and the operations that Python's operators mean.
+    """The interface of a value to its builder: its shape, and the operations that Python's operators mean.
 
     Attributes:
         name: name of the computation that is being built.
@@ -102,7 +102,7 @@ class XlaOp:
 
     @property
     def valid(self) -> bool:
-        """Whether it is a value, and not what an operation in error gave."""
+        """Whether it is a value, and not the result of an operation in error."""
         return self.instruction is not None
 
     @property

@@ -53,7 +53,7 @@ def _padding(name: Padding | str) -> Padding:
 def make_window(
     sizes: Ints, strides: Ints | None, padding: Pairs | None, base_dilations: Ints | None, window_dilations: Ints | None
 ) -> Window:
-    """A window; what is None or empty is 1 (strides, dilations) or 0 (padding) in each dimension.
+    """A window; a list that is None or empty is 1 (strides, dilations) or 0 (padding) in each dimension.
 
     Raises:
         HloError: lists of different lengths, a size below 0, or a stride or dilation below 1.

@@ -2,7 +2,7 @@
 //
 // A scalar instruction takes the cycle of its fetch.  A unit instruction is offered to its queue from the cycle after
 // its last fetch on; in the cycle in which the queue accepts it the next instruction is fetched.  A taken branch waits
-// BranchPenalty cycles.  What `waits_o` and the addresses show does not depend on the queues being ready: tokens decide
+// BranchPenalty cycles.  `waits_o` and the addresses do not depend on the queues being ready: tokens decide
 // about that, so it would be a loop.
 module seq
   import systolith_pkg::*;

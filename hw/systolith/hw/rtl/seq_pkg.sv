@@ -1,4 +1,4 @@
-// What SEQ reads out of the words of an instruction.
+// Fields of an instruction's words that SEQ decodes.
 package seq_pkg;
 
   import systolith_pkg::*;

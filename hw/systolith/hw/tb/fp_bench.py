@@ -17,7 +17,7 @@ from systolith.hw.tb.data import Words
 
 
 class What(IntEnum):
-    """What `fp_tb` computes; its numbers there."""
+    """Operations of `fp_tb`; their numbers there."""
 
     ALU = 0
     DIVIDE = 1

@@ -1,4 +1,4 @@
-"""What SEQ does in a program: values from the simulator, cycles from its time plane or with random queues."""
+"""A model of SEQ: values from the simulator, cycles from its time plane or with random queues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Store(NamedTuple):
 
 @dataclass
 class Stimulus:
-    """What SEQ finds around it.
+    """The inputs of SEQ.
 
     Attributes:
         ready: [cycle, queue].
@@ -70,7 +70,7 @@ class Stimulus:
 
 @dataclass
 class Expectation:
-    """What SEQ does, in order; `halted`: the first cycle after its halt."""
+    """The expected outputs of SEQ, in order; `halted`: the first cycle after its halt."""
 
     pushes: list[Push] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
@@ -218,7 +218,7 @@ def timed_stimulus(program: Program, chip: Chip) -> tuple[Stimulus, Trace]:
 
 
 def expected_of(program: Program, chip: Chip, stimulus: Stimulus) -> Expectation:
-    """What SEQ does in the program."""
+    """The expected outputs of SEQ in the program."""
     return Model(program, chip, stimulus).run()
 
 

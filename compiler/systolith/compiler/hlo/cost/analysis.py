@@ -61,7 +61,7 @@ class HloCostAnalysis:
         self.total = self._plain(self._sums[module.entry])
 
     def of(self, instruction: Instruction) -> dict[str, float]:
-        """The costs of one instruction, with what it calls."""
+        """The costs of one instruction, its callees included."""
         return self._plain(self._of[instruction])
 
     def computation(self, computation: Computation) -> dict[str, float]:
@@ -348,7 +348,7 @@ def _conditional(analysis: HloCostAnalysis, i: Instruction, cost: Properties) ->
 
 
 def _fusion(analysis: HloCostAnalysis, i: Instruction, cost: Properties) -> Properties | None:
-    """Operations of what is fused; bytes of what goes in and out of it, and of the constants in it."""
+    """Operations of the fused computation; bytes of the operands and results that it uses, and of its constants."""
     fused = i.computation("calls")
     if i.attributes.get("kind") == "kCustom":
         for inner in fused.instructions:

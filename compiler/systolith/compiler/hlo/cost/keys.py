@@ -52,7 +52,7 @@ def shape_bytes(shape: Shape) -> int:
 
 
 def leaves(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Shape]]:
-    """What a shape has that is no tuple, with its place in the tuples."""
+    """The leaves of a shape, each with its index in the tuples."""
     if not shape.is_tuple:
         yield index, shape
     for k, element in enumerate(shape.elements):

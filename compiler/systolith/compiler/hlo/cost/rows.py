@@ -1,4 +1,4 @@
-"""Costs by instruction: what runs, how often, and what it takes."""
+"""Costs by instruction: its runs, and their operations and bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitca
 
 @dataclass(frozen=True)
 class Row:
-    """What an instruction, or all of one opcode, takes in all its runs.
+    """Costs of an instruction, or of all of one opcode, in all its runs.
 
     Attributes:
         name: the instruction's name, or an opcode.
@@ -55,9 +55,9 @@ class Row:
 
 
 def rows(module: Module, analysis: HloCostAnalysis) -> list[Row]:
-    """A row for each instruction that costs something; calls and loops show as what they run, fusions as one.
+    """A row for each instruction that costs something; calls and loops show as their bodies, fusions as one.
 
-    What is not known (a custom call) counts as nothing.
+    Unknown costs (of a custom call) count as 0.
 
     Raises:
         HloError: loops state that they run more often than can be counted; names the innermost.
@@ -86,7 +86,7 @@ def _row(i: Instruction, runs: int, products: dict[Instruction, float], analysis
 
 
 def _products(order: Iterable[Computation], analysis: HloCostAnalysis) -> dict[Instruction, float]:
-    """Of each instruction, the operations that multiply matrices, in what it calls too."""
+    """Of each instruction, the operations that multiply matrices, in its callees too."""
     inside: dict[Computation, float] = {}
     found: dict[Instruction, float] = {}
     for computation in order:

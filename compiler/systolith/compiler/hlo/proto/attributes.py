@@ -98,7 +98,7 @@ def _string(field: str) -> _Speller:
 
 
 def _within(field: str, speller: _Speller) -> _Speller:
-    """What `speller` spells of the message in `field`."""
+    """A speller of the message in `field`, by the one of that message."""
     return lambda proto, shapes: speller(getattr(proto, field), shapes)
 
 
@@ -470,12 +470,12 @@ def own_attributes(proto: Proto, shapes: Sequence[Shape]) -> Iterator[tuple[str,
 
 
 def common_attributes(proto: Proto) -> Iterator[tuple[str, str]]:
-    """Name and text of what any opcode may have and what prints after the computations that it calls."""
+    """Name and text of attributes that any opcode may have and that print after the called computations."""
     return _spelled(_AFTER_CALLS, proto, ())
 
 
 def last_attributes(proto: Proto) -> Iterator[tuple[str, str]]:
-    """Name and text of what any opcode may have and what prints after its control predecessors."""
+    """Name and text of attributes that any opcode may have and that print after the control predecessors."""
     return _spelled(_AFTER_CONTROL, proto, ())
 
 

@@ -1,4 +1,4 @@
-"""The header of a serialized module, spelled as XLA prints it: what follows `HloModule NAME`.
+"""The header of a serialized module, spelled as XLA prints it: the text behind `HloModule NAME`.
 
 Source: `xla/hlo/ir/hlo_module.cc` (`Print`), `hlo_input_output_alias_config.cc` and `hlo_buffer_donor_config.cc`.
 """

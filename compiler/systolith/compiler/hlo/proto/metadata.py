@@ -1,4 +1,4 @@
-"""What a serialized module says about an instruction's origin, spelled as XLA prints it: `OpMetadata`, stack frames.
+"""The origin of an instruction in a serialized module, spelled as XLA prints it: `OpMetadata`, stack frames.
 
 Source: `OpMetadataToString` of `xla/hlo/ir/hlo_op_metadata.cc`; the tables as in `xla/hlo/ir/hlo_module.cc`.
 """
@@ -17,7 +17,7 @@ _AFTER = "deduplicated_name scheduling_name".split()
 
 
 def quoted(text: str | bytes) -> str:
-    """A string in quotes, what is not printable escaped."""
+    """A string in quotes, characters that are not printable escaped."""
     return f'"{escape(text if isinstance(text, str) else text.decode("utf-8", "surrogateescape"))}"'
 
 

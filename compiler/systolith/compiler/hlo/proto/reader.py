@@ -62,7 +62,7 @@ def read_proto(data: bytes, file: str = "<bytes>") -> Module:
     """The module in a serialized HloModuleProto, HloProto or HloSnapshot.
 
     Args:
-        data: the bytes; what they say of names, ids and sizes is checked here, shapes by `verifier.verify`.
+        data: the bytes; names, ids and sizes in them are checked here, shapes by `verifier.verify`.
         file: name of the file, for messages.
 
     Raises:
@@ -155,7 +155,7 @@ class _Reader:
         return module
 
     def _post_order(self) -> list[Computation]:
-        """The order of text: what nothing calls as in the message, each after what it reaches, in the order of ids."""
+        """The order of text: each after its callees, these by their ids; those that nothing calls as in the message."""
         called = {c for callees in self.callees.values() for c in callees}
         done: dict[Computation, None] = {}
         stack = [(top, False) for top in reversed(self.computations.values()) if top not in called]
@@ -169,7 +169,7 @@ class _Reader:
         return list(done)
 
     def _recovery_table(self) -> Iterator[tuple[str, str]]:
-        """`origin_recovery_table`: what an array was, and the module that computes it from what there is."""
+        """`origin_recovery_table`: an original array, its replacement, and the module that computes it from that."""
         entries = self.proto.original_value_recovery_table.entries
         rows: list[str] = []
         for entry in entries:

@@ -1,7 +1,7 @@
 """The wire format of XLA's modules: messages, field numbers and types, as far as a `Module` needs them.
 
 Source: `xla/service/hlo.proto` and `xla/xla_data.proto`.  Enumerations are `int32` here (the same on the wire), so that
-a value that is not known is seen and refused, and maps are lists of entries.  What the table leaves out
+a value that is not known is seen and refused, and maps are lists of entries.  A field that the table leaves out
 (buffer assignments, profiles, ...) is skipped when read.
 """
 

@@ -91,7 +91,7 @@ def layout_of(proto: Any, rank: int) -> Layout | None:
 
 
 def _suffix(proto: Any) -> list[str]:
-    """What follows the order in a printed layout, in XLA's order."""
+    """The parts of a printed layout behind the order of dimensions, in XLA's order."""
     alignment = proto.tail_padding_alignment_in_elements
     parts = ["T" * bool(proto.tiles), *(_tile(tile) for tile in proto.tiles)]
     parts.append(f"L({alignment})" if alignment not in (0, 1) else "")

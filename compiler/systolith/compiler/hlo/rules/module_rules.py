@@ -133,7 +133,7 @@ def _check_donors(module: Module) -> None:
             raise module.error(parameters[number], f"{where}: {problem.message}") from None
 
 
-# Who may take what is under way, and what its end may take.
+# Opcodes that may use an operation under way, and those whose results its end may take.
 _USERS = {
     "async-start": ("async-update", "async-done"),
     "async-update": ("async-update", "async-done"),
@@ -155,7 +155,7 @@ _SOURCES = {
 
 
 def _check_steps(module: Module, computation: Computation, wrapped: bool) -> None:
-    """What is started is taken by one instruction, of the right sort; the two agree on their channel."""
+    """The result of a start has one user, of a matching opcode; the two agree on their channel."""
     users: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions if i.opcode in _USERS}
     for instruction in computation.instructions:
         for operand in dict.fromkeys(instruction.operands):

@@ -1,4 +1,4 @@
-"""What shape rules share: broken rules as errors, and the checks that several operations have in common.
+"""Helpers of shape rules: broken rules as errors, and the checks that several operations have in common.
 
 Sources: XLA's `shape_inference.cc`, `shape_util.cc` and `hlo_verifier.cc`.
 """

@@ -46,7 +46,7 @@ READS_SHAPE: dict[str, str] = {
     **dict.fromkeys(("infeed", "recv"), "the data"),
     **dict.fromkeys(("async-start", "async-update"), "result and contexts"),
 }
-"""What an opcode's rule reads of the declared shape, where operands and attributes do not determine all.
+"""The part of the declared shape that an opcode's rule reads, where operands and attributes do not determine all.
 
 Where an instruction declares nothing yet, its shape is `TOKEN`.  Also read, where it is no token: the element type of a
 dot or convolution, whether a `sort` of one array gives a tuple, the contexts of a `collective-permute-start`.

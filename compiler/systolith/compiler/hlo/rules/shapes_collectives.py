@@ -1,4 +1,4 @@
-"""Shape rules of what devices do together.
+"""Shape rules of operations of several devices.
 
 How many devices a group has is read from `replica_groups`; where that is empty (all devices), from the declared shape.
 """
@@ -103,7 +103,7 @@ def _all_gather_start(i: Instruction) -> Shape:
 
 
 def _second(i: Instruction) -> Shape:
-    """What -start promised: the second part of its tuple."""
+    """The result shape that -start declared: the second part of its tuple."""
     shape = i.operands[0].shape
     require(shape.is_tuple and len(shape.elements) >= 2, f"the operand is (operands, result, ...), got {shape}")
     return shape.elements[1]
@@ -179,7 +179,7 @@ def _collective_broadcast(i: Instruction) -> Shape:
 
 
 def _permuted(i: Instruction) -> tuple[Shape, Shape]:
-    """Shapes of what a collective-permute takes and gives; in place it writes into its second operand."""
+    """Shapes of a collective-permute's operand and result; in place it writes into its second operand."""
     _check_pairs(i)
     if in_place(i):
         source, target, source_at, target_at = operand_shapes(i)

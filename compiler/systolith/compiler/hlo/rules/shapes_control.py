@@ -89,7 +89,7 @@ def _fusion(i: Instruction) -> Shape:
 
 
 def _custom_call(i: Instruction) -> Shape:
-    """What a target gives is as declared."""
+    """The result of a target has the declared shape."""
     target = i.word("custom_call_target")
     require(bool(target), "custom_call_target names a target")
     stated = i.attributes.get("operand_layout_constraints")

@@ -67,7 +67,7 @@ def _elementwise(i: Instruction) -> Shape:
 
 
 def _merge(a: Shape, b: Shape, shapes: list[Shape]) -> Shape:
-    """What two operands give: of two sizes the one that is bounded, of two floats the more precise."""
+    """The result shape of two operands: of two sizes the bounded one, of two floats the more precise."""
     if a.element is None or b.element is None:
         raise HloError(f"operands are arrays, got {listed(shapes)}")
     if a.dims == b.dims and a.element is b.element and not b.dynamic:

@@ -1,4 +1,4 @@
-"""The verifier: what passes rely on holds, or an error names instruction, shapes, line and rule.
+"""The verifier of the invariants that passes rely on; an error names instruction, shapes, line and rule.
 
 Source: XLA's `hlo_verifier.cc`, as it is run by default (no mixed precision, layouts not compared).
 """
@@ -63,7 +63,7 @@ _EXACT = frozenset(
 
 
 class _Check:
-    """The checks of single instructions, with what they need to know of the module."""
+    """The checks of single instructions, with the facts of the module that they need."""
 
     def __init__(self, module: Module, known: set[Computation], mixed_precision: bool) -> None:
         self.module = module

@@ -18,7 +18,7 @@ _OF_START = COMMON | {"async_execution_thread", "output_to_operand_aliasing", "a
 
 
 class _Reader(Protocol):
-    """What this needs of the parser."""
+    """The interface of this module to the parser."""
 
     def error(self, message: str, at: int | None = None) -> HloError: ...
     def add(self, computation: Computation) -> None: ...

@@ -1,7 +1,7 @@
 """Attributes as text: one table, from an attribute's name to how it is read and written.
 
-Which opcode has which attributes: `opcode_attributes.py`.  What nothing here interprets is kept as text (`Raw`), its
-brackets checked, and prints back unchanged.
+Which opcode has which attributes: `opcode_attributes.py`.  An attribute that nothing here interprets is kept as text
+(`Raw`), its brackets checked, and prints back unchanged.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _one_of(words: str, any_case: bool = False) -> Codec:
 
 
 def _kept(check: Callable[[Cursor], None]) -> Codec:
-    """What is checked, and kept as text."""
+    """A codec that checks the text, and keeps it."""
 
     def parse(cursor: Cursor) -> Raw:
         start = cursor.pos

@@ -47,7 +47,7 @@ _PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 
 
 LEFT_OUT = "{...}"
-"""What XLA prints for a constant of more than ten elements, unless it is to print large constants."""
+"""XLA's text of a constant of more than ten elements, unless it is to print large constants."""
 _LEFT_OUT = re.compile(r"\{\s*\.\.\.\s*\}")
 _MOST_FILLED = 1 << 22
 """Elements of an array for which one value may stand: a short text takes no more memory than this."""
@@ -95,7 +95,7 @@ def parse_literal(cursor: Cursor, shape: Shape, depth: int = 0) -> Literal:
 
 
 def _followed_by_zeros(value: np.ndarray, shape: Shape) -> np.ndarray:
-    """What XLA makes of one value for an array: its first element, and zeros."""
+    """One value as an array, as XLA reads it: its first element, and zeros."""
     if shape.size > _MOST_FILLED:
         raise ValueError(f"one value stands for at most {_MOST_FILLED} elements; use a broadcast")
     whole = np.zeros(shape.dims, shape.dtype.stored)

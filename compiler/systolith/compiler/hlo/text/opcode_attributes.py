@@ -1,7 +1,7 @@
 """Which attributes an instruction of an opcode has, in text: those it must have, and those it may have.
 
-Source: `CreateInstruction` of `xla/hlo/parser/hlo_parser.cc`, and what jaxlib's parser says it allows.  Some that XLA
-has given up are kept, so that older texts read in.
+Source: `CreateInstruction` of `xla/hlo/parser/hlo_parser.cc`, and the lists in errors of jaxlib's parser.  Some that
+XLA has given up are kept, so that older texts read in.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def allowed(opcode: str) -> frozenset[str]:
 
 
 def unknown(key: str, of: str, known: frozenset[str]) -> str:
-    """What is wrong with an attribute that is not known there, with a hint."""
+    """The message about an attribute that is not known there, with a hint."""
     near = get_close_matches(key, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(known))}"
     return f"{of} has no attribute {key!r}{hint}"

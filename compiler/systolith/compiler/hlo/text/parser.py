@@ -24,7 +24,7 @@ from systolith.compiler.hlo.text.literals import parse_constant
 from systolith.compiler.hlo.text.stack_frames import parse_stack_frames
 from systolith.isa.checked import checked
 
-# The usual forms of an instruction's head and operands; what does not match is read token by token.
+# The usual forms of an instruction's head and operands; others are read token by token.
 _HEAD = re.compile(
     rf"(ROOT )?(%?)({NAME}) = ({ARRAY}|\((?:{ARRAY}(?:, (?:/\*index=\d+\*/)?{ARRAY})*)?\)) ([a-z][a-z0-9\-]*)\(",
     re.ASCII,
@@ -46,7 +46,7 @@ def parse_hlo(text: str, name: str = "<string>", left_out: bool = False) -> Modu
         left_out: take constants whose values are left out (`{...}`): they have no `literal`, and no value.
 
     Raises:
-        HloError: the text is not HLO; says where and what was expected.
+        HloError: the text is not HLO; names the place and the expected token.
     """
     return _Parser(text, name, left_out).module()
 
@@ -263,7 +263,7 @@ class _Parser(AttributeCursor):
             raise self.error(f"{made.opcode} states no shape, and it cannot be told: {problem.message}", at) from None
 
     def _arguments(self, made: Instruction) -> None:
-        """What stands between the brackets behind an opcode, and the closing one."""
+        """Parse the operands between the brackets behind an opcode, and the closing one."""
         found = _OPERANDS.match(self.text, self.pos)
         if made.opcode == "parameter":
             self._number(made)

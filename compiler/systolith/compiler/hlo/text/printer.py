@@ -1,4 +1,4 @@
-"""A `Module` to HLO text; printing what was parsed from text that XLA printed gives the text back."""
+"""A `Module` to HLO text; text that XLA printed, once parsed, prints back the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_hlo(module: Module, style: Style | None = None) -> str:
     """The module as text.
 
     Args:
-        module: what to print.
+        module: the one to print.
         style: how; the module's own if None.
     """
     style = style or module.style
@@ -57,11 +57,11 @@ def print_instruction(instruction: Instruction, style: Style = PLAIN) -> str:
 
 
 _OF_CALL = frozenset({"metadata", "backend_config"})
-"""What the short form of an asynchronous call says of the call only, not of its operation."""
+"""Attributes that the short form of an asynchronous call has of the call only, not of its operation."""
 
 
 def _operation(instruction: Instruction) -> Instruction | None:
-    """What an asynchronous instruction does, where the short form may say it."""
+    """The operation of an asynchronous instruction, where the short form may print it."""
     while instruction.opcode != "async-start":
         if len(instruction.operands) != 1 or instruction.operands[0].opcode not in _ASYNC:
             return None

@@ -1,1 +1,1 @@
-"""The reference evaluator: what every operation means, in numpy."""
+"""The reference evaluator: the values of every operation, in numpy."""

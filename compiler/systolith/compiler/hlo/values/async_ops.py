@@ -1,6 +1,6 @@
 """Asynchronous operations: the call of a computation in two steps, and those whose opcode has the steps in its name.
 
-What is started runs at once: nothing can be seen in between, since values do not change.  A start gives the tuple of
+An operation runs at its start: nothing can be seen in between, since values do not change.  A start gives the tuple of
 its operands, the result, and contexts of zero; an update passes it on; a done takes the result.
 """
 

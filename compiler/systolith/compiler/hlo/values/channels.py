@@ -37,19 +37,19 @@ def send(i: Instruction, values: list[Literal], run: Run) -> Literal:
 
 
 def recv(i: Instruction, values: list[Literal], run: Run) -> Literal:
-    """A place for the data (zeros), context and token: what arrives is `recv-done`'s."""
+    """A place for the data (zeros), context and token: the value that arrives is `recv-done`'s."""
     return _zeros(i.shape.elements[0]), np.zeros((), np.uint32), ()
 
 
 def recv_done(i: Instruction, values: list[Literal], run: Run) -> Literal:
-    """What arrives for the operand's `recv`, and a token; zeros where nothing is sent to this device.
+    """The value that arrives for the operand's `recv`, and a token; zeros where nothing is sent to this device.
 
     Raises:
         HloError: nothing comes, or it is of another shape.
     """
     start, device, shape = i.operands[0], run.device, i.shape.elements[0]
     if start.opcode != "recv":
-        start = i  # passed through a tuple or a loop: recv-done repeats what recv says
+        start = i  # passed through a tuple or a loop: recv-done repeats recv's attributes
     if start.flag("is_host_transfer"):
         try:
             value = next(device.channels.get(channel(start), iter(())))

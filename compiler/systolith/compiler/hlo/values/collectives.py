@@ -1,4 +1,4 @@
-"""Collectives: what each device makes of the values that all of its group bring.
+"""Collectives: a device's results from the operands of all of its group.
 
 Every device of a group brings its operands to one meeting and makes its own result of all of them.  Reductions go
 from the group's first device to its last; bf16 is reduced in f32 and rounded once, as XLA's CPU backend does it.
@@ -37,7 +37,7 @@ from systolith.isa.dtypes import BF16, F32, DType
 
 
 class Run(Protocol):
-    """What collectives need of the evaluator."""
+    """The interface of collectives to the evaluator."""
 
     device: Device
     groups: dict[Instruction, Groups]
@@ -56,7 +56,7 @@ def _groups(i: Instruction, run: Run) -> Groups:
 
 
 def _key(i: Instruction) -> Hashable:
-    """What devices meet at.  Instructions with one channel are one operation, as XLA has it, whichever of them runs."""
+    """The key of a meeting.  Instructions with one channel are one operation, as XLA has it, whichever of them runs."""
     return (i.opcode, channel(i)) if channel(i) else i
 
 
@@ -74,7 +74,7 @@ class _Together:
 
     @property
     def by_operand(self) -> list[tuple[np.ndarray, ...]]:
-        """For each operand what the members bring, in their order."""
+        """For each operand the members' values, in their order."""
         return list(zip(*self.operands, strict=True))
 
 
@@ -116,7 +116,7 @@ def _combine(computation: Computation, element: DType, run: Run) -> Callable[[np
 
 
 def _reduced(i: Instruction, run: Run, number: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """What all members bring as operand `number`, reduced."""
+    """Operand `number` of all members, reduced."""
     element = i.operands[number].shape.dtype
     wide = F32 if element == BF16 and plain_operation(i.computation()) else element
     combine = _combine(i.computation(), wide, run)
@@ -174,7 +174,7 @@ def _all_to_all(i: Instruction, values: list[np.ndarray], run: Run) -> Literal:
 
 
 def _collective_broadcast(i: Instruction, values: list[np.ndarray], run: Run) -> Literal:
-    """What the group's first device brings; zeros on devices in no group (StableHLO)."""
+    """The operands of the group's first device; zeros on devices in no group (StableHLO)."""
     if run.device.number not in _groups(i, run):
         return _packed(i, [np.zeros_like(x) for x in values])
     return _packed(i, _meet(i, run, values).operands[0])
@@ -189,7 +189,7 @@ def sources(i: Instruction, run: Run, pairs: Callable[[], Sequence[Ids]]) -> dic
 
 
 def _permute(i: Instruction, values: list[np.ndarray], run: Run) -> Literal:
-    """Each target gets what its source brings, other devices zeros; or, of slices, keep what they have."""
+    """Each target gets its source's operands, other devices zeros; slices in place keep their contents there."""
     device, group = run.device.number, _groups(i, run)[run.device.number]
     if in_place(i):
         brought = run.device.meet(i, _key(i), group, tuple(values)).brought
@@ -211,8 +211,8 @@ def _permute(i: Instruction, values: list[np.ndarray], run: Run) -> Literal:
 def _ragged_all_to_all(i: Instruction, values: list[np.ndarray], run: Run) -> Literal:
     """Slices of the operand's first dimension go to each device of the group, to where the sender says.
 
-    Operands: input, output (what stays where nothing arrives), and for each device the same number of offsets in the
-    input, sizes sent, offsets in the receiver's output, sizes received (which only tell what the senders' say).
+    Operands: input, output (its rows stay where nothing arrives), and for each device the same number of offsets in the
+    input, sizes sent, offsets in the receiver's output, sizes received (which repeat the senders').
     """
     all_ = _meet(i, run, values)
     result = values[1].copy()
@@ -240,4 +240,4 @@ COLLECTIVES: dict[str, Callable[[Instruction, list[np.ndarray], Run], Literal]] 
     "ragged-all-to-all": _ragged_all_to_all,
     "reduce-scatter": _reduce_scatter,
 }
-"""Opcode to what a device does."""
+"""Opcode to its function on a device."""

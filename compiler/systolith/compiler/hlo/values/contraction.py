@@ -30,7 +30,7 @@ Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _SPLIT = frozenset({"f32", "f16", "c64"})
 
 
-# The precision that is at least as good as what `algorithm=` asks of a dot.
+# A precision that is at least as good as a dot's `algorithm=`.
 ALGORITHMS: dict[str, str] = {
     **dict.fromkeys(("dot_any_f8_any_f8_f32", "dot_any_f8_any_f8_f32_fast_accum"), "default"),
     **dict.fromkeys(("dot_bf16_bf16_bf16", "dot_bf16_bf16_f32"), "default"),
@@ -85,7 +85,7 @@ def contract(i: Instruction, lhs: np.ndarray, rhs: np.ndarray, precision: str | 
     Args:
         i: the instruction, for element types and precision.
         lhs, rhs: operands.
-        precision: overrides what the instruction asks for.
+        precision: overrides the instruction's.
         product: the operation on operands in the type that sums are taken in.
     """
     left, right = (o.shape.dtype for o in i.operands[:2])

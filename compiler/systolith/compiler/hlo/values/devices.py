@@ -1,6 +1,6 @@
 """Several devices: one thread each, of which one runs at a time, until it has to wait for others.
 
-Turns go round in a fixed order, so that results, errors and what the host sees do not depend on timing, and a deadlock
+Turns go round in a fixed order, so that results, errors and the host's view do not depend on timing, and a deadlock
 is known at once: no device can run, and some wait.
 """
 
@@ -44,12 +44,12 @@ class Topology:
 
 @dataclass(frozen=True)
 class Host:
-    """What the host gives to one device, and does with what the device sends to it.
+    """The host's side of one device: values that it gives, and a callback for those that it gets.
 
     Attributes:
         infeed: the values that `infeed` takes, in order; each of the shape of the infeed's data.
-        channels: per channel, what `recv` with `is_host_transfer=true` takes.  A value is asked for when the device
-            receives it, so that an iterator may let it depend on what was sent before.
+        channels: per channel, values for `recv` with `is_host_transfer=true`.  A value is asked for when the device
+            receives it, so that an iterator may let it depend on values sent before.
         on_send: called with the channel and the value of every `send` with `is_host_transfer=true`.
     """
 
@@ -60,7 +60,7 @@ class Host:
 
 @dataclass
 class Meeting:
-    """What the members of a group bring to one meeting, and what was made of it for all.
+    """A meeting of a group: the members' values, and results that are the same for all.
 
     Attributes:
         members: device numbers, in the group's order.
@@ -73,7 +73,7 @@ class Meeting:
 
     @property
     def values(self) -> list[Literal]:
-        """What members bring, in the group's order."""
+        """The members' values, in the group's order."""
         return [self.brought[m] for m in self.members]
 
     def missing(self) -> list[int]:
@@ -89,14 +89,14 @@ class Meeting:
 
 @dataclass
 class Device:
-    """One device of a run, with what it holds besides the values of instructions.
+    """One device of a run: its state besides the values of instructions.
 
     Attributes:
         number: its flattened id.
         turns: all devices' meetings.
-        infeed: what was not taken yet.
-        outfeed: what was put out so far.
-        sent: per channel, what was sent to the host so far.
+        infeed: the values not taken yet.
+        outfeed: the values put out so far.
+        sent: per channel, the values sent to the host so far.
         states: counters of `rng-get-and-update-state`.
     """
 
@@ -160,7 +160,7 @@ class _ReleasedError(Exception):
 
 @dataclass
 class _Wait:
-    """What a device waits for: the instruction, and those who have not come."""
+    """A device's wait: the instruction, and those who have not come."""
 
     instruction: Instruction
     missing: Callable[[], list[int]]
@@ -183,7 +183,7 @@ class Turns:
 
         Raises:
             HloError: there are more than `MAX_DEVICES`, or than there can be threads.
-            BaseException: what the first program to fail raised; the others end where they are.
+            BaseException: of the first program to fail; the others end where they are.
         """
         if len(programs) > MAX_DEVICES:
             raise HloError(f"{len(programs)} devices; at most {MAX_DEVICES} are supported")
@@ -247,7 +247,7 @@ class Turns:
         return queue.popleft()
 
     def unreceived(self) -> list[tuple[int, int, int]]:
-        """Channel, source and target of what was sent and not received."""
+        """Channel, source and target of values that were sent and not received."""
         return sorted(key for key, queue in self._mail.items() if queue)
 
     def _wait(self, device: int, wait: _Wait) -> None:

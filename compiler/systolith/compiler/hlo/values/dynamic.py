@@ -1,7 +1,7 @@
 """Arrays whose sizes are known only when they are there: their values have the actual sizes.
 
 `dynamic-reshape`, `get-dimension-size`, `set-dimension-size`, and XLA's calls between a bounded array and a full one
-with its sizes (`PadToStatic`, `SliceToDynamic`).  Where a size grows, what XLA's padding holds comes in; here zeros.
+with its sizes (`PadToStatic`, `SliceToDynamic`).  Where a size grows, XLA shows contents of padding; here zeros.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ class _Part:
         return self.steps if self.i.opcode == "reduce-window" else 1
 
     def total(self, x: np.ndarray) -> np.ndarray:
-        """Sums of elements; what a window adds around them is 0."""
+        """Sums of elements; padding of a window is 0."""
         if self.i.opcode == "reduce-window":
             return window_sum(self.i, x)
         return np.asarray(x.sum(axis=self.i.ints("dimensions")))
@@ -331,7 +331,7 @@ def _folded(computation: Computation, steps: Sequence[Errors], step_errors: Sequ
         steps, step_errors: the initial values, then the elements of each step, and their bounds.
 
     Returns:
-        A bound for each result.  Twice what one order gives: the chip takes one, the reference another.
+        A bound for each result.  Twice that of one order: the chip takes one, the reference another.
     """
     totals, bounds = list(steps[0]), list(step_errors[0])
     for elements, inexact in zip(steps[1:], step_errors[1:], strict=True):

@@ -1,8 +1,8 @@
-"""The reference evaluator: what a module means, in plain numpy.
+"""The reference evaluator: the values of a module, in plain numpy.
 
 Each operation runs as simply as its definition, on whole arrays, and rounds to its element type.  Values are numpy
 arrays of `shape.dtype.stored`, tuples of values, and the empty tuple for a token.  With several devices each runs the
-module by itself (`devices.py`); what they do together is in `collectives.py` and `channels.py`.
+module by itself (`devices.py`); their joint operations are in `collectives.py` and `channels.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def evaluate(
         module: a verified module.
         arrays: the entry computation's parameters, one array per leaf (tuples flattened); bf16 and fp8 arrays may come
             as their unsigned bits.
-        precision: `default`, `high` or `highest` for every dot and convolution; None: what each asks for.
+        precision: `default`, `high` or `highest` for every dot and convolution; None: that of each.
         observe: called with each instruction of the entry computation and its value.
         max_iterations: that all its while loops may take together; None: any number.
 
@@ -85,13 +85,13 @@ def evaluate(
 
 @dataclass(frozen=True)
 class DeviceResult:
-    """What one device gives.
+    """The outcome of one device.
 
     Attributes:
         values: the results, tuples flattened, tokens left out.
         outfeed: the values that it put out, in order.
         sent: per channel, the values that it sent to the host, in order.
-        infeed_left: what it did not take of its infeed.
+        infeed_left: values of its infeed that it did not take.
     """
 
     values: list[np.ndarray]
@@ -114,7 +114,7 @@ def evaluate_devices(
 
     Args:
         module: a verified module, which all devices run (of a partitioned module, the part that each runs).
-        arguments: per device what `evaluate` takes.  Device number = replica * partitions + partition.
+        arguments: per device those of `evaluate`.  Device number = replica * partitions + partition.
         replicas, partitions: None: as the module says, or as few as its groups need (`group_modes.grid`).
         hosts: per device its infeed and its channels from the host; none at all: nothing for any.
         precision, max_iterations: as for `evaluate`, on each device.
@@ -206,7 +206,7 @@ def _build(shape: Shape, arrays: Iterator[np.ndarray]) -> Literal:
 
 
 class _Run:
-    """One evaluation: precision, device, and what was found out about computations, which all devices share."""
+    """One evaluation: precision, device, and facts about computations, which all devices share."""
 
     def __init__(self, precision: str | None, module: Module | None, max_iterations: int | None = None) -> None:
         if precision is not None and precision not in PRECISIONS:
@@ -233,7 +233,7 @@ class _Run:
     def steps(
         self, computation: Computation, arguments: Sequence[Literal], observe: Observer | None = None
     ) -> Steps[Literal]:
-        """The value of a computation, and of what it calls."""
+        """The value of a computation, its callees evaluated too."""
         values: dict[Instruction, Literal] = {}
         for instruction, last_used in self._plan(computation):
             operands = [values[o] for o in instruction.operands]
@@ -277,7 +277,7 @@ class _Run:
             self._fail(i, problem)
 
     def _fail(self, i: Instruction, problem: Exception) -> NoReturn:
-        """Raise what an instruction raised, with its name unless one is named already."""
+        """Raise an instruction's exception, with its name unless one is named already."""
         if isinstance(problem, EvaluationError):
             raise problem
         known = isinstance(problem, HloError)
@@ -338,7 +338,7 @@ _LIFTED = frozenset(
     """parameter constant tuple get-tuple-element call fusion map reshape broadcast bitcast bitcast-convert transpose
     opt-barrier add-dependency domain""".split()
 )
-"""Opcodes that, besides the elementwise ones, do on arrays what they do on each of their scalars."""
+"""Opcodes that, besides the elementwise ones, act on arrays as on each of their scalars."""
 
 Handler = Callable[[_Run, Instruction, list[Literal]], Literal]
 
@@ -422,7 +422,7 @@ def _with_calls(function: Callable[..., Literal]) -> Handler:
 
 
 EXPECTED = (HloError, MemoryError, ValueError, IndexError, RecursionError)
-"""What an instruction that cannot be evaluated raises."""
+"""Exceptions of an instruction that cannot be evaluated."""
 
 CALLS: dict[str, Callable[[_Run, Instruction, list[Literal]], Steps[Literal]]] = {
     "call": _call,
@@ -431,7 +431,7 @@ CALLS: dict[str, Callable[[_Run, Instruction, list[Literal]], Steps[Literal]]] =
     "conditional": _conditional,
     "async-start": _async_start,
 }
-"""Opcode to what runs it, where that is other computations: nested as deep as a module has them."""
+"""Opcode to its function, for those that run other computations: nested as deep as a module has them."""
 
 
 def _stepped(function: Callable[[_Run, Instruction, list[Literal]], Steps[Literal]]) -> Handler:
@@ -479,4 +479,4 @@ HANDLERS: dict[str, Handler] = {
     "rng-get-and-update-state": _rng_state,
     **{opcode: _of_values(function) for opcode, function in ASYNC.items()},
 }
-"""Opcode to what runs it."""
+"""Opcode to its function."""

@@ -1,6 +1,6 @@
 """Who takes part in a collective: groups and pairs of ids as groups and pairs of devices.
 
-What the ids are depends on the operation, its channel and its flags: replicas, partitions, or devices.
+The kind of the ids depends on the operation, its channel and its flags: replicas, partitions, or devices.
 Source: `GetCollectiveOpGroupMode` and `GetParticipatingDevicesGroups` of XLA's `collective_ops_utils.cc`.
 """
 
@@ -45,7 +45,7 @@ def _by_mode(mode: str, topology: Topology) -> tuple[int, Callable[[Ids], list[l
 
 
 def _mode(i: Instruction) -> str:
-    """What the ids of an instruction's groups are: as `mode` says, or by channel and use_global_device_ids."""
+    """The kind of the ids of an instruction's groups: its `mode`, or by channel and use_global_device_ids."""
     flattened = i.flag("use_global_device_ids")
     if "mode" in i.attributes:
         if (mode := i.word("mode")) not in _MODES:
@@ -116,7 +116,7 @@ def grid(module: Module, replicas: int | None = None, partitions: int | None = N
     as its shapes say for a group of all devices.
 
     Args:
-        replicas, partitions: what is known; None: `replica_count` and `num_partitions`.
+        replicas, partitions: their numbers, if known; None: `replica_count` and `num_partitions`.
 
     Raises:
         HloError: an instruction's groups make no sense; names it.

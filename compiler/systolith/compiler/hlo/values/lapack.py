@@ -3,8 +3,8 @@
 A target is `lapack_`, one of s, d, c, z, and a routine; here one function per routine serves all four types and
 computes in the type itself, since signs of vectors, which no definition fixes, then agree more often.  Options are
 letters in `backend_config` (`mode = 86 : ui8` is V).  Arguments, results and the layout of packed factors are those of
-LAPACK (www.netlib.org/lapack); what a routine leaves undefined (an overwritten input, vectors that were not asked for)
-is the input or zeros.
+LAPACK (www.netlib.org/lapack); results that a routine leaves undefined (an overwritten input, vectors not asked for)
+are the input or zeros.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _adjoint(x: np.ndarray) -> np.ndarray:
 
 
 def _done(x: np.ndarray, inner: int = 2) -> np.ndarray:
-    """`info` of 0 for each matrix, of -1 where it holds what is no finite number."""
+    """`info` of 0 for each matrix, of -1 where it has an element that is not finite."""
     return np.where(np.isfinite(x).all(axis=tuple(range(-inner, 0))), 0, -1)
 
 
@@ -47,7 +47,7 @@ def _each(function: Callable[[np.ndarray], Sequence[np.ndarray]], x: np.ndarray)
 
 
 def _safely(function: Callable[..., Sequence[np.ndarray]], x: np.ndarray) -> list[np.ndarray]:
-    """A function of numpy.linalg; NaN for matrices that hold what is no finite number."""
+    """A function of numpy.linalg; NaN for matrices that have an element that is not finite."""
     bad = _done(x) != 0
     results = function(np.where(bad[..., np.newaxis, np.newaxis], np.eye(*x.shape[-2:]), x))
     return [np.where(bad.reshape(*bad.shape, *[1] * (r.ndim - bad.ndim)), np.nan, r) for r in results]
@@ -172,7 +172,7 @@ def gtsv(
 ) -> tuple[np.ndarray, ...]:
     """A tridiagonal system by elimination with partial pivoting; the diagonals become those of U.
 
-    The lower diagonal's last element and the upper one's are not used; what pivoting adds goes to the lower one.
+    The lower diagonal's last element and the upper one's are not used; pivoting's fill-in goes to the lower one.
     """
     del options
     n = diagonal.shape[-1]

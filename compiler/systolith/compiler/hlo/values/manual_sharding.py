@@ -21,7 +21,7 @@ from systolith.compiler.hlo.values.devices import Device, frontend_text
 
 
 class Run(Protocol):
-    """What these custom calls need of the evaluator."""
+    """The interface of these custom calls to the evaluator."""
 
     device: Device
     module: Module | None

@@ -25,7 +25,7 @@ _KNOWN: WeakKeyDictionary[Computation, bool] = WeakKeyDictionary()
 
 
 class Calls(Protocol):
-    """What operations that call computations need of the evaluator."""
+    """The interface of operations that call computations to the evaluator."""
 
     def map(self, computation: Computation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run a computation on scalars for every element of arrays that broadcast; results, tuples flattened."""

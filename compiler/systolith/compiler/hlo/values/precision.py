@@ -23,7 +23,7 @@ def _carrier(dtype: DType) -> np.dtype[np.generic]:
 def reduce_precision(i: Instruction, x: np.ndarray) -> np.ndarray:
     """Round to a float with fewer exponent and mantissa bits.
 
-    To nearest, ties to even; what is above the largest becomes infinity, what is below the least normal number zero,
+    To nearest, ties to even; values above the largest become infinity, those below the least normal number zero,
     with its sign.  NaN stays NaN.  The rounding is that of the bits as an integer, so that with no mantissa bits a tie
     goes to the even exponent.  An exponent as wide as the type's changes nothing, subnormal numbers included.
     """

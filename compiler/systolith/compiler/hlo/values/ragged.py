@@ -1,4 +1,4 @@
-"""`ragged-dot` and `scaled-dot`, by what they say about `dot`.
+"""`ragged-dot` and `scaled-dot`, in terms of `dot`.
 
 A ragged dot has one left dimension that is cut into groups by `group_sizes`; sizes may differ by the dimensions before
 it (of its own kind, and the batch).  Which dimension it is makes three operations:

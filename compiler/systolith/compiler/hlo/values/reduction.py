@@ -120,7 +120,7 @@ def _dilated(x: np.ndarray, init: np.ndarray, dims: Sequence[WindowDim]) -> np.n
 
 
 def _offset_slices(offset: Sequence[int], dims: Sequence[WindowDim], sizes: Sequence[int]) -> tuple[slice, ...]:
-    """What one element of the window sees over all positions."""
+    """Slices of the padded operand that one element of the window reads over all positions."""
     starts = [o * d.window_dilation for o, d in zip(offset, dims, strict=True)]
     spans = zip(starts, dims, sizes, strict=True)
     return tuple(slice(s, s + (n - 1) * d.stride + 1 if n else s, d.stride) for s, d, n in spans)
@@ -161,7 +161,7 @@ def _plain_window(
 
 
 def window_elements(i: Instruction, x: np.ndarray, pad: np.ndarray) -> list[np.ndarray]:
-    """For each offset in a `reduce-window`'s window, what lies there at all positions; `pad` where that is padding."""
+    """For each offset in a `reduce-window`'s window, the elements there at all positions; `pad` for padding."""
     dims = i.window.dims
     sizes = [d.positions(n) for d, n in zip(dims, x.shape, strict=True)]
     base = _dilated(x, pad, dims)

@@ -51,7 +51,7 @@ def rng(i: Instruction, low: np.ndarray, high: np.ndarray, device: Device) -> np
 
 
 def _below(x: np.ndarray, low: np.ndarray, high: np.ndarray, i: Instruction) -> np.ndarray:
-    """Rounded to the type; what rounding brings up to `high` becomes `low`."""
+    """Rounded to the type; values that rounding brings up to `high` become `low`."""
     rounded = store(np.asarray(x), i.shape.dtype)
     return np.where((to_working(rounded, i.shape.dtype) >= high) & (low < high), store(low, i.shape.dtype), rounded)
 
