@@ -96,7 +96,7 @@ def commands(case: Case) -> list[np.ndarray[tuple[int], np.dtype[np.uint32]]]:
 
 
 def run(path: Path, cases: Sequence[Case], arguments: Sequence[str] = ()) -> list[Words]:
-    """The answers of `vpu_main`: for each case its cycles, its memories, and in how many cycles of the pause it is done.
+    """Answers of `vpu_main`: for each case its cycles, its memories, and in how many cycles of the pause it is done.
 
     Raises:
         AssertionError: an assertion of the RTL failed.
