@@ -1,4 +1,4 @@
-"""Draws mutants by seed and runs the tests that can see each, in a copy of the project."""
+"""Draws mutants by seed and runs the tests that reach each, in a copy of the project."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
 from tests.mutants.mutate import mutants
-from tests.mutants.table import AREAS, select
+from tests.mutants.reach import RECORD, Reach, marked, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
+AREAS = ("compiler/systolith/compiler", "sim/systolith/sim", "isa/systolith/isa")
 FOLDERS = ("isa", "sim", "compiler", "hw", "runtime", "reports")
 TEST_SECONDS = 180
 """No test of `make test` takes a tenth of it: one that takes longer hangs."""
 MEMORY_KIB = 8 << 20
+SLOWER = 2
+"""Tests of a mutant may take so many times their recorded seconds: beside others, and with imports of their own."""
 _CHILDREN: set[subprocess.Popen[str]] = set()
 
 
@@ -53,6 +56,11 @@ class Case:
         return sha256(f"{self.path}\0{self.old}\0{self.text}".encode()).hexdigest()[:16]
 
     @property
+    def mark(self) -> str:
+        """Its place, as records name it."""
+        return f"{self.path}:{self.line}"
+
+    @property
     def diff(self) -> str:
         lines = unified_diff(self.old.splitlines(), self.text.splitlines(), self.path, self.path, lineterm="", n=0)
         return "\n".join([*lines][2:])
@@ -63,7 +71,8 @@ class Outcome:
     """What became of a mutant.
 
     Attributes:
-        what: `killed`; `timeout`: a test hung; `survived` all its tests; or `unfinished`: none had failed at the limit.
+        what: `killed`; `timeout`: a test hung; `survived` all tests that reach it; `unfinished`: the tests within the
+            limit; or `unreached`: there is no test.
         by: the test that failed, if any.
         seconds: it took.
     """
@@ -96,26 +105,44 @@ def copy_project(tree: Path) -> None:
             shutil.copyfile(ROOT / name, tree / name)
 
 
-def tried(case: Case, tree: Path, limit: int, sound: set[str]) -> Outcome:
+def recorded(cases: Sequence[Case], tree: Path, jobs: int) -> Reach:
+    """Run the whole suite in a copy of the project, to see which tests reach which mutants."""
+    for path, text in {c.path: c.old for c in cases}.items():
+        _write(tree / path, marked(text, {c.line for c in cases if c.path == path}, path))
+    records = tree.parent / "records"
+    shutil.rmtree(records, ignore_errors=True)
+    records.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.mutants.reach", "-n", str(jobs)]
+    subprocess.run(command, cwd=tree, env=_environment(tree) | {RECORD: str(records)}, check=False)
+    return replace(read_records(records), cases=[c.key for c in cases])
+
+
+def tried(case: Case, tree: Path, reach: Reach, limit: int, sound: set[str]) -> Outcome:
     """Run a mutant's tests in a copy of the project, which is left as it was.
 
     Args:
         limit: seconds for all tests.
+        reach: which tests reach it.
         sound: tests known to pass without mutants; grows.
 
     Raises:
         BrokenTestError: the test that fails does so without the mutant too.
     """
     began = time.monotonic()
-    _write(tree / case.path, case.text)
-    try:
-        what, by = _verdict(select(case.path, tree), tree, limit)
-    finally:
-        _write(tree / case.path, case.old)
+    tests, whole = reach.quickest(case.mark, limit / SLOWER)
+    what, by = ("unfinished" if reach.tests.get(case.mark) else "unreached"), ""
+    if tests:
+        _write(tree / case.path, case.text)
+        try:
+            what, by = _verdict(tests, tree, limit)
+        finally:
+            _write(tree / case.path, case.old)
     if by and by not in sound:
         if _verdict([by], tree, limit)[0] != "survived":
             raise BrokenTestError(f"{by} fails without a mutant")
         sound.add(by)
+    if what == "survived" and not whole:
+        what = "unfinished"
     return Outcome(case.path, case.line, case.diff, what, by, round(time.monotonic() - began))
 
 
@@ -130,16 +157,10 @@ def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
     """What becomes of the copy as it is, and by what."""
     options = ["-m", "not slow", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={TEST_SECONDS}"]
     command = [sys.executable, "-m", "pytest", "-xq", *options, "-o", "faulthandler_exit_on_timeout=true", *tests]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(tree / name) for name in FOLDERS),
-        "XDG_CACHE_HOME": str(tree.parent / "cache"),
-        "HYPOTHESIS_PROFILE": "ci",
-    }
     child = subprocess.Popen(
         ["sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh", *command],
         cwd=tree,
-        env=environment,
+        env=_environment(tree),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -158,6 +179,15 @@ def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
     failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py(?:::\S+)?)", output, re.MULTILINE)
     hung = child.returncode == 1 and not failed  # ended from within; a crash ends by a signal
     return "timeout" if hung else "killed", failed[1] if failed else ""
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(tree / name) for name in (*FOLDERS, "")),
+        "XDG_CACHE_HOME": str(tree.parent / "cache"),
+        "HYPOTHESIS_PROFILE": "ci",
+    }
 
 
 def end_all() -> None:

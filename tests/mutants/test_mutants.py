@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from shutil import copyfile
+from typing import Any
 
 import pytest
 
-from tests.mutants.campaign import Case, drawn, load, save, tried
+from tests.mutants.campaign import AREAS, Case, drawn, load, recorded, save, tried
 from tests.mutants.mutate import mutants
-from tests.mutants.table import AREAS, TESTS, select
+from tests.mutants.reach import RECORD, Reach, load_reach, marked, read_records
 
 MODULE = '''"""Not a number: 1."""
 
@@ -59,34 +61,91 @@ def test_the_line_is_the_one_that_changes() -> None:
         assert mutant.text.splitlines()[mutant.line - 1] != MODULE.splitlines()[mutant.line - 1]
 
 
+FUNCTIONS = '''"""Docstring."""
+from __future__ import annotations
+from functools import cache
+LIMIT = 3
+TABLE = {"twice": lambda x: 2 * x}
+
+def sign(x):
+    """Of x."""
+    if x > 0:
+        return 1
+    elif x < 0:
+        return -1
+    try:
+        return int("")
+    except ValueError:
+        return 0
+
+@cache
+def once():
+    return 5
+'''
+
+
+def test_marks_say_which_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RECORD, str(tmp_path))
+    names: dict[str, Any] = {}
+    exec(marked(FUNCTIONS, (4, 10, 12, 14, 16, 20), "m"), names)
+    for number, test in ((1, "tests/t.py::test[a b]"), (0, "tests/t.py::zero"), (-1, "tests/t.py::minus")):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{test} (call)")
+        names["sign"](number)
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/t.py::twice (call)")
+    assert names["TABLE"]["twice"](4) == 8
+    one, zero, minus, twice = "tests/t.py::test[a b]", "tests/t.py::zero", "tests/t.py::minus", "tests/t.py::twice"
+    assert {mark: set(tests) for mark, tests in read_records(tmp_path).tests.items()} == {
+        "m:4": {one, zero, minus, twice},  # outside functions: whatever runs the module's code
+        "m:10": {one},
+        "m:12": {minus},
+        "m:14": {zero},
+        "m:16": {zero},
+        "m:20": {one, zero, minus, twice},  # cached: runs for the first test only
+    }
+
+
+def test_quick_tests_come_first_and_one_of_each_function_before_others() -> None:
+    seconds = {"a[1]": 1.0, "a[2]": 0.1, "a[3]": 0.2, "b": 0.5, "c": 9.0}
+    reach = Reach({"m": sorted(seconds)}, seconds)
+    assert reach.quickest("m", 99) == (["a[2]", "b", "c", "a[3]", "a[1]"], True)
+    assert reach.quickest("m", 5) == (["a[2]", "b"], False)
+    assert reach.quickest("nowhere", 5) == ([], True)
+
+
 def project(root: Path, test: str) -> list[Case]:
     """A project of one module and one test; the module's mutants."""
     (root / "isa" / "systolith" / "isa").mkdir(parents=True)
-    (root / "tests" / "isa").mkdir(parents=True)
+    (root / "tests" / "mutants").mkdir(parents=True)
+    copyfile(Path(__file__).with_name("reach.py"), root / "tests" / "mutants" / "reach.py")
     (root / "isa" / "systolith" / "isa" / "__init__.py").touch()
-    (root / "isa" / "systolith" / "isa" / "made.py").write_text("def least(a, b):\n    return a if a < b else b\n")
-    (root / "tests" / "isa" / "test_made.py").write_text(
+    (root / "isa" / "systolith" / "isa" / "made.py").write_text(
+        "def least(a, b):\n    return a if a < b else b\n\n\ndef unused():\n    return 1\n"
+    )
+    (root / "tests" / "test_made.py").write_text(
         f"from systolith.isa.made import least\n\n\ndef test_least():\n    {test}\n"
     )
     (root / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     return drawn(9, 0, root, ["isa"])
 
 
-@pytest.fixture
-def only_isa(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TESTS, "isa/systolith/isa", "isa")
-
-
-@pytest.mark.usefixtures("only_isa")
 def test_mutants_are_killed_or_survive(tmp_path: Path) -> None:
-    cases = project(tmp_path, "assert least(1, 2) == least(2, 1) == 1")
-    outcomes = {c.diff.splitlines()[-1]: tried(c, tmp_path, 60, set()) for c in cases}
+    cases = project(tmp_path / "tree", "assert least(1, 2) == least(2, 1) == 1")
+    reach = recorded(cases, tmp_path / "tree", jobs=1)
+    reach.save(tmp_path / "reach.json")
+    assert load_reach(tmp_path / "reach.json") == reach
+    assert list(reach.tests) == ["isa/systolith/isa/made.py:2"]
+    for case in cases:
+        (tmp_path / "tree" / case.path).write_text(case.old)
+    outcomes = {f"{c.line}{c.diff.splitlines()[-1]}": tried(c, tmp_path / "tree", reach, 60, set()) for c in cases}
     assert {line: o.what for line, o in outcomes.items()} == {
-        "+    return a if (a <= b) else b": "survived",  # the same function
-        "+    return None": "killed",
+        "2+    return a if (a <= b) else b": "survived",  # the same function
+        "2+    return None": "killed",
+        "6+    return None": "unreached",
+        "6+    return (2)": "unreached",
+        "6+    return (0)": "unreached",
     }
-    assert outcomes["+    return None"].by == "tests/isa/test_made.py::test_least"
-    assert (tmp_path / cases[0].path).read_text() == cases[0].old
+    assert outcomes["2+    return None"].by == "tests/test_made.py::test_least"
+    assert (tmp_path / "tree" / cases[0].path).read_text() == cases[0].old
     save(tmp_path / "results.json", outcomes)
     assert load(tmp_path / "results.json") == outcomes
 
@@ -99,10 +158,6 @@ def test_draws_are_the_same_for_a_seed(tmp_path: Path) -> None:
     assert len({c.key for c in drawn(10**6, 1, tmp_path, [""])}) == len([*mutants(MODULE)])
 
 
-def test_tests_of_every_module_exist() -> None:
+def test_every_area_has_mutants() -> None:
     root = Path(__file__).resolve().parents[2]
-    for area in AREAS:
-        for path in (root / area).rglob("*.py"):
-            found = select(str(path.relative_to(root)), root)
-            assert found
-            assert all((root / p).is_file() for p in found), path
+    assert all(drawn(3, 0, root, [area]) for area in AREAS)
