@@ -125,13 +125,15 @@ def load_reach(path: Path) -> Reach:
 
 
 def read_records(folder: Path) -> Reach:
-    """What the processes of a run have recorded."""
+    """The records of a run, of tests that passed: others say nothing about a mutant."""
     tests: dict[str, set[str]] = defaultdict(set)
     seconds: dict[str, float] = defaultdict(float)
+    failed = {line for path in folder.glob("*.failed") for line in path.read_text().splitlines()}
     for path in folder.glob("*.reached"):
         for line in path.read_text().splitlines():
             mark, _, test = line.partition("\t")
-            tests[mark].add(test)
+            if test not in failed:
+                tests[mark].add(test)
     for path in folder.glob("*.seconds"):
         for line in path.read_text().splitlines():
             taken, _, test = line.partition("\t")
@@ -141,9 +143,12 @@ def read_records(folder: Path) -> Reach:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note what a test, or what it needs, took."""
+    """Note the seconds of a test, or of its fixtures, and whether it failed."""
     report = yield
     if folder := os.environ.get(RECORD):
         with Path(folder, f"{os.getpid()}.seconds").open("a") as file:
             file.write(f"{report.duration:.3f}\t{item.nodeid}\n")
+        if report.failed:
+            with Path(folder, f"{os.getpid()}.failed").open("a") as file:
+                file.write(f"{item.nodeid}\n")
     return report

@@ -122,7 +122,8 @@ def project(root: Path, test: str) -> list[Case]:
         "def least(a, b):\n    return a if a < b else b\n\n\ndef unused():\n    return 1\n"
     )
     (root / "tests" / "test_made.py").write_text(
-        f"from systolith.isa.made import least\n\n\ndef test_least():\n    {test}\n"
+        f"from systolith.isa.made import least\n\n\ndef test_least():\n    {test}\n\n\n"
+        "def test_that_fails_in_any_case():\n    assert least(3, 4) == 4\n"
     )
     (root / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     return drawn(9, 0, root, ["isa"])
@@ -133,7 +134,7 @@ def test_mutants_are_killed_or_survive(tmp_path: Path) -> None:
     reach = recorded(cases, tmp_path / "tree", jobs=1)
     reach.save(tmp_path / "reach.json")
     assert load_reach(tmp_path / "reach.json") == reach
-    assert list(reach.tests) == ["isa/systolith/isa/made.py:2"]
+    assert reach.tests == {"isa/systolith/isa/made.py:2": ["tests/test_made.py::test_least"]}
     for case in cases:
         (tmp_path / "tree" / case.path).write_text(case.old)
     outcomes = {f"{c.line}{c.diff.splitlines()[-1]}": tried(c, tmp_path / "tree", reach, 60, set()) for c in cases}

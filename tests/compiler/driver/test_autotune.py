@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,28 @@ def test_the_fastest_is_taken_and_remembered(tmp_path: Path) -> None:
     assert decision.rejected[0].numbers == {"cycles": 999}
     tuned(gemm(300, 200, 100), Tuner(4, measure, path))
     assert len(asked) == 3 + 4 + 4 + 2
+
+
+@dataclass(frozen=True)
+class Named:
+    """A plan."""
+
+    signature: str
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(("fitting", "picked"), [("a b", "b"), ("b", "")])
+def test_where_the_estimates_choice_does_not_fit_alone_it_stays(tmp_path: Path, fitting: str, picked: str) -> None:
+    plans = [Named("a"), Named("b")]
+    programs = {name: Program.on(SMALL, name) for name in "ab"}
+    tuner = Tuner(2, lambda program: {"a": 9, "b": 7}[program.name], tmp_path / "cache.json")
+
+    def alone(signature: str) -> tuple[Program | None, list[Named]]:
+        name = signature or "a"
+        return programs[name] if name in fitting.split() else None, plans
+
+    assert tuner.pick("g", "key", alone)[0] == picked
+    assert read_cache(tuner.path) == {"key": Tuned("b", 2, 7, 9) if picked else Tuned("", 2, 0, 0)}
 
 
 @pytest.mark.parametrize("text", [softmax(4096, 300), attention(24, 96, 32)])

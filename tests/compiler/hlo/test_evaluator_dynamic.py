@@ -164,3 +164,13 @@ def test_reshapes_that_sizes_do_not_determine_are_refused() -> None:
     wrong = TEXT.format(body="ROOT y = f32[<=24] dynamic-reshape(d, n)")
     with pytest.raises(HloError, match=r"18 elements do not have sizes \[3\]"):
         evaluate(parse_hlo(wrong), MATRIX, np.array(3, np.int32))
+
+
+def test_a_bitcast_of_dynamic_sizes_is_a_reshape_and_keeps_type_and_order() -> None:
+    """XLA's backend has no bitcast of dynamic sizes; its reshape is in `BODIES`."""
+    shown = [TEXT.format(body=f"ROOT y = f32[<=4,2,3] {op}(d)") for op in ("bitcast", "reshape")]
+    same, reshaped = (evaluate(parse_hlo(text), MATRIX, np.array(3, np.int32))[0] for text in shown)
+    np.testing.assert_array_equal(same, reshaped)
+    for body in ("ROOT y = s32[<=4,6] bitcast(d)", "ROOT y = f32[6,<=4]{0,1} bitcast(d)"):
+        with pytest.raises(HloError, match="a bitcast of dynamic sizes keeps type and row-major order"):
+            evaluate(parse_hlo(TEXT.format(body=body)), MATRIX, np.array(3, np.int32))
