@@ -1,4 +1,4 @@
-"""Lint the RTL: Verilator with every warning on, each module elaborated as the top.
+"""Lint the RTL: Verilator with every warning on, modules that no other instantiates elaborated as tops, with all below.
 
     python -m systolith.hw.lint           # from anywhere in the project; 0 when all is well
 
@@ -6,6 +6,7 @@ A module `name` is in a file `name.sv`, a package in `name_pkg.sv`.  Waivers are
 """
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,19 @@ from systolith.hw.packages import packages
 from systolith.hw.toolchain import environment
 
 HW = Path(__file__).resolve().parent
+INSTANCE = re.compile(r"^ *(\w+) +(?:#\(|u_\w+ *\()", re.M)
+"""How an instance begins: the module's name, then parameters or the instance's name."""
 
 
 def find(suffix: str) -> list[Path]:
     """The RTL's files."""
     return [path for path in sorted(HW.rglob(f"*{suffix}")) if "sim_build" not in path.parts]
+
+
+def tops(modules: list[Path]) -> list[Path]:
+    """The modules that no other one instantiates."""
+    inside = {name for path in modules for name in INSTANCE.findall(path.read_text()) if name != path.stem}
+    return [path for path in modules if path.stem not in inside]
 
 
 def complaints(top: Path, before: list[Path], folders: list[Path]) -> str:
@@ -34,13 +43,13 @@ def main() -> int:
     """Lint every module and print the complaints."""
     sources = find(".sv")
     first = packages(sources)
-    tops = [path for path in sources if path not in first]
+    modules = [path for path in sources if path not in first]
     before, folders = [*find(".vlt"), *first], sorted({path.parent for path in sources})
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(lambda top: complaints(top, before, folders), tops))
+        found = list(pool.map(lambda top: complaints(top, before, folders), tops(modules)))
     sys.stderr.write("".join(found))
     bad = sum(map(bool, found))
-    print(f"Verilator: {len(tops)} modules, {bad} with complaints")
+    print(f"Verilator: {len(modules)} modules below {len(found)} tops, {bad} of these with complaints")
     return int(bad > 0)
 
 

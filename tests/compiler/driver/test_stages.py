@@ -18,6 +18,7 @@ from systolith.runtime.stages import STAGES, compile_from
 from tests.compiler.driver.test_plan import SOFTMAX
 from tests.compiler.memory.random_training import random_training
 from tests.corpus.load import load
+from tests.examples import seeds
 from tests.runtime.command import systolith
 
 FILES = {"canonical": "canonical.hlo", "grouped": "grouped.hlo", "tile": "tile.txt", "assembly": "program.s"}
@@ -103,7 +104,7 @@ def test_modules_that_hardly_fit_in_hbm_read_back(tmp_path: Path) -> None:
     tiny = load_chip("tiny")
     roomy = replace(tiny, vmem=replace(tiny.vmem, bytes=8 << 10))
     relieved = 0
-    for seed in range(6):
+    for seed in seeds(4, 6):
         text, _ = random_training(seed)
         memory = compile_module(parse_module(text, "m"), roomy).memory
         chip = replace(roomy, hbm=replace(roomy.hbm, bytes=memory.hbm - memory.temporaries * (seed + 1) // 8))

@@ -139,6 +139,7 @@ def test_grouped_text_reads_back() -> None:
     assert print_hlo(read_groups(parse_hlo(text))) == text
 
 
+@pytest.mark.slow
 def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> None:
     batched = attention(6, 40, 8).replace("HloModule attention", "HloModule batched")
     for short, long in (
