@@ -1,4 +1,4 @@
-"""Rewrite the known cycles: python -m tests.bless [programs] [corpus]; prints what changed."""
+"""Rewrite the known cycles: python -m tests.bless [programs] [corpus]; prints the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every test has: the corpus, hypothesis profiles, and an environment in which Verilator is found."""
+"""Fixtures of all tests: the corpus, hypothesis profiles, and an environment in which Verilator is found."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ from systolith.hw.toolchain import environment
 from tests.corpus.load import Case, load
 from tests.examples import examples
 
-# What is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it as it is.
+# An exception that is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it.
 os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
 # Before anything imports jax: never wait for an accelerator that is not there.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -30,7 +30,7 @@ def corpus() -> Callable[[str], Case]:
     return load
 
 
-# What is imported and collected, 10,000 items, stays: not looked through again in every collection of garbage.  JAX and
+# Imported modules and the 10,000 tests stay: not looked through again in every collection of garbage.  JAX and
 # hypothesis call back at each, which makes many small ones dear.
 
 

@@ -39,7 +39,7 @@ def corpus_cycles(key: str) -> int | None:
 
 @cache
 def known(path: Path) -> dict[str, int]:
-    """What a file of cycles says."""
+    """The entries of a file of cycles."""
     cycles: dict[str, int] = json.loads(path.read_text())
     return cycles
 

@@ -1,4 +1,4 @@
-"""Packages with entry points, put on a path as an installer would: a module, and a folder that says what it has."""
+"""Packages with entry points, put on a path as an installer would: a module, and a folder with their metadata."""
 
 from __future__ import annotations
 

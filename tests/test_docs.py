@@ -61,7 +61,7 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
 
 
 def code(text: str) -> Iterator[str]:
-    """What is printed as code: spans in backticks, and lines of indented or fenced blocks."""
+    """Text in code style: spans in backticks, and lines of indented or fenced blocks."""
     text = re.sub(
         r"^```.*?^```$", lambda m: re.sub("^", "    ", m[0].replace("`", ""), flags=re.M), text, flags=re.M | re.S
     )

@@ -1,4 +1,4 @@
-"""Every example does what its text says."""
+"""Every example runs as its text says."""
 
 from __future__ import annotations
 

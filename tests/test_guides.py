@@ -38,13 +38,13 @@ def change(path: Path, lines: str) -> None:
 
 
 def follow(page: str, folder: Path, slow: bool = False) -> None:
-    """Go through the blocks of a page: `bash` are commands, `text` what they print, `diff` changes of the file named
+    """Go through the blocks of a page: `bash` are commands, `text` their output, `diff` changes of the file named
     before it, in a copy of the sources, and others that file.
 
     Args:
         page: its text.
         folder: where to do it.
-        slow: also what takes long.
+        slow: also those that take long.
     """
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     if "```diff" in page:

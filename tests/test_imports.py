@@ -1,7 +1,7 @@
 """No module imports itself through others: not at its top, not inside a function, not for type checkers only.
 
 The import of a module counts as one of that module, not of the packages around it: a package whose `__init__` gives out
-what its modules define is no cycle.
+definitions of its modules is no cycle.
 """
 
 import ast
@@ -38,7 +38,7 @@ def import_graph(texts: Mapping[str, str]) -> Graph:
 
 
 def _imported(module: str, tree: ast.Module) -> Iterator[list[str]]:
-    """What each import may name: a module; or a module, else a name in one."""
+    """Possible names of each import: a module; or a module, else a name in one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ([alias.name] for alias in node.names)

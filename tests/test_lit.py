@@ -1,4 +1,4 @@
-"""Files of HLO and tile IR with the passes to run on them and what is to come out: see `tests/lit/`."""
+"""Files of HLO and tile IR with the passes to run on them and the expected output: see `tests/lit/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published: a wheel and an sdist that hold what a user needs and no more, and a wheel that works by itself."""
+"""The distributions: a wheel and an sdist that hold what a user needs and no more, and a wheel that works by itself."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _names(wheel: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def bare(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment that has the wheel, and what it depends on; of this checkout it sees nothing."""
+    """The `bin` of an environment that has the wheel and its dependencies; of this checkout it sees nothing."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"

@@ -1,4 +1,4 @@
-"""The bound of `bench/bounds.py`: by hand, and never above what a program takes."""
+"""The bound of `bench/bounds.py`: by hand, and never above a program's cycles."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def expected(self) -> list[Array]:
-        """What XLA's CPU backend computed, tuples flattened, f32 products in full f32."""
+        """Results of XLA's CPU backend, tuples flattened, f32 products in full f32."""
         return _arrays(self.expected_path, "out")
 
 

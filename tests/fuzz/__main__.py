@@ -1,7 +1,7 @@
-"""`python -m tests.fuzz [NAME ...]`: many cases of each fuzzer; what fails becomes a regression test.
+"""`python -m tests.fuzz [NAME ...]`: many cases of each fuzzer; a failure becomes a regression test.
 
 A failure's case is written to `tests/fuzz/regressions/NAME/`, one for each kind of failure, made smaller where that is
-quick; tests/fuzz/test_fuzz.py checks it ever after.  What has been done is kept in build/fuzz: a run that is
+quick; tests/fuzz/test_fuzz.py checks it ever after.  Progress is kept in build/fuzz: a run that is
 interrupted goes on there, unless the code has changed.
 """
 

@@ -28,7 +28,7 @@ SOUP = (
 
 @cache
 def samples() -> tuple[str, ...]:
-    """Programs by hand, and what the disassembler prints of them."""
+    """Programs by hand, and the disassembler's texts of them."""
     paths = [*sorted((ROOT / "tests" / "programs").glob("*.s")), ROOT / "examples" / "axpy.s"]
     texts = [path.read_text() for path in paths]
     return tuple(texts + [disassemble(assemble(text, load_chip("tiny"))) for text in texts])
@@ -52,7 +52,7 @@ class Assembler(Fuzzer):
 
 
 def check_program(program: Program) -> None:
-    """What verifies has a binary and a text, and both read back as the same program."""
+    """A valid program has a binary and a text, and both read back as the same program."""
     data = to_bytes(program)
     assert to_bytes(from_bytes(data)) == data, "the binary reads back as another program"
     assert to_bytes(assemble(disassemble(program), load_chip("tiny"))) == data, "the text assembles to another program"

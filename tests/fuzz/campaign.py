@@ -1,4 +1,4 @@
-"""Many cases of a fuzzer, by several processes: what is done is kept, so that a run goes on where it was interrupted.
+"""Many cases of a fuzzer, by several processes: progress is kept, so that a run goes on where it was interrupted.
 
 A process that dies (a segmentation fault, no memory, a call that does not come back) fails the case that it was at,
 and another goes on behind it.
@@ -30,7 +30,7 @@ START = 60.0
 
 @cache
 def sources_digest() -> str:
-    """Of all code that a case may depend on: what was done with other code is not done."""
+    """Of all code that a case may depend on: cases done with other code are not done."""
     found = hashlib.sha256()
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -40,7 +40,7 @@ def sources_digest() -> str:
 
 @dataclass
 class Progress:
-    """What is done of a campaign, as kept in a file.
+    """Progress of a campaign, as kept in a file.
 
     Attributes:
         path: of the file.
@@ -52,7 +52,7 @@ class Progress:
 
     @classmethod
     def load(cls, path: Path, count: int, afresh: bool = False) -> Progress:
-        """What the file says of the first `count` seeds, if it is of this code; else nothing is done."""
+        """The file's progress of the first `count` seeds, if it is of this code; else nothing is done."""
         digest, outcomes = path.read_text().split() if path.exists() else ["", ""]
         known = "" if afresh or digest != sources_digest() else outcomes
         return cls(path, known[:count].ljust(count, "-"))
@@ -79,7 +79,7 @@ class _Worker:
     """A process that checks cases.
 
     Attributes:
-        seeds: what it has still to do.
+        seeds: those that it has still to do.
     """
 
     def __init__(self, fuzzer: Fuzzer) -> None:
@@ -98,7 +98,7 @@ class _Worker:
             self.pipe.send(seeds)
 
     def heard(self) -> Iterator[tuple[int, Failure | bool]]:
-        """Seeds that are done now, and what came of them; ends with the one that the process died of, if it did."""
+        """Seeds that are done now, and their outcomes; ends with the one that the process died of, if it did."""
         try:
             while self.seeds and self.pipe.poll():
                 outcome = self.pipe.recv()
@@ -131,9 +131,9 @@ def run(fuzzer: Fuzzer, progress: Progress, jobs: int, told: Callable[[int, Fail
 
     Args:
         fuzzer: makes and checks them.
-        progress: what is done; updated and saved.
+        progress: updated and saved.
         jobs: processes.
-        told: called with each seed that is done, and what came of it.
+        told: called with each seed that is done, and its outcome.
     """
     todo = deque(progress.todo())
     workers = [_Worker(fuzzer) for _ in range(min(jobs, len(todo)))]

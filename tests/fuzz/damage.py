@@ -1,4 +1,4 @@
-"""Bytes changed without knowing what they mean, and JSON values changed knowing that much."""
+"""Bytes changed without knowing their meaning, and JSON values changed knowing it."""
 
 from __future__ import annotations
 

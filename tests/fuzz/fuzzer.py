@@ -1,4 +1,4 @@
-"""What a fuzzer is, and one case of it: within limits of time and memory, an answer or a `SystolithError`."""
+"""The interface of fuzzers, and one case: within limits of time and memory, an answer or a `SystolithError`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fuzzer(Protocol):
         name: in the table, of the folder of its regressions.
         suffix: of a file with a case, with its dot.
         seconds: of the processor that a case may take; of time, ten times as many.
-        gigabytes: of address space that a case may take, beyond what the process has.
+        gigabytes: of address space that a case may take, beyond that of the process.
         refuses: whether some of its cases are to be refused.
     """
 
@@ -43,7 +43,7 @@ class Fuzzer(Protocol):
         """The case of a seed: the same on every machine and in every process."""
 
     def check(self, case: bytes) -> None:
-        """Do with a case what the commands do with the file.
+        """Treat a case as the commands treat the file.
 
         Raises:
             SystolithError: the case is refused, as it may be.
@@ -108,7 +108,7 @@ def _place(error: BaseException) -> str:
 
 @contextmanager
 def _limits(seconds: float, gigabytes: float) -> Iterator[None]:
-    """Interrupt what takes longer; let no more memory be had."""
+    """Interrupt a case that takes longer; let no more memory be had."""
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise OutOfTimeError(f"more than {seconds:g} s")

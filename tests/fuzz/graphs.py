@@ -1,6 +1,6 @@
 """HLO graphs that the chip can run: chip, reference evaluator and XLA's CPU backend agree within the error bounds.
 
-Besides what `random_modules` and `random_limits` draw: dimensions of size 0, every element type, layouts, chains of
+Beyond `random_modules` and `random_limits`: dimensions of size 0, every element type, layouts, chains of
 hundreds of operations, scans, reducers of other forms.  Floats hold small integers, so that nearly every result is
 exact.  Where XLA's CPU backend is known to differ, it is not asked: `xla_faults.py` lists where and why.
 """
@@ -76,7 +76,7 @@ class GraphBody(WideBody):
             self.add(v.t, dims, f"copy({name})", v.most)
 
     def make_scan(self) -> None:
-        """A window as long as a dimension, over what came before or comes after."""
+        """A window as long as a dimension, over the elements before or after."""
         v = self.pick(lambda v: 0 < len(v.dims) < 4 and 0 < prod(v.dims) < 500)
         if v:
             d = self.roll(0, len(v.dims) - 1)

@@ -36,7 +36,7 @@ SOUP = (
 
 @cache
 def samples() -> tuple[str, ...]:
-    """What the compiler prints of small modules, one of them in blocks."""
+    """The compiler's texts of small modules, one of them in blocks."""
     texts = [f"HloModule m\n{ADD}ENTRY e {{ {text} }}\n" for text in (*MODULES, *OTHERS)]
     found = [compiled(text).stages["grouped.hlo"] for text in (*texts, LOOP)]
     return (*found, compiled(texts[3].replace("8,6", "96,1024").replace("f32[8]", "f32[96]")).stages["grouped.hlo"])

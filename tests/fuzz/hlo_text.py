@@ -1,4 +1,4 @@
-"""HLO text: parsed, verified, printed; what is small is compiled."""
+"""HLO text: parsed, verified, printed; small modules are compiled."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HloText(Fuzzer):
         return text.encode("utf-8", "surrogatepass")
 
     def check(self, case: bytes) -> None:
-        reprint(parse_hlo(case.decode("utf-8", "replace")))  # what does not verify prints, too
+        reprint(parse_hlo(case.decode("utf-8", "replace")))  # a module that does not verify prints, too
         source = read_source(file_of(case, self.suffix))
         if source.module is not None:
             check_module(source.module)
@@ -69,5 +69,5 @@ def check_module(module: Module) -> None:
     """A verified module prints, and parses and prints the same; compiling it gives a program or a refusal."""
     reprint(module)
     if sum(leaf.size for i in module.instructions() for leaf in i.shape.leaves()) < ELEMENTS:
-        with suppress(SystolithError):  # a lot of what is read has no lowering
+        with suppress(SystolithError):  # many modules have no lowering
             compile_module(module, load_chip("tiny"))

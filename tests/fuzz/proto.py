@@ -100,7 +100,7 @@ def messages(field: Any, value: Any) -> list[Any]:
 
 
 def value_of(field: Any, dice: Random) -> Any:
-    """A value for a field: of few, so that it may be of use elsewhere; what does not fit becomes what does."""
+    """A value for a field: of few, so that it may be of use elsewhere; one that does not fit becomes one that does."""
     if field.cpp_type == field.CPPTYPE_STRING:
         text = dice.choice(TEXTS)
         return text.encode() if field.type == field.TYPE_BYTES else text

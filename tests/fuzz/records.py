@@ -36,7 +36,7 @@ def run_sample() -> str:
 
 
 def read_run(path: Path) -> None:
-    """What `report` does with a run, alone and with another."""
+    """Reports of a run, alone and with another."""
     run = load_run(path)
     render_summary(run)
     render_report(timed(run))
@@ -44,13 +44,13 @@ def read_run(path: Path) -> None:
 
 
 def decisions_sample() -> str:
-    """What a run of `PROGRAM` could have recorded."""
+    """A possible record of a run of `PROGRAM`."""
     about = {"program": PROGRAM.name, "chip_digest": PROGRAM.chip_digest, "instructions": 0}
     return json.dumps(about | {"decisions": [0, 1, 2**32 - 1]})
 
 
 def read_decisions(path: Path) -> None:
-    """What is recorded is read for a run of `PROGRAM`."""
+    """Read a record for a run of `PROGRAM`."""
     load_decisions(path, PROGRAM)
 
 
@@ -60,7 +60,7 @@ def cache_sample() -> str:
 
 
 def read_tuned(path: Path) -> None:
-    """What is remembered is read, and added to."""
+    """Read remembered results, and add to them."""
     known = read_cache(path)
     write_cache(path, {"key": Tuned("", 1, 0, 0)})
     assert read_cache(path) == known | {"key": Tuned("", 1, 0, 0)}, "adding to it changes it"
@@ -72,7 +72,7 @@ class Record(Fuzzer):
 
     Attributes:
         sample: a good one.
-        read: what is done with it.
+        read: its reader.
     """
 
     name: str

@@ -48,7 +48,7 @@ def packed(parts: list[list[bytes]]) -> bytes:
 
 @cache
 def samples() -> tuple[bytes, ...]:
-    """Programs by hand, and what the compiler makes of modules."""
+    """Programs by hand, and the compiler's from modules."""
     from systolith.isa.asm import assemble
 
     tiny = load_chip("tiny")

@@ -1,4 +1,4 @@
-"""A campaign: goes on where it was interrupted, outlives its processes, and makes what fails small."""
+"""A campaign: goes on where it was interrupted, outlives its processes, and shrinks failures."""
 
 import os
 import signal

@@ -41,7 +41,7 @@ SOUP = (
 
 @cache
 def samples() -> tuple[str, ...]:
-    """What the compiler prints of small modules."""
+    """The compiler's texts of small modules."""
     texts = [f"HloModule m\nENTRY e {{ {text} }}\n" for text in MODULES]
     return tuple(compiled(text).stages["tile.txt"] for text in (*texts, LOOP))
 

@@ -10,7 +10,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[%\w.\-]+|->|<=|\s+|.', re.DOTALL)
 
 
 def mutated(text: str, soup: Sequence[str], dice: Random, most: int = 3) -> str:
-    """A text with up to `most` changes, often one; what is new is of `soup` or of the text."""
+    """A text with up to `most` changes, often one; new tokens are of `soup` or of the text."""
     tokens = TOKEN.findall(text)
     for _ in range(min(dice.randint(1, most), dice.randint(1, most))):
         at, other = dice.randrange(len(tokens)), dice.randrange(len(tokens))

@@ -1,4 +1,4 @@
-"""Random programs for the rules of queues: what waits, signals and fences; everything copied or multiplied is zero."""
+"""Random programs for the rules of queues: waits, signals and fences; everything copied or multiplied is zero."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Generator:
         return op, {"src": src, "row_loops": 1, "part": 0, "integer": 0, **own}
 
     def _tokens(self, queue: str, op: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Waits for what has been signalled before, signals of what can still grow."""
+        """Waits for tokens signalled before, signals of those that can still grow."""
         rng, tokens = self.rng, self.program.tokens
         waits = [t for t, decl in enumerate(tokens) if decl.consumer == queue and self.there[t] and rng.random() < 0.5]
         for t in waits[:4]:

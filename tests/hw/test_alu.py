@@ -16,7 +16,7 @@ from systolith.isa.opcodes import REDUCE_FUNCTIONS
 ALU = [m.name for m in MICROOPS.values() if m.slot is Slot.ALU and m.name not in ("coord", "inside")]
 TRANS = [m.name for m in MICROOPS.values() if m.slot is Slot.TRANS and m.name.removesuffix(".f32") not in FUNCTIONS]
 
-# File, text, what it becomes, and the micro-operations that then differ: each in its own part of the arithmetic.
+# File, text, its replacement, and the micro-operations that then differ: each in its own part of the arithmetic.
 PLANTED = (
     ("ieee754.svh", "larger[Bits-1] && !subtract", "larger[Bits-1]", ("add.f32", "sub.f32")),
     ("ieee754.svh", "|product[2*SigBits-WideBits:0]", "1'b0", ("mul.f32",)),

@@ -18,7 +18,7 @@ from systolith.isa.numerics import formats
 
 Array = Any  # floats of either width
 
-# The micro-operations that compute in f32 what `HALF` has in f16.
+# The micro-operations that are in f32 as those of `HALF` are in f16.
 MICROOP = {name: f"{name}.f32" for name in HALF} | {
     "fmod": "rem.f32",
     "from_s32": "cvt.f32.s32",
@@ -73,7 +73,7 @@ UNARY = {"sqrt", "floor", "ceil", "rne", "rna", "trunc", "to_s32", "to_u32"}
 
 
 def expected(name: str, form: Format, a: Words, b: Words) -> Words:
-    """What numpy makes of it, a NaN as the canonical one."""
+    """Numpy's results, a NaN as the canonical one."""
     raw, real = (np.uint32, np.float32) if form is F32 else (np.uint16, np.float16)
     with np.errstate(all="ignore"):
         if name in ("from_s32", "from_u32"):

@@ -155,7 +155,7 @@ def li(rd: int) -> Instruction:
 
 
 def looping() -> Program:
-    """li, a loop over two, a branch to what follows it, li, halt; w0 signals s0."""
+    """li, a loop over two, a branch to the next one, li, halt; w0 signals s0."""
     loop = Instruction("loop", {"count": 2, "end": 4})
     branch = Instruction("beq", {"ra": Reg(0), "rb": Reg(0), "target": 6})
     nops = [Instruction("nop", {"queue": "w0"}, signals=(0,)), Instruction("nop", {"queue": "s0"}, waits=(0,))]

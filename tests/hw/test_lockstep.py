@@ -1,4 +1,4 @@
-"""What lockstep says when the core and the simulator differ, and the command around it."""
+"""Lockstep's reports of differences between the core and the simulator, and the command around it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def changed(job: Job, scope: str, word: int, flip: int) -> Job:
 
 
 def differs(core: CoreModel, case: Case, scope: str, word: int, flip: int) -> Difference:
-    """What lockstep says of a core whose memory was changed before the run."""
+    """Lockstep's report of a core whose memory was changed before the run."""
     reference, job = prepare(case, core.chip)
     assert compare(reference, job, core.run(job)).ok
     found = compare(reference, job, core.run(changed(job, scope, word, flip))).difference

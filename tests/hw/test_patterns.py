@@ -1,4 +1,4 @@
-"""Entries of the pattern table: walked by additions alone, they visit what a pattern's definition says."""
+"""Entries of the pattern table: walked by additions alone, they visit the elements of a pattern's definition."""
 
 from itertools import product
 

@@ -1,6 +1,6 @@
 """SEQ's RTL alone under Verilator: its arithmetic, and random programs against the simulator.
 
-All of it is built and slow: what takes seconds sees SEQ in the core (`test_core.py`, `test_lockstep.py`).
+All of it needs builds and is slow: fast tests see SEQ in the core (`test_core.py`, `test_lockstep.py`).
 """
 
 import json

@@ -12,7 +12,7 @@ from systolith.hw.tb.trans_bench import BATCH, check
 from systolith.hw.tb.trans_operands import corners, operands
 from systolith.isa.numerics.transcendental import FUNCTIONS
 
-# File, text, what it becomes, and the functions that then differ: each in its own part of the sequences.
+# File, text, its replacement, and the functions that then differ: each in its own part of the sequences.
 PLANTED = (
     ("exponential", "if (is_nan(x)) return CanonicalNan;\n    return raised(x);", "return raised(x);", ("exp",)),
     ("exponential", "p.n > 32'sd24", "p.n > 32'sd23", ("expm1",)),

@@ -36,7 +36,7 @@ def touched(p: Pattern, bias: tuple[int, int], index: list[int]) -> list[int]:
 
 
 def rows(a: Access) -> Access:
-    """What TILE touches of an interval."""
+    """An access to TILE's rows within an interval."""
     return a._replace(run=32, pitch=64)
 
 

@@ -35,7 +35,7 @@ BAD_STRINGS += ['""', f'"{"x" * 100_000}"', '"\\u0000"', "9" * 5000]
 
 
 def outcome(text: str) -> str:
-    """What is said of a text; empty: it is a program, which both forms keep."""
+    """The error of a text; empty: it is a program, which both forms keep."""
     said: AsmError | None = None
     try:
         program = assemble(text, TINY)

@@ -1,4 +1,4 @@
-"""What is said of binaries that are wrong, though their checksum is right; tests/fuzz/slb.py damages them at random."""
+"""Errors of binaries that are wrong, though their checksum is right; tests/fuzz/slb.py damages them at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache folder: what somebody else can have written, or can exchange, is not read."""
+"""The cache folder: a file that somebody else can have written, or can exchange, is not read."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_what_belongs_to_another_user_is_not_used(kept: Path, up: int, monkeypat
 
 
 def test_a_folder_below_a_sticky_one_is_used(kept: Path) -> None:
-    kept.parents[1].chmod(0o1777)  # as /tmp: others cannot rename what is the user's
+    kept.parents[1].chmod(0o1777)  # as /tmp: others cannot rename the user's files
     assert read_own(kept) == b"code"
 
 
 def test_a_folder_below_a_sticky_one_of_another_user_is_not_used(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.parents[1].chmod(0o1777)
-    give_away(kept.parents[1], monkeypatch)  # who may rename what is in it
+    give_away(kept.parents[1], monkeypatch)  # who may rename its entries
     assert refused(kept)
 
 

@@ -1,4 +1,4 @@
-"""Machine code from disk: only the user's own is loaded, and what is none is compiled anew."""
+"""Machine code from disk: only the user's own is loaded, and junk is compiled anew."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def put(path: Path, code: bytes) -> None:
 
 
 def junk(code: bytes) -> list[bytes]:
-    """What is no such object code."""
+    """Bytes that are no such object code."""
     header, rest = code[:64], code[64:]
     other = header[:18] + bytes([40, 0]) + header[20:] + rest
     return [
@@ -124,7 +124,7 @@ def python(code: str) -> str:
 
 
 def load_junk(path: Path) -> None:
-    """Load with each kind of junk in place of what is kept."""
+    """Load with each kind of junk in place of the kept file."""
     code = path.read_bytes()[32:]
     for wrong in junk(code):
         put(path, wrong)
@@ -151,7 +151,7 @@ def damaged(code: bytes, seed: int) -> bytes:
 
 
 def load_damaged(first: int, last: int) -> int:
-    """Load what of damaged code is taken for object code, and find the functions in it; how many were."""
+    """Load the damaged files that are taken for object code, and find the functions in it; how many were."""
     taken = 0
     code = library._object_code(BODIES, __file__, "")
     for seed in range(first, last):

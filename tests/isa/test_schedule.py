@@ -23,12 +23,12 @@ V = VIRTUAL0
 
 
 def _value(m: MicroOp, where: int, srcs: tuple[Any, ...]) -> Any:
-    """What a micro-operation gives, as a term; loads and coordinates depend on the iteration."""
+    """The result of a micro-operation, as a term; loads and coordinates depend on the iteration."""
     return (m.op, m.imm, where if MICROOPS[m.op].sources == 0 else 0, srcs)
 
 
 def run_in_order(prologue: list[MicroOp], body: list[MicroOp], epilogue: list[MicroOp], n: int) -> Stores:
-    """What the sections say, one micro-operation after another: (iteration, stream, value stored)."""
+    """The stores of the sections, run one micro-operation after another: (iteration, stream, value stored)."""
     regs: dict[int, Any] = {}
     out: Stores = []
     for where, ops in ((-1, prologue), *((i, body) for i in range(n)), (-2, epilogue)):

@@ -24,7 +24,7 @@ from systolith.runtime.cli import cli
 from systolith.runtime.exits import exit_code
 
 PLACE = re.compile(r"^%dbg\([^)]*\)\s*(?:'')?\s*")
-"""What lit puts before a command to say which RUN line it is."""
+"""Lit's mark of a RUN line before its command."""
 
 
 class InProcess(FileBasedTest):  # type: ignore[misc]  # lit has no types
@@ -58,7 +58,7 @@ def pipeline(line: str) -> tuple[int, str]:
 
 
 def _command(words: list[str], given: str) -> tuple[int, str, str]:
-    """One command: its exit code, and what it prints."""
+    """One command: its exit code, and its output."""
     both = "2>&1" in words
     words = [word for word in words if word != "2>&1"]
     fails = words[0] == "not"

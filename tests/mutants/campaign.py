@@ -41,7 +41,7 @@ class Case:
 
     Attributes:
         path: the module, below the project's root.
-        line: what is changed, from 1.
+        line: the changed one, from 1.
         old, text: the module's text as it is, and changed.
     """
 
@@ -68,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant.
+    """The outcome of a mutant.
 
     Attributes:
         what: `killed`; `timeout`: a test hung; `survived` all tests that reach it; `unfinished`: the tests within the
@@ -95,7 +95,7 @@ def drawn(count: int, seed: int, root: Path = ROOT, areas: Sequence[str] = AREAS
 
 
 def copy_project(tree: Path) -> None:
-    """What git knows of, or would, in a folder of its own."""
+    """Copy the files that git tracks, or would, to a folder of their own."""
     shutil.rmtree(tree, ignore_errors=True)
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -154,7 +154,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
-    """What becomes of the copy as it is, and by what."""
+    """The outcome of the copy as it is, and the test that failed."""
     options = ["-m", "not slow", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={TEST_SECONDS}"]
     command = [sys.executable, "-m", "pytest", "-xq", *options, "-o", "faulthandler_exit_on_timeout=true", *tests]
     child = subprocess.Popen(
@@ -191,7 +191,7 @@ def _environment(tree: Path) -> dict[str, str]:
 
 
 def end_all() -> None:
-    """End what other threads wait for."""
+    """End the processes that other threads wait for."""
     for child in list(_CHILDREN):
         _end(child)
 

@@ -1,4 +1,4 @@
-"""The mutants of a module made up for it, and what becomes of them."""
+"""The mutants of a module made up for it, and their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs, arguments for them, and what numpy says they must give."""
+"""The programs, arguments for them, and numpy's results."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _collatz(arguments: Arrays) -> Arrays:
 def _cholesky_arguments(rng: np.random.Generator) -> Arrays:
     b = rng.standard_normal((16, 16))
     matrix = (b @ b.T + 16 * np.eye(16)).astype(F32)
-    matrix[np.triu_indices(16, 1)] = np.nan  # nothing depends on what lies above the diagonal
+    matrix[np.triu_indices(16, 1)] = np.nan  # nothing depends on elements above the diagonal
     return [matrix]
 
 

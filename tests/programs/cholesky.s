@@ -1,6 +1,6 @@
 # Cholesky factor of a 16 x 16 matrix, column by column (right-looking), as SEQ's loop.
 #
-# Column j: the base registers point at the diagonal element and at the column, the bias -j masks what lies above the
+# Column j: the base registers point at the diagonal element and at the column, the bias -j masks the rows above the
 # diagonal: it reads 0, so that the factor is lower triangular and the rank-1 update leaves those rows as they are.
 .program cholesky
 .equ n 16

@@ -1,4 +1,4 @@
-"""Hand-written programs for what is hard to express: against numpy, to the bit where numpy is exact."""
+"""Hand-written programs of algorithms that are hard to express: against numpy, to the bit where numpy is exact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Threefry-2x32 with 20 rounds, of n keys and counters: results to the bit.
 #
-# The inner loop of the kernel makes four rounds and one key injection; it runs five times.  What changes from one time
-# to the next are carried registers: the state, the key schedule (which rotates by one word), the two sets of four
+# The inner loop of the kernel makes four rounds and one key injection; it runs five times.  Loop-carried values
+# are in carried registers: the state, the key schedule (which rotates by one word), the two sets of four
 # rotation distances (which change places), and the number of the injection.
 .program threefry
 .equ n 64

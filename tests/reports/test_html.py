@@ -16,7 +16,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """What a page holds: ids, links, text; and that every tag is closed in order."""
+    """Contents of a page: ids, links, text; and that every tag is closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from tests.reports.test_html import SECTIONS, page
 
 
 def run_json(path: Path, chip: str) -> dict[str, Any]:
-    """What `systolith run --json` prints."""
+    """The output of `systolith run --json`."""
     result = CliRunner().invoke(cli, ["run", str(path), "--chip", chip, "--mode", "time", "--json"])
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -40,7 +40,7 @@ def test_the_json_of_the_command_line_satisfies_the_schema(run: RunData) -> None
     assert run.chip == "small"
     assert run.groups
     assert run.timeline.edges[-1] == run.cycles
-    # What moved over time is what moved.
+    # Traffic over time adds up to the bytes moved.
     assert sum(run.timeline.read) == pytest.approx(run.hbm_bytes.read)
     assert sum(run.timeline.written) == pytest.approx(run.hbm_bytes.written)
 

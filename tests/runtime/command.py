@@ -12,7 +12,7 @@ from systolith.runtime import cli
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The outcome of a command."""
 
     code: int
     out: str
@@ -20,7 +20,7 @@ class Ran:
 
 
 def systolith(capsys: pytest.CaptureFixture[str], *words: object) -> Ran:
-    """`systolith WORDS...`: exit code and what it printed."""
+    """`systolith WORDS...`: exit code and output."""
     old, sys.argv = sys.argv, ["systolith", *map(str, words)]
     code = 0
     try:

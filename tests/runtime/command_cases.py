@@ -1,4 +1,4 @@
-"""Every command with files that it reads, for tests of what all commands have in common."""
+"""Every command with files that it reads, for tests of properties of all commands."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ INTERNAL = {"Device.attach_queues", "Shape.text"}
 
 @cache
 def things() -> dict[str, Any]:
-    """An object of each class that has methods, and what is made of good arguments."""
+    """An object of each class that has methods, and results for good arguments."""
     client = sl.Client("tiny")
     executable = client.compile(TEXT)
     executable(np.zeros(2, np.float32))[0].block()

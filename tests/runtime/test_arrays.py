@@ -1,4 +1,4 @@
-"""Arguments and results as npz files, and what they must be."""
+"""Arguments and results as npz files, and checks of them."""
 
 from __future__ import annotations
 

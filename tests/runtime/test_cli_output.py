@@ -1,4 +1,4 @@
-"""What the commands do with standard output, and how they end: exit codes, and one line for what went wrong."""
+"""Standard output of the commands, and how they end: exit codes, and one line for an error."""
 
 from __future__ import annotations
 

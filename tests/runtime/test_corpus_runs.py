@@ -13,7 +13,7 @@ from tests.corpus.load import load, names
 from tests.goldens import CORPUS, check, known
 from tests.runtime.command import systolith
 
-# `tiny` has little HBM; what it can hold, it runs.
+# `tiny` has little HBM; it runs the modules that fit.
 TINY = (
     "mlp_infer", "mlp_infer_bf16", "lenet_infer", "int8_dot_i32", "bf16_dot_f32", "lstm_scan", "cond_switch",
     "gpt2_decode_kvcache",

@@ -1,4 +1,4 @@
-"""A client works in a process made by os.fork(), which has none of its threads; what was under way there is said."""
+"""A client works in a process made by os.fork(), which has none of its threads; work under way there is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONES = np.ones(2, np.float32)
 
 
 def in_child(work: Callable[[], object]) -> object:
-    """What a child process made of it; fails where it takes longer than 30 s."""
+    """The result, or the exception, in a child process; fails where it takes longer than 30 s."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""`systolith opt` and `systolith cost`: what they print, exit codes, errors of one line."""
+"""`systolith opt` and `systolith cost`: output, exit codes, errors of one line."""
 
 from __future__ import annotations
 

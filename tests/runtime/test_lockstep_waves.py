@@ -1,4 +1,4 @@
-"""`lockstep --wave`: its file is whole or not there; what cannot be written is refused before the first run."""
+"""`lockstep --wave`: its file is whole or not there; a file that cannot be written is refused before the first run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIFFERENCE = Difference("start", 1000, "vpu", "", "", "1000", "1001")
 
 
 class Core:
-    """Both sides, without a build: writes waves by the file's name, as Verilator does, then does what a test says."""
+    """Both sides, without a build: writes waves by the file's name, as Verilator does, then acts as a test says."""
 
     difference: Difference | None = None
     after: Callable[[], None] = staticmethod(lambda: None)

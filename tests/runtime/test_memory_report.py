@@ -1,4 +1,4 @@
-"""What a program takes of HBM and VMEM, as the API, the command line and the JSON of a run tell it."""
+"""A program's use of HBM and VMEM, as the API, the command line and the JSON of a run report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused of a module: the first thing and how many more there are, or with `--all` each."""
+"""Refusals of a module: the first one and how many more there are, or with `--all` each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run` takes: HLO text, HloModuleProto, binaries; told apart by their contents."""
+"""Inputs of `run`: HLO text, HloModuleProto, binaries; told apart by their contents."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ class Example:
     """One example in one document.
 
     Attributes:
-        title: what it shows.
+        title: its subject.
         tests: the tests that cover it, `module::function`.
         seed: the document's number.
         line: where it is in the document.
-        note: what is wrong with it, or how it differs from the other documents'.
+        note: its error, or how it differs from the other documents'.
     """
 
     title: str

@@ -30,7 +30,7 @@ def scalar_computation(name: str, element: str = "f32", **types: str) -> sl.XlaC
 def results(
     b: sl.XlaBuilder, root: sl.XlaOp, *arguments: Array, xla: bool = True, tolerance: float = 1e-6
 ) -> list[Array]:
-    """What the computation of `root` gives, tuples flattened; the same as XLA gives, unless `xla` is false."""
+    """Results of the computation of `root`, tuples flattened; they are XLA's, unless `xla` is false."""
     module = b.build(root).module()
     verify(module)
     text = print_hlo(module)

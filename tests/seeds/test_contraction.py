@@ -1,4 +1,4 @@
-"""Dot, DotGeneral, convolutions, and what is computed with matrices: Cholesky, triangular solve, FFT."""
+"""Dot, DotGeneral, convolutions, and operations on matrices: Cholesky, triangular solve, FFT."""
 
 from itertools import product
 from typing import Any
@@ -78,7 +78,7 @@ def test_dot_general_as_batch_matmul(batch: tuple[int, ...]) -> None:
 @given(st.data())
 @settings(max_examples=20)
 def test_dot_general_has_batch_then_lhs_then_rhs_dimensions(data: st.DataObject) -> None:
-    """Batch and contracting dimensions at any place; batch, then what is left of lhs, then of rhs."""
+    """Batch and contracting dimensions at any place; batch, then the free dimensions of lhs, then of rhs."""
     sizes = {name: data.draw(st.integers(1, 3)) for name in "abcdefgh"}
     shared = data.draw(st.permutations("ab" + "cd"))
     batch = shared[: data.draw(st.integers(0, 2))]

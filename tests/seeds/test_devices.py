@@ -1,4 +1,4 @@
-"""What several devices do together: collectives, and send with recv."""
+"""Operations of several devices: collectives, and send with recv."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tests.seeds.run import Array, scalar_computation
 
 Build = Callable[[sl.XlaBuilder, sl.XlaOp], sl.XlaOp]
 PROGRAMS: list[tuple[Program, list[list[Array]]]] = []
-"""What `_run` ran, and gave."""
+"""Programs that `_run` ran, and their results."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -286,7 +286,7 @@ def test_bitcast_between_widths(before: str, after: str) -> None:
 def _reduced(value: float, exponent: int, mantissa: int) -> float:
     """Round to `mantissa` bits, ties to even; beyond the exponents of the format infinite, below them zero.
 
-    XLA flushes what would be subnormal in the format.
+    XLA flushes values that would be subnormal in the format.
     """
     if value == 0 or not math.isfinite(value):
         return value

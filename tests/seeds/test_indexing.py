@@ -189,7 +189,7 @@ def test_windows_of_updates_skip_inserted_dimensions() -> None:
 
 
 def test_scatter_is_the_inverse_of_gather() -> None:
-    """What gather takes out, scatter puts back."""
+    """Scatter puts back the slices that gather takes out."""
     starts = np.array([[0, 0], [8, 5]])
     b = sl.XlaBuilder("scatter")
     operand, indices = constant(b, OPERAND), constant(b, starts, "s64")

@@ -32,7 +32,7 @@ def test_notes_are_of_documents_that_have_the_example() -> None:
 
 
 def _problem(example: Example) -> str:
-    """What is wrong with an example's tests; empty for nothing."""
+    """The error of an example's tests; empty if there is none."""
     for name in example.tests:
         module, function = name.split("::")
         found = TESTS.get(module, {}).get(function)

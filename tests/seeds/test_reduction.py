@@ -192,7 +192,7 @@ POOLED = np.array([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 
 def _select_and_scatter(
     operand: Any, size: tuple[int, int], strides: tuple[int, int], source: Any, init: float
 ) -> Array:
-    """Choose the greatest of each window, the first of equals, and add its source to what is there."""
+    """Choose the greatest of each window, the first of equals, and add its source to the element there."""
     result = np.full(np.shape(operand), init)
     for at, window in _windows(np.asarray(operand), size, strides).items():
         inside = np.unravel_index(np.argmax(window), window.shape)

@@ -1,4 +1,4 @@
-"""A small program of every unit, for what is built on the times: a tile through load, matmul, epilogue, store."""
+"""A small program of every unit, for tests of the times: a tile through load, matmul, epilogue, store."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class NaiveHbm:
 
 @dataclass
 class NaiveQueue:
-    """A FIFO, its unit, and what is on its way to retirement, in order or alone: (record, when it is done)."""
+    """A FIFO, its unit, and instructions on their way to retirement, in order or alone: (record, when it is done)."""
 
     fifo: deque[int] = field(default_factory=deque)
     free: int = 0
@@ -67,7 +67,7 @@ def run(limits: Limits, tokens: list[TokenDecl], stream: list[Work | bool], hori
     """Run a stream: Works, and scalar instructions as True (taken branch) or False.
 
     Returns:
-        Times of the Works in order, and what happened: "done", "stuck" or "overflow".
+        Times of the Works in order, and the outcome: "done", "stuck" or "overflow".
     """
     works = [w for w in stream if isinstance(w, Work)]
     times = [Times() for _ in works]

@@ -65,7 +65,7 @@ def ordered_pairs(steps: list[Step]) -> NDArray[np.bool_]:
             reach[:, b] |= reach[:, a]
     before = reach[1::2, ::2]
     for i, s in enumerate(steps):
-        # Memory effects of a unit that works in order: known to what comes next there, not to those that wait for it.
+        # Memory effects of a unit that works in order: known to the next ones there, not to those that wait for it.
         before[[j for j in range(i) if steps[j].queue == s.queue and s.queue not in ("ld", "st")], i] = True
     return before
 
@@ -115,7 +115,7 @@ def test_races_found_are_races_and_the_first_of_each_is_found(steps: list[Step])
     found = {(h.first, h.second) for h in detect(steps).hazards}
     races = all_races(steps)
     assert found <= races
-    # An access may stand in for an earlier one of its queue to the same bytes; what races with it is found the same.
+    # An access may stand in for an earlier one of its queue to the same bytes; races with it are found the same.
     assert {second for _, second in found} == {second for _, second in races}
 
 

@@ -121,7 +121,7 @@ def test_the_trace_is_what_perfetto_reads(result: RunResult, tmp_path: Path) -> 
     assert matmuls[0]["args"].items() >= {"hlo": "dot.1", "group": "fusion.1", "what": "matmul", "macs": 1024}.items()
     ends = dict.fromkeys(names, 0)
     for e in complete:
-        if e["tid"]:  # what it waited for fills the gap before it
+        if e["tid"]:  # its wait fills the gap before it
             assert sum(e["args"].get("waited", {}).values()) == e["args"]["start"] - ends[e["tid"]]
             ends[e["tid"]] = e["args"]["start"] + e["args"]["cycles"]
     loads = [e for e in complete if e["name"] == "dma.load"]

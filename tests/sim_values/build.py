@@ -23,7 +23,7 @@ TINY: Chip = load_chip("tiny")
 
 
 class Builder:
-    """A program in the making; every method that adds returns what instructions call it by."""
+    """A program in the making; every method that adds returns the number that instructions name it by."""
 
     def __init__(self, chip: Chip = TINY) -> None:
         self.chip = chip

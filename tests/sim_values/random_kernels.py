@@ -50,7 +50,7 @@ def _stream(r: Random, b: Builder, nest: tuple[int, ...]) -> Stream:
 
 
 def _section(r: Random, b: Builder, streams: list[Stream], live: list[int], length: int, targets: list[int]) -> Ops:
-    """Operations that write `targets`; `live` is what may be read, brought up to date."""
+    """Operations that write `targets`; `live` has the registers that may be read, brought up to date."""
     ops: Ops = []
     for _ in range(length):
         source = [*live, 64, 65, 128]

@@ -105,7 +105,7 @@ class SlowVpu:
         return self.machine.vmem[s.index : s.index + 4 * p.counts[p.indirect]].view(np.int32)
 
     def position(self, m: MicroOp, at: tuple[int, ...]) -> Array:
-        """What `coord` and `inside` give."""
+        """The results of `coord` and `inside`."""
         p, s, out = self.patterns[m.imm % 16], self.streams[m.imm % 16], np.zeros(self.shape, np.uint32)
         index = self.index(p, s)
         bias: Any = s.bias

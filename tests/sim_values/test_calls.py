@@ -114,7 +114,7 @@ def test_an_error_leaves_what_came_before_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _copied(queue: Queue, stop: bool = True) -> Array:
-    """What a queue makes of copies of one number from place to place."""
+    """A queue's result of copies of one number from place to place."""
     numbers, four = np.array([7] + [0] * 600, U32), blocks([(0, 0, [(1, 4, 4)])])
     for n in range(600):
         copy_blocks("4", four, numbers.ctypes.data + 4 * n, numbers.ctypes.data + 4 * n + 4, numbers, queue)
@@ -156,7 +156,7 @@ def test_an_interrupt_of_the_start_leaves_no_thread_and_no_call(started: bool, m
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_wait_ends_the_thread(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupts while what calls held is released: of a run, and of its end."""
+    """Interrupts while memory that calls held is released: of a run, and of its end."""
     left, release, queue = [times], Queue._release, Queue()
 
     def interrupted(self: Queue) -> None:

@@ -249,7 +249,7 @@ def test_hostile_mode_lets_an_epilogue_store_over_what_its_own_iterations_load()
     x = np.arange(48, dtype=np.float32)
     m = b.run({0: x}, hostile=True).machine
     assert np.array_equal(take(m, 96, x[:8]), x[24:].reshape(3, 8).sum(0))
-    b.program.code[0].args["streams"] = (b.vmem(p), b.vmem(total, 96))  # now into what the next one loads
+    b.program.code[0].args["streams"] = (b.vmem(p), b.vmem(total, 96))  # now into the next one's source
     with pytest.raises(SimulationError, match="iteration 3 loads"):
         b.run({0: x}, hostile=True)
 
@@ -296,7 +296,7 @@ def test_integers_see_the_bits_of_a_nan_that_arithmetic_made(op: str) -> None:
     p = b.dense("f32", (1, 1, 8))
     unary = op in ("abs.s32", "sign.s32")
     body: Ops = [("ld", 0, (), 0), ("sub.f32", 1, (0, 0)), (op, 2, (1,) if unary else (1, 64)), ("st", -1, (2,), 1)]
-    k = b.kernel(body, constants=[0x7FC00000])  # what x86 makes is 0xFFC00000
+    k = b.kernel(body, constants=[0x7FC00000])  # x86 gives 0xFFC00000
     b.run_kernel(k, (1,), (b.vmem(p), b.vmem(p, OUT)))
     both(b, x)
 

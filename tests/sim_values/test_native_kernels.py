@@ -31,7 +31,7 @@ def _native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def agree(b: Builder, seed: int = 0) -> bool:
-    """Whether there is a native call; if so it leaves what numpy does."""
+    """Whether there is a native call; if so it leaves numpy's values."""
     ours, theirs, instr = machine_for(b, seed), machine_for(b, seed), b.program.code[0]
     with np.errstate(all="ignore"):
         if not native_kernels.call(kernels.prepare(ours, instr)):

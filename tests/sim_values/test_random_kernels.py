@@ -16,7 +16,7 @@ from tests.sim_values.slow import SlowVpu, Touch
 
 
 def dependent(a: Touch, b: Touch) -> bool:
-    """Whether the order of a store and another access of other iterations decides what happens."""
+    """Whether the order of a store and another access of other iterations decides the result."""
     apart = a.outer != b.outer or (a.inner is not None and b.inner is not None and a.inner != b.inner)
     return apart and "st" in (a.op.op, b.op.op) and a.op is not b.op and not a.touched.isdisjoint(b.touched)
 
@@ -50,7 +50,7 @@ def test_any_kernel(seed: int) -> None:
 
 
 def independent(run: kernels.Run) -> bool:
-    """What hostile mode says."""
+    """Whether hostile mode finds iterations independent."""
     try:
         check_independent(run)
     except SimulationError:

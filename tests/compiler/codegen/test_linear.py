@@ -66,7 +66,7 @@ def test_registers_that_live_together_differ(pairs: list[tuple[int, int]]) -> No
 
 
 def test_a_register_read_in_a_loop_is_kept_through_it() -> None:
-    """What the body writes after its last read of r1 would be read as r1 in the next turn."""
+    """A register that the body writes after its last read of r1 would be read as r1 in the next turn."""
     loop = While(Block([_set(2)]), VReg(2), Block([_add(3, 1), _set(4), _add(5, 4), _add(6, 3)]))
     line = linearize(Block([_set(1), loop]))
     kept = line.registers[VReg(1)]

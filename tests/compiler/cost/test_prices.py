@@ -44,7 +44,7 @@ UNARY = sorted(op for op, info in MICROOPS.items() if info.sources == 1 and info
 
 @given(st.lists(st.sampled_from(UNARY), max_size=8), st.integers(1, 3), chips)
 def test_a_kernel_is_scheduled_at_its_slots_interval(operations: list[str], loads: int, chip: Chip) -> None:
-    """What does not depend on the iteration before starts as often as there are slots; the runs' cycles follow."""
+    """Independent iterations start as often as there are slots; the runs' cycles follow."""
     body = [MicroOp("ld", VIRTUAL0 + n, imm=n) for n in range(loads)]
     body += [MicroOp(op, VIRTUAL0 + loads + n, (VIRTUAL0 + n % loads,)) for n, op in enumerate(operations)]
     body.append(MicroOp("st", -1, (body[-1].dst,), imm=loads))

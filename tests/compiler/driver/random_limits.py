@@ -54,7 +54,7 @@ class WideBody(Body):
                 total = self.add(v.t, v.dims, f"{op}({total.name}, {other.name})", total.most + other.most)
 
     def make_stack(self) -> None:
-        """Many values side by side, and what is made of all of them."""
+        """Many values side by side, and a result of all of them."""
         v = self.pick(lambda v: v.t != "pred" and 0 < len(v.dims) < RANK and prod(v.dims) < 150 and v.most <= 64)
         if v:
             d = self.roll(0, len(v.dims) - 1)

@@ -339,7 +339,7 @@ class Body(Computation):
         return KINDS
 
     def make(self, count: int) -> None:
-        """Append `count` instructions of random kinds (and what they need)."""
+        """Append `count` instructions of random kinds (and their operands)."""
         makers = [getattr(self, name) for name in self.makers()]
         for _ in range(count):
             self.one(makers)()
@@ -363,7 +363,7 @@ def random_module(seed: int, empty: bool = False) -> tuple[str, list[Array]]:
 
 
 def filled(entry: Body, most: int) -> tuple[str, list[Array]]:
-    """A module of up to `most` random instructions (and what they need) in its entry: its text and arguments."""
+    """A module of up to `most` random instructions (and their operands) in its entry: its text and arguments."""
     rng = entry.rng
     only_scalars = entry.roll(0, 19) == 0
     for number in range(entry.roll(1, 4)):

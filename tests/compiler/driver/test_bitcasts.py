@@ -39,7 +39,7 @@ def elements(raw: Array, name: str) -> Array:
 
 
 def assert_bits(text: str, x: Array, wanted: list[Array] | None = None) -> None:
-    """The chip gives the evaluator's bits, and what is wanted."""
+    """The chip gives the evaluator's bits, and the expected ones."""
     found = evaluate(parse_hlo(text), x)
     for a, b in zip(found, wanted or found, strict=True):
         np.testing.assert_array_equal(to_file(a), to_file(b), err_msg=text)
@@ -65,7 +65,7 @@ def test_every_bit_pattern_to_every_type_of_the_same_width(source: str) -> None:
 
 
 def arithmetic(draw: st.DrawFn, shape: str, is_float: bool, n: int) -> list[str]:
-    """Value n + 1 from value n; the payload of what arithmetic makes of a NaN is left open, so zeros stand for NaNs."""
+    """Value n + 1 from value n; the payload of a NaN that arithmetic gives is left open, so zeros stand for NaNs."""
     if not is_float:
         return [f"v{n + 1} = {shape} {draw(st.sampled_from(['not', 'popcnt', 'negate']))}(v{n})"]
     sizes, element = shape[shape.index("[") :], shape[: shape.index("[")]
@@ -132,7 +132,7 @@ def layouts(draw: st.DrawFn, name: str, count: int) -> tuple[list[int], list[int
 
 @st.composite
 def bitcasts(draw: st.DrawFn) -> tuple[str, Array, Array]:
-    """A module whose result is a `bitcast` of what it takes, with what it takes, and the result."""
+    """A module whose result is a `bitcast` of its parameter, with the argument and the result."""
     source, target = draw(NAMES), draw(NAMES)
     size = 4 * draw(st.sampled_from([1, 2, 6, 12, 60]))
     dims, order, before = draw(layouts(source, 8 * size // WIDTH[source]))

@@ -1,4 +1,4 @@
-"""What the compiler says of its choices."""
+"""The compiler's records of its choices."""
 
 from __future__ import annotations
 

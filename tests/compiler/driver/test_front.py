@@ -1,4 +1,4 @@
-"""What is compiled once for many: canonical form for many chips, a tile's code and plan for many tiles and layers."""
+"""Parts that are compiled once: canonical form for many chips, a tile's code and plan for many tiles and layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long chains, wide operations, deep nesting: a module's size is never what a limit of ours is about."""
+"""Long chains, wide operations, deep nesting: no limit of ours is on a module's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not fit is spilled, or refused with an error that says what and where."""
+"""Values that do not fit are spilled, or refused with an error that names them and the place."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ SLOW = replace(TINY, hbm=replace(TINY.hbm, q=4))
 
 
 def attention_behind_a_norm() -> str:
-    """HLO of what JAX makes of one layer's attention with a sum around it."""
+    """JAX's HLO of one layer's attention with a sum around it."""
 
     def layer(x: jax.Array, *given: jax.Array) -> jax.Array:
         wq, wk, wv, wo, scale, bias = given

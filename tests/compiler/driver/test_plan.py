@@ -1,4 +1,4 @@
-"""Plans: what `explain --json` prints is taken again, as it is or changed; what cannot be is refused."""
+"""Plans: what `explain --json` prints is taken again, as it is or changed; an impossible plan is refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MLP = mlp(8, 40, 16, 64)
 
 
 def compile_it(text: str, chip: Chip, folder: Path, plan: Any = None) -> Compiled:
-    """A module, with what is in a plan; None: without."""
+    """A module, with the decisions of a plan; None: without."""
     options = Options()
     if plan is not None:
         path = folder / "plan.json"
@@ -90,7 +90,7 @@ def test_a_plan_that_was_printed_gives_the_same_binary(name: str, chip: Chip, tm
 
 
 def test_plans_of_random_modules_give_the_same_binary(tmp_path: Path) -> None:
-    # With little memory tiles shrink and values are spilled: what was found by trying is taken at once.
+    # With little memory tiles shrink and values are spilled: the choices found by trying are taken at once.
     chip = replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))
     compared = 0
     for seed in range(8):
@@ -127,7 +127,7 @@ def test_loops_are_taken_and_left_out(tmp_path: Path) -> None:
     other = next(r["what"] for r in rows[0]["rejected"] if r["what"] != "no loop")
     for chosen in ("no loop", other):
         rows[0]["chosen"] = chosen
-        # What follows from loops is not forced, too: groups have other names.
+        # Choices that follow from loops are not forced, too: groups have other names.
         after = compile_it(MLP, SMALL, tmp_path, [rows[0]])
         assert [d.chosen for d in after.explain if d.kind == "loop"] == [chosen]
         assert to_bytes(after.program) != to_bytes(before.program)

@@ -23,7 +23,7 @@ LOOSE = {"f": 2.0**-18, "V": 2.0**-5}
 
 
 def compare(text: str, args: list[Array], chip: Chip) -> Compiled:
-    """Compile, run, compare every result with the evaluator's; what was compiled.
+    """Compile, run, compare every result with the evaluator's; the compiled program.
 
     Raises:
         AssertionError: a result beyond its bound, or a race.

@@ -1,4 +1,4 @@
-"""Refusals name file, line and column of what they are about, from whichever part of the compiler they come."""
+"""Refusals name file, line and column of their subject, from whichever part of the compiler they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = parse_chip(
     (PRESETS / "tiny.toml").read_text().replace("wide = { value = false", "wide = { value = true"), "wide"
 )
 TINY = load_chip("tiny")
-# What is refused, on which chip: `@` is the line that is to blame.
+# Refused modules, on which chip: `@` is the line that is to blame.
 REFUSED = {
     "an opcode": (TINY, "@ ROOT r = c64[5] fft(x), fft_type=RFFT, fft_length={8}"),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),

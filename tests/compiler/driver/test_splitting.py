@@ -1,4 +1,4 @@
-"""What one instruction cannot hold runs as several: the limits of streams, bounds, loops and kernels are no user's."""
+"""A group too large for one instruction runs as several: limits of streams, bounds, loops and kernels are no user's."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_a_row_that_padding_cuts_off_is_not_read() -> None:
     )
 
 
-# What the compiler says, and random modules.
+# The compiler's records, and random modules.
 
 
 def test_what_is_stored_is_said() -> None:

@@ -84,7 +84,7 @@ def test_every_stage_leads_to_the_same_binary(name: str, chip: str, tmp_path: Pa
         path.write_text(whole.stages[file])
         resumed = compile_from(stage, path, target, Options()).assembled
         assert to_bytes(resumed.program) == binary, stage
-        # What is dumped from there on is the same, too.
+        # Later stages are dumped the same, too.
         for later in resumed.stages:
             assert later in ("explain.txt", "memory.txt") or resumed.stages[later] == whole.stages[later], later
 
@@ -100,7 +100,7 @@ def test_every_sort_of_group_reads_back(name: str, tmp_path: Path) -> None:
 
 
 def test_modules_that_hardly_fit_in_hbm_read_back(tmp_path: Path) -> None:
-    # Values are computed again, groups reordered, results lend their memory: what was decided once stays so.
+    # Values are computed again, groups reordered, results lend their memory: decisions are kept.
     tiny = load_chip("tiny")
     roomy = replace(tiny, vmem=replace(tiny.vmem, bytes=8 << 10))
     relieved = 0
@@ -137,7 +137,7 @@ def test_options_that_come_too_late_are_refused(stage: str, tmp_path: Path) -> N
 
 
 def test_canonical_text_that_is_not_canonical_is_brought_into_the_form_that_it_needs(tmp_path: Path) -> None:
-    # Layouts and calls would be taken for what canonical HLO has: row-major arrays, nothing to inline.
+    # Layouts and calls would be taken for those of canonical HLO: row-major arrays, nothing to inline.
     path = tmp_path / "canonical.hlo"
     path.write_text(
         """HloModule m

@@ -1,4 +1,4 @@
-"""Nothing that a user writes in attributes, or as the kind of a fusion, is taken for what the compiler finds out."""
+"""Nothing that a user writes in attributes, or as the kind of a fusion, is taken for a fact of the compiler's own."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
 SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10), hbm=replace(TINY.hbm, q=4))
-"""Little memory, and a quarter of the bandwidth: what goes through HBM is what takes time."""
+"""Little memory, and a quarter of the bandwidth: traffic of HBM takes the time."""
 
 
 def mlp(batch: int, rows: int, width: int, hidden: int) -> str:
-    """Two products with a maximum between them and a sum with what went in, over [batch, rows, width]."""
+    """Two products with a maximum between them and a sum with their input, over [batch, rows, width]."""
     x, h = f"f32[{batch},{rows},{width}]", f"f32[{batch},{rows},{hidden}]"
     return f"""HloModule mlp
 ENTRY e {{
@@ -128,7 +128,7 @@ ENTRY e {{
     assert {c.size for c in classes(entry) if entry.result in c.kept} == kept
 
 
-# Loops compute what the segment does.
+# Loops compute the values of the segment.
 
 
 def segments(module: Module, chip: Chip) -> list[tuple[Split, int, int]]:

@@ -1,4 +1,4 @@
-"""Normalisations in blocks: which regions are taken, and that blocks compute what the whole would."""
+"""Normalisations in blocks: which regions are taken, and that blocks compute the values of the whole."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
 
 
 def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
-    """What follows the cross-lane unit is a stage later, so that no stage waits for what it has just started."""
+    """Users of the cross-lane unit are a stage later, so that no stage waits for a result that it has just started."""
     program = compiled(attention(12, 512, 64), "tpu_v3").program
     causes = simulate(program, load_chip("tpu_v3"), mode="time").to_json()["units"]["vpu"]
     assert causes.get("wait_xlu", 0) < causes["busy"] / 10

@@ -1,4 +1,4 @@
-"""Groups cut at any of their values mean what they meant, to the bit, and compile."""
+"""Groups cut at any of their values give the same bits as before, and compile."""
 
 from __future__ import annotations
 

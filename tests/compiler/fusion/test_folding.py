@@ -27,7 +27,7 @@ def text(shape: tuple[int, ...]) -> str:
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    """Data movement, sums of what has one shape, and values used more than once."""
+    """Data movement, sums of values of one shape, and values used more than once."""
     made: list[tuple[str, tuple[int, ...]]] = [(f"p{n}", draw(st.sampled_from(SHAPES))) for n in range(2)]
     lines = [f"{name} = {text(shape)} parameter({n})" for n, (name, shape) in enumerate(made)]
     for n in range(draw(st.integers(1, 14))):

@@ -1,4 +1,4 @@
-"""Grouping: what may stand in a grouped module, what goes together, and that it means the same to the bit."""
+"""Grouping: the operations of a grouped module, their groups, and that it gives the same bits."""
 
 from __future__ import annotations
 

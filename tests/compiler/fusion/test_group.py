@@ -1,4 +1,4 @@
-"""Groups: what tells them apart, that their text reads back to the same groups, and which texts are refused."""
+"""Groups: their kinds, that their text reads back to the same groups, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def groups(module: Module) -> dict[str, Group]:
 
 
 def facts(module: Module) -> dict[str, tuple[object, ...]]:
-    """What the compiler knows of each group."""
+    """The compiler's facts about each group."""
     return {
         name: (g.unit, g.tiling, g.root.name, g.reduces, g.body.name, g.shape, [o.name for o in g.operands])
         for name, g in groups(module).items()
@@ -106,7 +106,7 @@ def test_passes_keep_nothing_of_a_run(text: str) -> None:
     assert print_hlo(copies[0]) == print_hlo(copies[1])
 
 
-# What tells groups apart.
+# Kinds of groups.
 
 DEPTHWISE = """HloModule m
 ENTRY e {

@@ -1,4 +1,4 @@
-"""The order of blocks' operations: what makes every order right, and what makes one fast."""
+"""The order of blocks' operations: constraints that keep every order right, and choices that make one fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-output fusion: what becomes one group, and that it computes the same bits as the groups apart."""
+"""Multi-output fusion: the groups that are joined, and that they compute the same bits as the groups apart."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def apart() -> Iterator[None]:
 
 
 def grouped(text: str, chip: str = "tpu_v3") -> tuple[Module, tuple[Decision, ...]]:
-    """The module in groups, and what was decided about their results."""
+    """The module in groups, and the decisions about their results."""
     made = run_passes(canonicalise(parse_hlo(text)), [Fuse()])
     return made, run_pass(made, FuseOutputs(load_chip(chip))).decisions
 
@@ -297,7 +297,7 @@ def test_a_result_stays_in_place_of_what_is_read_before_it() -> None:
 
 
 def trained(n: int, steps: int) -> str:
-    """So many steps of Adam in a loop, on what the gradient of a square is."""
+    """So many steps of Adam in a loop, on the gradient of a square."""
     a, state = f"f32[{n}]", f"(f32[{n}], f32[{n}], f32[{n}], s32[])"
     _, _, body = adam(n).partition("ENTRY e {")
     left = ("", "}")

@@ -50,7 +50,7 @@ class When(Enum):
 
 
 def grouped(text: str, chip: Chip, when: When) -> tuple[Module, list[Decision]]:
-    """A module in groups, and what was decided."""
+    """A module in groups, and the decisions."""
     module = run_passes(canonicalise(parse_hlo(text)), [Fuse()])
     if when is When.NEVER:
         return module, []
@@ -80,7 +80,7 @@ def same_bits(text: str, args: list[Array], chip: Chip) -> Compiled:
 # Modules.
 
 STEPS = ("relu", "tanh", "scale", "row", "add", "narrow", "widen", "reverse", "slice", "concatenate")
-"""What a producer may do to an operand."""
+"""Operations of a producer on an operand."""
 
 
 class Text:
@@ -232,7 +232,7 @@ def convolutions(draw: st.DrawFn) -> Text:
 @given(convolutions(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
 @examples(10, 25)
 def test_convolutions_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
-    """Padding is 0, not what the producer makes of 0."""
+    """Padding is 0, not the producer's value of 0."""
     same_bits(text.module(), text.arguments(seed, whole=True), load_chip(chip))
 
 
@@ -314,7 +314,7 @@ def test_what_little_would_be_won_by_is_stored() -> None:
 
 
 def both(text: str) -> tuple[list[str], list[str]]:
-    """Kinds of groups with what can be computed in tiles computed so, and stored."""
+    """Kinds of groups with producers computed in tiles where possible, and with producers stored."""
     chip = load_chip("tiny")
     inside, stored = (grouped(text, chip, when)[0] for when in (When.ALWAYS, When.NEVER))
     return kinds(inside), kinds(stored)

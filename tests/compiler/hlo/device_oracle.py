@@ -1,4 +1,4 @@
-"""XLA's CPU backend with several devices, in a process of its own: the oracle for what devices do together.
+"""XLA's CPU backend with several devices, in a process of its own: the oracle for operations of several devices.
 
 The number of devices is fixed when XLA starts, and XLA aborts on some bad programs: hence the process.
 """
@@ -28,7 +28,7 @@ class Program:
 
 
 def run_module(name: str, stdin: object, **environment: str) -> Any:
-    """What a Python module writes as a pickle when it runs with 8 CPU devices and a pickle to read."""
+    """The pickle that a Python module writes when it runs with 8 CPU devices and a pickle to read."""
     fixed = {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}",
         "JAX_PLATFORMS": "cpu",
@@ -47,7 +47,7 @@ def run_module(name: str, stdin: object, **environment: str) -> Any:
 
 
 def run_xla_devices(programs: list[Program]) -> list[list[list[Array]] | str]:
-    """For each program each device's results, tuples flattened, or what XLA says where it refuses the program."""
+    """For each program each device's results, tuples flattened, or XLA's message where it refuses the program."""
     results: list[list[list[Array]] | str] = run_module("tests.compiler.hlo.device_oracle", programs)
     return results
 

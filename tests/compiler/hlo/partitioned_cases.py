@@ -1,4 +1,4 @@
-"""Functions of sharded arrays: what XLA's partitioner and CPU compiler make of them, and what they compute.
+"""Functions of sharded arrays: their modules after XLA's partitioner and CPU compiler, and their results.
 
 Run as a process of its own (`partitioned`): the number of devices is fixed when XLA starts.
 """
@@ -95,6 +95,6 @@ def compile_and_run() -> list[Partitioned]:
 
 
 if __name__ == "__main__":
-    # By its own name: what a script defines cannot be read back elsewhere.
+    # By its own name: a script's definitions cannot be read back elsewhere.
     cases: Any = importlib.import_module("tests.compiler.hlo.partitioned_cases")
     sys.stdout.buffer.write(pickle.dumps(cases.compile_and_run()))

@@ -1,6 +1,6 @@
 """One instruction each, as XLA accepts and prints it: every attribute, device list, sharding, layout and element type.
 
-They may use what `proto_oracle.around` defines.  An indented line goes on with the one above it.
+They may use the definitions of `proto_oracle.around`.  An indented line goes on with the one above it.
 """
 
 import re

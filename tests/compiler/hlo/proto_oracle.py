@@ -39,7 +39,7 @@ def serialized(text: str) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """What XLA prints of a serialized module."""
+    """XLA's text of a serialized module."""
     hlo = _hlo()
     options = hlo.HloPrintOptions()
     options.print_large_constants = True

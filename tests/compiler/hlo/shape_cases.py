@@ -405,7 +405,7 @@ def control(draw: Draw) -> Operation:
 
 @st.composite
 def scan(draw: Draw) -> Operation:
-    """Right ones: XLA's parser does not look at what the computation takes."""
+    """Right ones: XLA's parser does not look at the computation's parameters."""
     n, dims = draw(st.integers(1, 4)), _dims(draw, 0, 2)
     at = draw(st.integers(0, len(dims)))
     inputs, carries, outputs = draw(st.integers(1, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))

@@ -1,4 +1,4 @@
-"""Functions under `jax.shard_map`: the module that JAX prints before partitioning, and what XLA's CPU backend computes.
+"""Functions under `jax.shard_map`: the module that JAX prints before partitioning, and results of XLA's CPU backend.
 
 Run as a process of its own (`shard_maps`): the number of devices is fixed when XLA starts.
 """
@@ -91,6 +91,6 @@ def lower_and_run() -> list[Lowered]:
 
 
 if __name__ == "__main__":
-    # By its own name: what a script defines cannot be read back elsewhere.
+    # By its own name: a script's definitions cannot be read back elsewhere.
     cases: Any = importlib.import_module("tests.compiler.hlo.shard_map_cases")
     sys.stdout.buffer.write(pickle.dumps(cases.lower_and_run()))

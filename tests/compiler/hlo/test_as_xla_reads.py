@@ -1,4 +1,4 @@
-"""Spellings that XLA's parser takes, and mistakes that it refuses, beyond what XLA itself prints."""
+"""Spellings that XLA's parser takes, and mistakes that it refuses, beyond XLA's own output."""
 
 import pytest
 

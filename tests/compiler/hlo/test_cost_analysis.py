@@ -21,7 +21,7 @@ from tests.examples import examples
 
 
 def xla_costs(text: str) -> dict[str, float]:
-    """XLA's dictionary; what is 0 left out."""
+    """XLA's dictionary without zeros."""
     hlo: Any = importlib.import_module("jaxlib._hlo")
     jaxlib: Any = importlib.import_module("jaxlib._jax")
     client = importlib.import_module("jax").devices("cpu")[0].client

@@ -1,4 +1,4 @@
-"""Bounds of what a correct chip may differ by: they hold for honest roundings and not for planted errors."""
+"""Error bounds of a correct chip: they hold for honest roundings and not for planted errors."""
 
 from __future__ import annotations
 

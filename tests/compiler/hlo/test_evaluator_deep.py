@@ -10,7 +10,7 @@ from systolith.compiler.hlo import parse_hlo
 from systolith.compiler.hlo.rules.verifier import verify
 
 DEPTH = 1200
-# What a computation `c{n}` does with its parameter p, where it calls another.
+# Bodies of a computation `c{n}` with parameter p that call another.
 CALLS = {
     "call": "ROOT r = {t} call(p), to_apply={c}",
     "fusion": "ROOT r = {t} fusion(p), kind=kLoop, calls={c}",

@@ -1,4 +1,4 @@
-"""Collectives on any grid of devices, groups, sizes and types, against what they mean said in plain numpy."""
+"""Collectives on any grid of devices, groups, sizes and types, against their definitions in plain numpy."""
 
 from dataclasses import dataclass
 from functools import reduce

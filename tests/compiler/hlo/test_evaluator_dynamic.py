@@ -1,4 +1,4 @@
-"""Arrays of dynamic sizes against XLA: what comes out depends on the actual sizes alone, and on no padding."""
+"""Arrays of dynamic sizes against XLA: results depend on the actual sizes alone, and on no padding."""
 
 import numpy as np
 import pytest

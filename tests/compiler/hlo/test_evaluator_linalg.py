@@ -1,4 +1,4 @@
-"""Decompositions: complex ones and failures against XLA, and LAPACK's calls by what their results have to satisfy."""
+"""Decompositions: complex ones and failures against XLA, and LAPACK's calls by the equations that define them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the definitions leave open, and we do as XLA's CPU backend does (docs/hlo.md, "Out of definition").
+"""Cases that the definitions leave open, where we follow XLA's CPU backend (docs/hlo.md, "Out of definition").
 
 Each case stands with its result, which XLA has to give as well.
 """

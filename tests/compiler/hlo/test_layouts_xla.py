@@ -1,7 +1,7 @@
 """Modules as XLA's CPU compiler leaves them: layouts on parameters and results, `bitcast` and `copy` between layouts.
 
-XLA is given random chains of data movement with a random layout for the argument and the result.  What its client takes
-and gives are logical arrays, whatever the layouts; the evaluator and the chip do the same with its optimised text.
+XLA is given random chains of data movement with a random layout for the argument and the result.  Its client takes
+and gives logical arrays, whatever the layouts; the evaluator and the chip do the same with its optimised text.
 """
 
 import importlib
@@ -46,7 +46,7 @@ def _step(draw: st.DrawFn, dims: list[int]) -> tuple[Step, list[int]]:
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[list[int], list[Step], list[int], list[int]]:
-    """Sizes of the argument, what is done to it, and the orders in memory of argument and result, major to minor."""
+    """Sizes of the argument, the operations on it, and the orders in memory of argument and result, major to minor."""
     first = dims = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     steps: list[Step] = []
     for _ in range(draw(st.integers(1, 5))):

@@ -1,4 +1,4 @@
-"""HLO text to IR: the grammar, literals, and errors that say where and what was expected."""
+"""HLO text to IR: the grammar, literals, and errors that name the place and the expected token."""
 
 import numpy as np
 import pytest

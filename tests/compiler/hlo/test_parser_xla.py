@@ -1,4 +1,4 @@
-"""The parser and printer against XLA's own: what it takes, prints and refuses, we take, print and refuse."""
+"""The parser and printer against XLA's own: both take, print and refuse the same."""
 
 import importlib
 import re
@@ -13,7 +13,7 @@ from tests.corpus.load import HERE
 
 UNNAMED = re.compile(r"%_(?:\.\d+)?\b")
 CASES = sorted(set(texts()))
-# What `HloPrintOptions` may say, where XLA's parser reads the text back.
+# `HloPrintOptions` with which XLA's parser reads the text back.
 OPTIONS: dict[str, dict[str, bool]] = {
     "default": {},
     "names without %": {"print_percent": False},

@@ -1,4 +1,4 @@
-"""IR to HLO text: what was parsed prints back, to the letter."""
+"""IR to HLO text: a parsed text prints back, to the letter."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rules of operations in two steps, of collectives and of modules: what is accepted, and the message where not."""
+"""Rules of operations in two steps, of collectives and of modules: accepted cases, and the messages about others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Modules that XLA's CPU backend compiles are accepted, and what it refuses is refused.
+"""Modules that XLA's CPU backend compiles are accepted, and those that it refuses are refused.
 
 The slow test asks XLA about each line of the table.
 """

@@ -1,4 +1,4 @@
-"""Texts of HLO by feature: what XLA's parser takes and what it refuses, one line each; XLA itself says which.
+"""Texts of HLO by feature, one line each: XLA's parser takes some and refuses others; XLA itself says which.
 
 `#` stands for a line of the list in its template; the computations of `CALLEES` stand above the entry.
 """

@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Answer:
-    """What XLA makes of a text.
+    """XLA's answer to a text.
 
     Attributes:
         text: the module; None if XLA refuses it.

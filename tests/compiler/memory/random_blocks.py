@@ -10,7 +10,7 @@ from systolith.compiler.tile.ir import Block, If, TileOp, VReg, While
 
 
 def random_block(draw: st.DrawFn, operation: Callable[[], TileOp]) -> Block:
-    """A block of up to two levels of regions; `operation` draws what stands in it."""
+    """A block of up to two levels of regions; `operation` draws its operations."""
 
     def block(depth: int) -> Block:
         items: list[TileOp | While | If] = []

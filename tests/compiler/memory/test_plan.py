@@ -1,4 +1,4 @@
-"""Memory plan: buffers that are alive at the same time never overlap; loops keep what is carried."""
+"""Memory plan: buffers that are alive at the same time never overlap; loops keep carried values."""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ def all_leaves(module: Module) -> set[Leaf]:
     return {(i, k) for i in made for k in range(len(leaf_shapes(i.shape)))}
 
 
-# Lines and what is made of them.
+# Schedules before and after.
 
 
 def same_values(before: Module, after: Module, args: list[Array]) -> None:
-    """The second module is well-formed, reads back from its text, and computes what the first does, to the bit."""
+    """The second module is well-formed, reads back from its text, and computes the bits of the first."""
     verify(after)
     again = parse_hlo(print_hlo(after))
     for a, b in zip(evaluate(before, *args), evaluate(again, *args), strict=True):

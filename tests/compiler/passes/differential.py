@@ -1,4 +1,4 @@
-"""What a pass must keep: a valid module, which reads back, with the same values."""
+"""Invariants of passes: a valid module, which reads back, with the same values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def assert_same_bits(want: list[Array], got: list[Array]) -> None:
 
 
 def assert_unchanged(module: Module, *steps: Pass, arguments: list[Array] | None = None) -> Module:
-    """Passes keep every bit of what a module gives; returns what they made of it."""
+    """Passes keep every bit of a module's results; returns their module."""
     arguments = arguments_of(module) if arguments is None else arguments
     made = transformed(module, *steps)
     with np.errstate(all="ignore"):

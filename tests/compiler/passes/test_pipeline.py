@@ -1,4 +1,4 @@
-"""The canonical form means what the module meant, for the corpus, to the bit."""
+"""The canonical form gives the module's values, for the corpus, to the bit."""
 
 from __future__ import annotations
 

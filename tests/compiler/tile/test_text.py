@@ -1,4 +1,4 @@
-"""Tile IR prints, parses and prints the same; the verifier finds what is wrong."""
+"""Tile IR prints, parses and prints the same; the verifier finds errors."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SIZES: dict[Key, int] = {(Space.VMEM, 0): 128, (Space.VMEM, 1): 40}
 
 @dataclass(frozen=True)
 class Plan:
-    """What an instruction touches; found again by the number in its arguments."""
+    """The accesses of an instruction; found again by the number in its arguments."""
 
     kind: str
     ranges: tuple[Access, ...]

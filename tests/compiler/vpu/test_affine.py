@@ -26,7 +26,7 @@ def module_text(chain: Chain, element: str = "s32") -> str:
 
 
 def read(load: Load, x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
-    """What a load gives at every point, from the definition of an index map."""
+    """The value of a load at every point, from the definition of an index map."""
     points = np.indices(dims).reshape(len(dims), -1)
     inside = np.ones(points.shape[1], bool)
 

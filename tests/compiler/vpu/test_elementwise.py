@@ -76,7 +76,7 @@ def test_compare_in_total_order() -> None:
 def test_convert(source: str, target: str) -> None:
     x = sample(DTYPES[source], DIMS, 3)
     if DTYPES[source].is_float and DTYPES[target].kind is not Kind.FLOAT:
-        x = np.where(np.isfinite(x.astype(np.float32)), x, np.asarray(1.5, x.dtype))  # what XLA leaves open
+        x = np.where(np.isfinite(x.astype(np.float32)), x, np.asarray(1.5, x.dtype))  # XLA leaves the others open
         if DTYPES[target].kind is Kind.UNSIGNED:
             x = np.abs(x)
     text = f"HloModule m\nENTRY e {{\n p0 = {source}[5,13] parameter(0)\n ROOT r = {target}[5,13] convert(p0)\n}}\n"

@@ -48,7 +48,7 @@ UNARY = ("negate", "abs", "sign")
 
 @st.composite
 def expressions(draw: st.DrawFn, element: str, dims: tuple[int, ...]) -> str:
-    """Elementwise chains over two parameters, a row, a scalar and what was made before."""
+    """Elementwise chains over two parameters, a row, a scalar and earlier results."""
     shape = f"{element}[{show(dims)}]"
     lines = [
         f" a = {shape} parameter(0)",

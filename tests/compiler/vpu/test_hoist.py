@@ -1,4 +1,4 @@
-"""Hoisting: what inner loops do not change is computed in the prologue, and only where that pays."""
+"""Hoisting: values that are invariant in inner loops are computed in the prologue, and only where that pays."""
 
 from __future__ import annotations
 

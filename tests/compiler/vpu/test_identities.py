@@ -65,7 +65,7 @@ def arrays(t: DType, dims: Sequence[int]) -> Array:
 
 
 def wide(op: str, x: Array) -> Array:
-    """As what it is accumulated: narrow floats in f32, rounded once, as XLA does it."""
+    """Values in their type of accumulation: narrow floats in f32, rounded once, as XLA does it."""
     return x.astype(np.float32) if x.dtype.kind not in "biu" and op in ("add", "multiply") else x
 
 

@@ -54,7 +54,7 @@ def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data:
     if op == "multiply":
         x = np.asarray((1 + 0.05 * x.astype(np.float32)).astype(x.dtype))
     chip = data.draw(st.sampled_from(("tiny", "small")))
-    # Errors of a sum grow with what is added, however little is left of it.
+    # Errors of a sum grow with its terms, however small the sum.
     added = float(np.abs(x.astype(np.float64)).sum(axis=tuple(reduced)).max(initial=0)) if op == "add" else 0.0
     for outcome in run_groups(text, x, chip=chip, budget=budget):
         outcome.assert_close(1e-5 if element == "f32" else 8e-3, 1e-7 * added if element == "f32" else 0.0)
@@ -62,7 +62,7 @@ def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data:
 
 @given(st.integers(1, 30), st.integers(1, 40), st.sampled_from(BUDGETS))
 def test_producers_and_epilogue(rows: int, columns: int, budget: int) -> None:
-    """Tails of reduced lanes take part as the identity, not as what the producer makes of nothing."""
+    """Tails of reduced lanes take part as the identity, not as the producer's value of nothing."""
     text = f"""HloModule m
 {reducer("add", "f32")}ENTRY e {{
  x = f32[{rows},{columns}] parameter(0)
@@ -257,7 +257,7 @@ def test_outer_dimension_is_carried() -> None:
 def test_bits_depend_on_what_is_reduced_alone(
     dims: tuple[int, ...], chip: str, along: tuple[bool, ...], data: st.DataObject
 ) -> None:
-    """Not on what is fused with it, where operands lie, or how large its tiles are.
+    """Not on operations fused with it, where operands lie, or how large its tiles are.
 
     Lanes of a reduced dimension are left out: those are combined tile by tile.
     """

@@ -26,7 +26,7 @@ PRODUCERS = {
  y = {X} multiply(d, g)
 """,
 }
-"""What is reduced, of x: itself, its squares, and what batch norm's gradient sums up."""
+"""Reduced values, of x: itself, its squares, and the terms of batch norm's gradient."""
 
 
 def sums(dims: tuple[int, ...], reduced: tuple[int, ...], producer: str, dtype: str = "f32", two: bool = False) -> str:

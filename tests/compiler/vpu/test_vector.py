@@ -1,4 +1,4 @@
-"""The vectoriser: loops cover every point of a box exactly once, streams address what they should, costs decide."""
+"""The vectoriser: loops cover every point of a box exactly once, streams have the right addresses, costs decide."""
 
 from __future__ import annotations
 

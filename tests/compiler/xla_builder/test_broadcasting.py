@@ -1,4 +1,4 @@
-"""Implicit broadcasting: every compatible pair gives what numpy's explicit broadcasting gives, and only HLO."""
+"""Implicit broadcasting: every compatible pair gives the values of numpy's explicit broadcasting, and only HLO."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""From a builder to a module: names, results, shared computations, what instructions carry, constants, size."""
+"""From a builder to a module: names, results, shared computations, metadata of instructions, constants, size."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Literals: what makes them, their text, their elements, comparing, layouts."""
+"""Literals: their creation, their text, their elements, comparing, layouts."""
 
 import math
 from typing import Any
@@ -110,7 +110,7 @@ def test_elements() -> None:
         with pytest.raises(HloError, match="has no element"):
             where[index]
     with pytest.raises(HloError, match="that is an array"):
-        literal.array  # noqa: B018 - the error is what is tested
+        literal.array  # noqa: B018 - its error is tested
 
 
 def test_literals_do_not_change() -> None:

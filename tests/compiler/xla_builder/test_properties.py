@@ -1,4 +1,4 @@
-"""Operations of the builder mean what jax.lax's do, and random programs give what XLA gives."""
+"""Operations of the builder agree with jax.lax's, and random programs with XLA."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# A carried register that arithmetic makes at first and a load makes later: payloads of what was loaded are kept.
+# A carried register that arithmetic makes at first and a load makes later: payloads of loaded NaNs are kept.
 #: vmem 0 0x0 010080ff0300a07f0000c0ff0700807f
 .program carried_nan
 .token done vpu -> seq

@@ -1,4 +1,4 @@
-# Serial iterations whose lanes go through an index list: a later one loads what an earlier one stored.
+# Serial iterations whose lanes go through an index list: a later one loads the stores of an earlier one.
 #: vmem 0 0x2ee4 feffffff02000000fefffffffeffffff01000000050000000600000003000000
 #: vmem 0 0x2f04 070000000000000001000000ffffffff0600000001000000feffffff00000000
 .program serial_listed_lanes
