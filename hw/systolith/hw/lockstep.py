@@ -136,7 +136,7 @@ class Lockstep:
         """Run a program on both sides and compare.
 
         Raises:
-            SystolithError: the program does what the machine cannot do, or is too large for the model.
+            SystolithError: the program does something that the machine cannot do, or is too large for the model.
         """
         reference, todo = prepare(case, self.chip)
         todo.wave = self._wave
@@ -147,7 +147,7 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
     """The simulator's run of a program, and the job that is the same for the core.
 
     Raises:
-        SystolithError: the program does what the machine cannot do, or is too large for the model.
+        SystolithError: the program does something that the machine cannot do, or is too large for the model.
     """
     require_chip(case.program, chip)
     machine = Machine(case.program, chip, _copied(case.buffers or {}))

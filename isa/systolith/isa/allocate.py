@@ -29,7 +29,7 @@ def clashes(a: Life, b: Life, ii: int) -> range:
     """The k for which a's life meets that of b of k iterations later.
 
     Within one iteration (k = 0) a register is taken from the issue of its write on, so that running the section's
-    operations one after another gives what the pipeline gives.
+    operations one after another gives the pipeline's values.
     """
     lo, hi = -((b.last - a.first) // ii), (a.last - b.first) // ii
     if a.issue <= b.last and b.issue <= a.last:

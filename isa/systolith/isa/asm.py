@@ -90,7 +90,7 @@ def _value(v: Any) -> str:
 
 
 class _Printer:
-    """Prints a program; things are named by what they are, or p0, t0, ..."""
+    """Prints a program; buffers and kernels by their names; patterns, tokens and labels as p0, t0, L0, ..."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -215,7 +215,7 @@ def from_bytes(data: bytes, what: str = "binary") -> Program:
     """The program in the contents of a `.slb` file; `what` names it in errors.
 
     Raises:
-        BinaryError: damaged, truncated, of another version, or holding what does not decode.
+        BinaryError: damaged, truncated, of another version, or holding words that do not decode.
     """
     sections = _sections(data, what)
     try:

@@ -46,7 +46,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _annotated(function: Callable[..., object]) -> dict[str, Any]:
-    """The annotations; Any for those that name what is known to type checkers only."""
+    """The annotations; Any for those with names that only type checkers know."""
     found: dict[str, Any] = {}
     for name, annotation in inspect.get_annotations(function).items():
         try:

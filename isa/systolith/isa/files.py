@@ -87,7 +87,7 @@ def require_apart(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
     """Fail before long work where outputs cannot be written, or would overwrite each other or an input.
 
     Args:
-        outputs, inputs: the files by what the user calls them; None: not given.
+        outputs, inputs: the files by the user's names for them; None: not given.
 
     Raises:
         OutputError: naming both.

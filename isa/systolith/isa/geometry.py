@@ -175,8 +175,8 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
         bias: the stream's bias operands; None: not known.
 
     Bounds narrow the interval where a coordinate's loops advance the address in proportion to it.  Where coordinates
-    share loops, each order in which they may narrow them gives an interval that holds all elements: so does what
-    these have in common.
+    share loops, each order in which they may narrow them gives an interval that holds all elements: so does
+    their intersection.
     """
     lo = hi = 0
     advances: dict[frozenset[int], tuple[int, int]] = {}

@@ -262,7 +262,7 @@ def schedule_kernel(
     constants: Sequence[int],
     chip: Chip,
 ) -> Kernel:
-    """A legal kernel that computes what the three sections say, run one micro-operation after another.
+    """A legal kernel that gives the values of the three sections run one micro-operation after another.
 
     Args:
         name: the kernel's name.

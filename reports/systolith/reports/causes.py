@@ -16,7 +16,7 @@ class Cause(NamedTuple):
         label: for legends.
         css: colour class of the style sheet.
         order: place in a stacked bar, work first, idle last.
-        text: what it means, a clause.
+        text: its meaning, a clause.
     """
 
     label: str

@@ -115,7 +115,7 @@ def shares(run: RunData, why: dict[str, Attribution]) -> list[Share]:
 
 
 def verdict(run: RunData, why: dict[str, Attribution]) -> str:
-    """The run in two sentences: what bounds most of it, and where to look first."""
+    """The run in two sentences: the bound of most of it, and where to look first."""
     parts = shares(run, why)
     if not run.groups or not parts:
         return "The run has no record of groups, so nothing says which work its cycles went to."

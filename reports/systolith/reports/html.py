@@ -104,7 +104,7 @@ def _fill(label: str, parts: list[tuple[str, int, str]], used: int, capacity: in
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates; what they do not escape is SVG and CSS of our own."""
+    """The templates; only SVG and CSS of our own are not escaped."""
     return Environment(
         loader=PackageLoader("systolith.reports"),
         autoescape=True,

@@ -182,8 +182,8 @@ class RunData(Model):
     Attributes:
         ok: no check failed and no race was found.
         program: name of the module.
-        source, command, mode, precision, hostile: what was run; `command` repeats it.
-        chip, chip_digest, chip_parameters: what it ran on.
+        source, command, mode, precision, hostile: of the run; `command` repeats it.
+        chip, chip_digest, chip_parameters: the chip that it ran on.
         cycles, seconds: simulated time; None in mode `values`.
         wall_seconds: host time.
         macs: useful multiply-accumulates.
@@ -193,7 +193,7 @@ class RunData(Model):
         instructions: executed.
         units: queue to cause (`systolith.sim.causes`) to cycles.
         hbm_allocated: bytes by role: parameter, result, constant, temp.
-        memory: what the program takes of HBM and VMEM, in detail.
+        memory: use of HBM and VMEM, in detail.
         vmem_high_water: bytes.
         accumulator_rows: by MXU, the highest row used; may be absent.
         hazards: races found, one line each; only mode hostile looks for them.

@@ -13,7 +13,7 @@ class Svg:
 
     Args:
         width, height: user units.
-        label: what it shows, for readers of the page who cannot see it.
+        label: its subject, for readers of the page who cannot see it.
     """
 
     def __init__(self, width: float, height: float, label: str) -> None:

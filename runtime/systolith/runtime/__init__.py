@@ -3,5 +3,5 @@
 - In: modules, computations and binaries; arrays, files and options.  Out: results, records of runs, exit statuses.
 - From below: `hbm` and `task`, `device` (with its buffers), `executable`, `global_data` (XLA's client calls), `client`;
   the modules of commands, `cli`.
-- Not here: what compiles, simulates or draws reports.
+- Not here: compilation, simulation, drawing of reports.
 """

@@ -1,7 +1,7 @@
 """Arguments and results as files: npz archives of `arg0`, ... and `out0`, ...
 
-bf16, fp8 and int4 arrays, which npz cannot name, are stored as their bits in unsigned integers; the module says what
-they are.
+bf16, fp8 and int4 arrays, which npz cannot name, are stored as their bits in unsigned integers; the module has
+their types.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class DeletedBufferError(SystolithError):
 class Buffer:
     """An array in the HBM of one device: dense, row-major.
 
-    A buffer that a running program is still to fill is *pending*; reading it waits for the program, and raises what
-    the program raised.
+    A buffer that a running program is still to fill is *pending*; reading it waits for the program, and raises
+    its exception.
 
     Attributes:
         device: where it lies.
@@ -86,7 +86,7 @@ class Buffer:
         self._pending = pending
 
     def block(self) -> Buffer:
-        """Wait until its contents are there; raises what the run that fills it raised."""
+        """Wait until its contents are there; raises the exception of the run that fills it."""
         self._live()
         if self._pending is not None:
             self._pending.result()
@@ -95,7 +95,7 @@ class Buffer:
     def contents(self) -> Callable[[], Array]:
         """A function that waits for the run that is to fill it now, and gives its bytes in HBM (uint8, not a copy).
 
-        It raises what that run raised.
+        It raises that run's exception.
         """
         self._live()
         pending, memory = self._pending, self._bytes

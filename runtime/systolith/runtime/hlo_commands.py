@@ -102,7 +102,7 @@ def _read(path: Path, form: Form) -> Any:
 
 
 def _check(before: Module, after: Module, count: int, seed: int, max_iterations: int | None) -> int:
-    """Compare what both give on random inputs, and name the first difference; the exit code."""
+    """Compare results of both on random inputs, and name the first difference; the exit code."""
     from systolith.runtime.pass_check import compare_modules
 
     result = compare_modules(before, after, count, seed, max_iterations)

@@ -1,8 +1,8 @@
 """SEQ: interprets a program and gives the stream of executed instructions, with or without values.
 
 `run_values` executes everything.  `run_control` has no data: a value read from scalar memory is unknown unless SEQ
-itself stored it, or a full run's record of those reads (`decisions`) is replayed; where control depends on what is
-unknown it refuses, naming the loop or branch.
+itself stored it, or a full run's record of those reads (`decisions`) is replayed; where control depends on an
+unknown value it refuses, naming the loop or branch.
 """
 
 from __future__ import annotations

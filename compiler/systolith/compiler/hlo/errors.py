@@ -33,7 +33,7 @@ class HloError(SystolithError, ValueError):
     """Bad HLO: `str()` is one line, `detail` adds the source line and a caret.
 
     Attributes:
-        message: what is wrong and, where it helps, what was expected.
+        message: the fault and, where it helps, the expected text.
         place: where, or None for a module that has no text.
     """
 

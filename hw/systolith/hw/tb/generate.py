@@ -2,7 +2,7 @@
 
 Tokens: the weight queue tells the stream queue that a tile is loaded, and is told that the shadow is free again; two
 other queues (`ld` and `vpu`, which do nothing else) let either go on, and are signalled by it.  Latches retire alone:
-what they signal, nothing else does.
+no other instruction signals their tokens.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def copy_blocks(kind: str, what: Blocks, source: int, target: int, keep: object,
     Args:
         kind: of `WIDEN`.
         what: the blocks.
-        source, target: addresses that their offsets are from, at any alignment; what is read and what is written does
-            not overlap.
+        source, target: addresses that their offsets are from, at any alignment; source and target do not
+            overlap.
         keep: whose memory that is.
         call: makes the call.
     """

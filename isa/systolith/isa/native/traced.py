@@ -178,7 +178,7 @@ def _extreme(relation: str) -> Callable[[Symbol, Symbol], Symbol]:
 
     def emit(x: Symbol, y: Symbol) -> Symbol:
         best = _select(compare(x, y), x, y)
-        return _select(_isnan(x), x, best) if x.dtype == F32 else best  # a NaN in y is what does not compare
+        return _select(_isnan(x), x, best) if x.dtype == F32 else best  # a NaN in y does not compare: y is taken
 
     return emit
 

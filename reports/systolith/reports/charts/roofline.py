@@ -100,7 +100,7 @@ def _grid(svg: Svg, ax: Axes) -> None:
 
 
 def _roofs(svg: Svg, ax: Axes, chip: Peaks) -> list[Box]:
-    """Draw the roofs; what their labels take up."""
+    """Draw the roofs; boxes of their labels."""
     x_lo, y_lo = 10.0**ax.x_lo, 10.0**ax.y_lo
     ridge = chip.mxu_flops / chip.bandwidth
     start = max(x_lo, y_lo / chip.bandwidth)

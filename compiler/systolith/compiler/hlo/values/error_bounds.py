@@ -9,7 +9,7 @@ Beside each value runs a bound E >= 0 of its error, by element, propagated to fi
     dot, convolution      C K 2^-24 sum |a b|, and the rounding of the result's type  (inexact operands: |a| Eb + ...)
     reduce by add         sum E + C n 2^-24 sum |x|, and one rounding of the result's type, however narrow
     reduce by multiply    |result| (product of 1 + E / |x|, and C n 2^-24), and one rounding likewise
-    compare               where the operands' intervals overlap either outcome may be right, and what depends on it is
+    compare               where the operands' intervals overlap either outcome may be right, and its users are
                           bounded by both
 
 An operation without a rule gives its exact result on exact operands and has no bound (infinity) on others.  One

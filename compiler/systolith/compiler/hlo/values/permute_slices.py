@@ -2,8 +2,8 @@
 
 Operands: buffers to read, buffers to write (an array, or a tuple of several), and for each buffer the offsets of the
 slices: a tuple of numbers for one slice, a tuple of such tuples for several.  A device's n-th pair as a source reads
-its n-th slice, and its n-th pair as a target writes its n-th.  Source: XLA's parser and verifier tests, which say what
-is well formed; no public backend runs it.
+its n-th slice, and its n-th pair as a target writes its n-th.  Source: XLA's parser and verifier tests, which define
+well-formed ones; no public backend runs it.
 """
 
 from __future__ import annotations
