@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.index.affine import Box
+from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
+from tests.compiler.index.points import points
 
-sizes = st.lists(st.integers(1, 12), min_size=1, max_size=3)
+sizes = st.lists(st.integers(1, 12), min_size=0, max_size=3)
 
 
-def _covers(tiles: list[Tile], axes: list[str], dims: list[int], limit: int) -> None:
+def _covers(tiles: list[Box], dims: list[int], limit: int) -> None:
     seen: set[tuple[int, ...]] = set()
     for tile in tiles:
-        assert prod(n for _, n in tile.values()) <= limit
-        points = set(product(*(range(tile[a][0], tile[a][0] + tile[a][1]) for a in axes)))
-        assert not seen & points
-        seen |= points
+        assert tile.elements <= limit
+        assert seen.isdisjoint(points(tile))
+        seen.update(points(tile))
     assert len(seen) == prod(dims)
-    assert union(tiles) == {a: (0, n) for a, n in zip(axes, dims, strict=True)}
+    assert Box.hull(tiles) == Box.whole(dims)
 
 
 @given(sizes, st.integers(1, 40))
 def test_boxes_cover_everything_once(dims: list[int], limit: int) -> None:
-    axes = [f"a{i}" for i in range(len(dims))]
-    by_name = dict(zip(axes, dims, strict=True))
-    _covers(box_tiles(axes, by_name, limit), axes, dims, limit)
-    _covers(packed_tiles(axes, by_name, limit), axes, dims, limit)
+    _covers(box_tiles(dims, limit), dims, limit)
+    _covers(packed_tiles(dims, limit), dims, limit)
 
 
 @pytest.mark.parametrize(
@@ -38,5 +36,4 @@ def test_boxes_cover_everything_once(dims: list[int], limit: int) -> None:
     [((3, 3, 64), 128, 5), ((7, 7, 3), 128, 2), ((5, 5, 1), 8, 4), ((3, 3, 512), 128, 36), ((4096,), 128, 32)],
 )
 def test_taps_share_tiles(dims: tuple[int, ...], rows: int, tiles: int) -> None:
-    axes = [f"a{i}" for i in range(len(dims))]
-    assert len(packed_tiles(axes, dict(zip(axes, dims, strict=True)), rows)) == tiles
+    assert len(packed_tiles(dims, rows)) == tiles

@@ -34,7 +34,7 @@ def read(load: Load, x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
         nonlocal inside
         total = np.asarray(e.coefs, np.int64) @ points + e.const
         for q, scale in e.quotients:
-            c = np.asarray(q.coefs, np.int64) @ points + q.const
+            c = np.asarray(q.dividend.coefs, np.int64) @ points + q.dividend.const
             inside &= c % q.div == 0
             total = total + scale * (c // q.div)
         return np.asarray(total)

@@ -27,7 +27,7 @@ from systolith.compiler.ops.group import Group, Unit, root_operation, unit_of
 from systolith.compiler.ops.reduction import reduction_of
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.vpu.emit import axis_coords
+from systolith.compiler.tile.patterns import axis_coords
 from systolith.isa.pattern import MAX_COORDS
 
 CHOICES, LOOKED_AT = 4, 1200

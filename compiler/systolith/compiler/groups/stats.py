@@ -9,6 +9,7 @@ from math import prod
 from systolith.compiler.hlo.cost.analysis import TRANSCENDENTAL
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
@@ -69,7 +70,7 @@ def work(i: Instruction) -> tuple[int, int]:
         return 0, 0
     if of is Family.CONTRACTION:
         c = contraction_of(i)
-        return 2 * c.useful({a: (0, n) for a, n in c.sizes.items()}), 0
+        return 2 * c.lhs.inside(Box.whole(c.sizes)), 0
     inner = [work(j) for j in i.called[0].instructions] if i.called else []
     once = (sum(f for f, _ in inner), sum(t for _, t in inner))
     if i.opcode == "reduce":

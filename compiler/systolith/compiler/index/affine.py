@@ -1,7 +1,8 @@
 """Index maps: which element of a leaf a point of an iteration space reads.
 
 HLO's data movement (broadcast, reshape, transpose, slice, pad, reverse) is never executed where it can be composed into
-such a map, because an address generator evaluates the map for free (`systolith.isa.pattern`).
+such a map, because an address generator evaluates the map for free (`systolith.isa.pattern`).  Contractions and windows
+read their operands through the same maps.
 
 A leaf index is affine in the iteration indices, except where interior padding divides: then it is affine in *quotients*
 c / div of affine functions c that must be multiples of div.  A map also has bounds; a point outside any of them, or
@@ -12,10 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from operator import mul
+from functools import lru_cache
+from itertools import chain
+from math import inf, prod
+from operator import add, mul, sub
+from typing import Any
 
-from systolith.compiler.hlo.attributes import PadDim, SliceDim
+import numpy as np
+from numpy.typing import NDArray
+
+from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
 
 Interval = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -31,6 +38,20 @@ class Box:
     @classmethod
     def whole(cls, dims: Sequence[int]) -> Box:
         return cls((0,) * len(dims), tuple(dims))
+
+    @classmethod
+    def product(cls, *boxes: Box) -> Box:
+        """The Cartesian product: the dimensions of all, in order."""
+        return cls(tuple(chain(*[b.origin for b in boxes])), tuple(chain(*[b.dims for b in boxes])))
+
+    @classmethod
+    def hull(cls, boxes: Sequence[Box]) -> Box:
+        """The smallest box that holds all."""
+        if len(boxes) == 1:
+            return boxes[0]
+        origin = tuple(map(min, zip(*[b.origin for b in boxes], strict=True)))
+        ends = map(max, zip(*[map(add, b.origin, b.dims) for b in boxes], strict=True))
+        return cls(origin, tuple(map(sub, ends, origin)))
 
     @property
     def elements(self) -> int:
@@ -53,32 +74,6 @@ class Box:
         pairs = zip(self.origin, self.dims, other.origin, other.dims, strict=True)
         return all(max(p, q) < min(p + n, q + m) for p, n, q, m in pairs)
 
-    def hull(self, other: Box) -> Box:
-        """The smallest box that holds both."""
-        origin = tuple(map(min, self.origin, other.origin))
-        ends = (max(p + n, q + m) for p, n, q, m in zip(self.origin, self.dims, other.origin, other.dims, strict=True))
-        return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """(coefs . i + const) / div, defined only where div divides."""
-
-    coefs: tuple[int, ...]
-    const: int
-    div: int
-
-    def interval(self, box: Box) -> Interval:
-        """Least and greatest value over a box; the least is the greater one where there is none."""
-        lo, hi = _affine_interval(self.coefs, self.const, box)
-        return -(-lo // self.div), hi // self.div
-
-    def shifted(self, origin: tuple[int, ...]) -> Quotient:
-        return replace(self, const=self.const + _dot(self.coefs, origin))
-
-    def picked(self, dims: Sequence[int]) -> Quotient:
-        return replace(self, coefs=tuple(self.coefs[d] for d in dims))
-
 
 @dataclass(frozen=True)
 class Expr:
@@ -91,6 +86,16 @@ class Expr:
     @property
     def is_affine(self) -> bool:
         return not self.quotients
+
+    @property
+    def terms(self) -> Sequence[tuple[int, int]]:
+        """(index, coefficient) where that is not 0."""
+        return _terms(self.coefs)
+
+    @property
+    def depends(self) -> set[int]:
+        """The indices that it depends on, dividends of quotients included."""
+        return {d for d, _ in self.terms}.union(*(q.dividend.depends for q, _ in self.quotients))
 
     def scaled(self, factor: int, const: int = 0) -> Expr:
         """This times `factor`, plus `const`."""
@@ -119,12 +124,49 @@ class Expr:
         return Expr(tuple(self.coefs[d] for d in dims), self.const, quotients)
 
     def interval(self, box: Box) -> Interval:
-        """Bounds of its value over a box (exact if affine or one quotient)."""
-        lo, hi = _affine_interval(self.coefs, self.const, box)
+        """Bounds of its value over a box, exact if it is affine; lo > hi: a quotient never divides, so it has none."""
+        origin, dims = box.origin, box.dims
+        lo = hi = self.const
+        for d, c in self.terms:
+            first, last = c * origin[d], c * (origin[d] + dims[d] - 1)
+            lo, hi = (lo + first, hi + last) if c > 0 else (lo + last, hi + first)
         for q, s in self.quotients:
-            a, b = q.interval(box)
-            lo, hi = lo + min(a * s, b * s), hi + max(a * s, b * s)
+            least, most = q.interval(box)
+            lo, hi = (lo + s * least, hi + s * most) if s > 0 else (lo + s * most, hi + s * least)
         return lo, hi
+
+    def values(self, box: Box) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Its values at the points of a box, and whether every quotient divides there; arrays of as many dimensions as
+        the box has, of size 1 along those on which it does not depend.
+        """
+        value, shape = np.array(self.const), [1] * len(box.dims)
+        for d, c in self.terms:
+            value = np.add.outer(value, c * np.arange(box.origin[d], box.origin[d] + box.dims[d]))
+            shape[d] = box.dims[d]
+        value, divides = value.reshape(shape), np.array(True).reshape([1] * len(shape))
+        for q, s in self.quotients:
+            quotient, rest = np.divmod(q.dividend.values(box)[0], q.div)
+            value, divides = value + s * quotient, divides & (rest == 0)
+        return value, divides
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """An affine expression / div, defined only where div divides."""
+
+    dividend: Expr
+    div: int
+
+    def interval(self, box: Box) -> Interval:
+        """Bounds of its value over a box; lo > hi: it never divides."""
+        lo, hi = self.dividend.interval(box)
+        return -(-lo // self.div), hi // self.div
+
+    def shifted(self, origin: tuple[int, ...]) -> Quotient:
+        return Quotient(self.dividend.shifted(origin), self.div)
+
+    def picked(self, dims: Sequence[int]) -> Quotient:
+        return Quotient(self.dividend.picked(dims), self.div)
 
 
 @dataclass(frozen=True)
@@ -194,17 +236,51 @@ class IndexMap:
         """The same map of some of the indices, the others being 0."""
         return IndexMap(len(dims), tuple(e.picked(dims) for e in self.dims), tuple(b.picked(dims) for b in self.bounds))
 
+    def within(self, box: Box) -> IndexMap:
+        """The map over a box, of indices relative to its origin, without the bounds that hold all over it.
+
+        A bound of a quotient stays: it tells how far the quotient reaches where its division has a remainder.
+        """
+        kept = tuple([b.shifted(box.origin) for b in self.bounds if not (b.expr.is_affine and b.holds(box))])
+        return IndexMap(self.rank, tuple([e.shifted(box.origin) for e in self.dims]), kept)
+
     def footprint(self, box: Box, leaf: Sequence[int]) -> Box:
         """The smallest box of the leaf that holds all that a box of the iteration space reads (empty: dims 0)."""
-        if self.nowhere(box):
+        intervals = [e.interval(box) for e in self.dims]
+        ends = [(max(lo, 0), min(hi, n - 1)) for (lo, hi), n in zip(intervals, leaf, strict=True)]
+        if any(lo > hi for lo, hi in ends) or self.nowhere(box):
             return Box((0,) * len(leaf), (0,) * len(leaf))
+        return Box(tuple([lo for lo, _ in ends]), tuple([hi - lo + 1 for lo, hi in ends]))
+
+    def reach(self, box: Box, leaf: Sequence[int]) -> Box:
+        """The same, but never empty: of one index in a dimension of which nothing is read."""
         origin, dims = [], []
         for e, n in zip(self.dims, leaf, strict=True):
             lo, hi = e.interval(box)
-            lo, hi = max(lo, 0), min(hi, n - 1)
-            origin.append(lo)
-            dims.append(max(0, hi - lo + 1))
-        return Box(tuple(origin), tuple(dims)) if all(dims) else Box((0,) * len(leaf), (0,) * len(leaf))
+            first = min(max(lo, 0), n - 1)
+            origin.append(first)
+            dims.append(max(1, min(hi, n - 1) - first + 1))
+        return Box(tuple(origin), tuple(dims))
+
+    def inside(self, box: Box) -> int:
+        """How many points of a box read an element."""
+        if not box.elements:
+            return 0
+        tests: list[tuple[Expr, float, float]] = []
+        tests += [(b.expr, b.lo, b.hi) for b in self.bounds if b.expr.quotients or not b.holds(box)]
+        tests += [(e, -inf, inf) for e in self.dims if e.quotients and all(e != b.expr for b in self.bounds)]
+        masks: list[NDArray[Any]] = []  # of tests that share indices, so that their counts multiply
+        for e, lo, hi in tests:
+            value, mask = e.values(box)
+            mask = mask & (lo <= value) & (value < hi)
+            apart = []
+            for other in masks:
+                if any(n > 1 and m > 1 for n, m in zip(mask.shape, other.shape, strict=True)):
+                    mask = mask & other
+                else:
+                    apart.append(other)
+            masks = [*apart, mask]
+        return prod([int(np.count_nonzero(m)) for m in masks]) * (box.elements // prod([m.size for m in masks]))
 
     # Composition: self maps iteration points to indices of an op's result; the result maps them to its operand.
 
@@ -272,13 +348,36 @@ class IndexMap:
         return replace(self, extents=tuple(extents))
 
 
+def window_index(
+    w: WindowDim, rank: int, places: tuple[int, int], size: int, positions: int
+) -> tuple[Expr, list[Bound]]:
+    """Index along a dimension of `size` elements, and its bounds, of the position and the tap of a window.
+
+    Args:
+        w: the window.
+        rank: of the iteration space.
+        places: which of its indices are the position and the tap.
+        size: of the dimension.
+        positions: how many there are.
+    """
+    step = -w.window_dilation if w.reversal else w.window_dilation
+    start = (w.size - 1) * w.window_dilation if w.reversal else 0
+    coefs = [0] * rank
+    coefs[places[0]], coefs[places[1]] = w.stride, step
+    index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
+    assert index is not None
+    reach = (positions - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
+    outside = w.low > 0 or w.base_dilation > 1 or reach >= size
+    return index, [Bound(index, 0, size)] if outside else []
+
+
 def divided(e: Expr, div: int) -> Expr | None:
     """E / div as an expression in a new quotient; None if e has quotients itself."""
     if div == 1:
         return e
     if not e.is_affine:
         return None
-    return Expr((0,) * len(e.coefs), 0, ((Quotient(e.coefs, e.const, div), 1),))
+    return Expr((0,) * len(e.coefs), 0, ((Quotient(e, div), 1),))
 
 
 def reshape_factors(operand: Sequence[int], result: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -342,19 +441,14 @@ def _span(terms: Sequence[tuple[int, int]], extents: Sequence[int]) -> Interval:
     return sum(min(0, v) for v in values), sum(max(0, v) for v in values)
 
 
+@lru_cache(maxsize=4096)
+def _terms(coefs: tuple[int, ...]) -> Sequence[tuple[int, int]]:
+    return tuple([(d, c) for d, c in enumerate(coefs) if c])
+
+
 def _unit(rank: int, d: int) -> tuple[int, ...]:
     return tuple(int(k == d) for k in range(rank))
 
 
 def _dot(a: Sequence[int], b: Sequence[int]) -> int:
     return sum(map(mul, a, b))
-
-
-def _affine_interval(coefs: Sequence[int], const: int, box: Box) -> Interval:
-    lo = hi = const
-    for c, o, n in zip(coefs, box.origin, box.dims, strict=True):
-        if c > 0:
-            lo, hi = lo + c * o, hi + c * (o + n - 1)
-        elif c:
-            lo, hi = lo + c * (o + n - 1), hi + c * o
-    return lo, hi

@@ -2,153 +2,91 @@
 
     out[o(b, m, n)] = sum over k of  lhs[l(b, m, k)] * rhs[r(b, n, k)]
 
-Every index along a dimension of an operand is affine in the axes, possibly divided (dilation of the input), possibly
-outside the array (padding: reads as zero).  There is no im2col: address generators evaluate the indices.
+The maps l, r and o are index maps of the axes, possibly divided (dilation of the input), possibly outside the array
+(padding: reads as zero).  There is no im2col: address generators evaluate the indices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from math import prod
-from types import MappingProxyType
 
-import numpy as np
-
-from systolith.compiler.hlo.attributes import ConvDims, WindowDim
+from systolith.compiler.hlo.attributes import ConvDims
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.index.affine import Box
-
-Ranges = Mapping[str, tuple[int, int]]
-"""Axis name to (first value, size)."""
-
-
-@dataclass(frozen=True)
-class Index:
-    """Index along one dimension of an operand: (offset + sum of coefs * axes) / div, where div divides it.
-
-    Attributes:
-        coefs: axis name to coefficient.
-        size: of the dimension.
-        offset: constant.
-        div: the sum must be a multiple of it.
-    """
-
-    coefs: Mapping[str, int]
-    size: int
-    offset: int = 0
-    div: int = 1
-
-    def interval(self, ranges: Ranges) -> tuple[int, int]:
-        """First and last index that the ranges reach, clipped to the array (never empty)."""
-        lo = hi = self.offset
-        for axis, coef in self.coefs.items():
-            first, count = ranges[axis]
-            near, far = coef * first, coef * (first + count - 1)
-            lo, hi = (lo + near, hi + far) if coef > 0 else (lo + far, hi + near)
-        if self.div > 1:
-            lo, hi = -(-lo // self.div), hi // self.div
-        last = self.size - 1
-        first = min(max(lo, 0), last)
-        return first, max(first, min(hi, last))
-
-    def bounded(self, sizes: Mapping[str, int]) -> bool:
-        """Whether some point of the axes is outside, or not a multiple of `div`."""
-        if self.div > 1:
-            return True
-        low = self.offset + sum(min(0, c * (sizes[a] - 1)) for a, c in self.coefs.items())
-        high = self.offset + sum(max(0, c * (sizes[a] - 1)) for a, c in self.coefs.items())
-        return low < 0 or high >= self.size
-
-    def inside(self, ranges: Ranges) -> int:
-        """How many points of its axes' ranges are inside."""
-        values = np.array([self.offset])
-        for axis, coef in self.coefs.items():
-            first, count = ranges[axis]
-            values = np.add.outer(values, coef * np.arange(first, first + count)).ravel()
-        good = (values % self.div == 0) & (values >= 0) & (values < self.size * self.div)
-        return int(np.count_nonzero(good))
+from systolith.compiler.index.affine import Bound, Box, Expr, IndexMap, window_index
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A dot or convolution.
+    """A dot or convolution over axes.
 
     Attributes:
-        sizes: axis name to size; every axis is in exactly one of the four lists.
+        names, sizes: of the axes: first those of batch, then those of m, n and k.
         batch: axes of which each value is a product of its own.
         m, n, k: axes of rows, columns and the sum.
-        lhs, rhs, out: an index for each dimension.
+        lhs, rhs, out: from the axes to indices of the operands and of the result; `out` is total.
     """
 
-    sizes: Mapping[str, int]
-    batch: tuple[str, ...]
-    m: tuple[str, ...]
-    n: tuple[str, ...]
-    k: tuple[str, ...]
-    lhs: tuple[Index, ...]
-    rhs: tuple[Index, ...]
-    out: tuple[Index, ...]
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    batch: range
+    m: range
+    n: range
+    k: range
+    lhs: IndexMap
+    rhs: IndexMap
+    out: IndexMap
 
-    def count(self, axes: Sequence[str]) -> int:
+    def dims(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Sizes of axes."""
+        return tuple([self.sizes[a] for a in axes])
+
+    def count(self, axes: Sequence[int]) -> int:
         """Product of the sizes of axes."""
-        return prod(self.sizes[a] for a in axes)
+        return prod(self.dims(axes))
+
+    @property
+    def one_batch(self) -> Box:
+        """The first of the batch axes' values."""
+        return Box.whole((1,) * len(self.batch))
 
     def swapped(self) -> Contraction:
         """The same with its operands, and with them rows and columns, in each other's place."""
-        return replace(self, m=self.n, n=self.m, lhs=self.rhs, rhs=self.lhs)
+        return replace(self, lhs=self.rhs, rhs=self.lhs)._ordered((self.batch, self.n, self.m, self.k))
 
-    def box(self, operand: tuple[Index, ...], ranges: Ranges) -> Box:
-        """The box of an operand that ranges of the axes reach (clipped to the array)."""
-        ends = [index.interval(ranges) for index in operand]
-        return Box(tuple([lo for lo, _ in ends]), tuple([hi - lo + 1 for lo, hi in ends]))
+    def summed_in_order(self, k: Sequence[int]) -> Contraction:
+        """The same with the axes of the sum in another order."""
+        return self._ordered((self.batch, self.m, self.n, k))
 
-    def useful(self, ranges: Ranges) -> int:
-        """Multiply-accumulates in the ranges whose operands are both elements, not padding."""
-        total = 1
-        for index in self._padded:
-            total *= index.inside(ranges)
-        bounded = {a for index in self._padded for a in index.coefs}
-        return total * prod([count for a, (_, count) in ranges.items() if a not in bounded])
-
-    @cached_property
-    def _padded(self) -> list[Index]:
-        """The streamed operand's indices that are outside at some point."""
-        return [index for index in self.lhs if index.coefs and index.bounded(self.sizes)]
+    def _ordered(self, kinds: Sequence[Sequence[int]]) -> Contraction:
+        order = [*chain(*kinds)]
+        names, sizes = tuple(self.names[a] for a in order), self.dims(order)
+        return Contraction(names, sizes, *_ranges(kinds), *(x.picked(order) for x in (self.lhs, self.rhs, self.out)))
 
 
-def _frozen(coefs: dict[str, int]) -> Mapping[str, int]:
-    return MappingProxyType(coefs)
+def _ranges(kinds: Sequence[Sequence[object]]) -> tuple[range, range, range, range]:
+    """The numbers of the axes of batch, m, n and k, which are numbered in this order."""
+    batch, m, n, k = (range(a, b) for a, b in pairwise(accumulate(map(len, kinds), initial=0)))
+    return batch, m, n, k
 
 
 def dot_contraction(instruction: Instruction, lhs: Sequence[int], rhs: Sequence[int]) -> Contraction:
     """The contraction of a `dot` of operands of sizes `lhs` and `rhs`."""
-    contract = (instruction.ints("lhs_contracting_dims", ()), instruction.ints("rhs_contracting_dims", ()))
-    batch = (instruction.ints("lhs_batch_dims", ()), instruction.ints("rhs_batch_dims", ()))
-    sizes: dict[str, int] = {}
-    names: tuple[dict[int, str], dict[int, str]] = ({}, {})
-    for stem, pairs in (("b", batch), ("k", contract)):
-        for i, (left, right) in enumerate(zip(*pairs, strict=True)):
-            names[0][left] = names[1][right] = f"{stem}{i}"
-            sizes[f"{stem}{i}"] = lhs[left]
-    for side, (stem, dims) in enumerate((("m", lhs), ("n", rhs))):
-        for d, size in enumerate(dims):
-            if d not in names[side]:
-                names[side][d] = f"{stem}{d}"
-                sizes[f"{stem}{d}"] = size
-    by_role = {stem: tuple(a for a in sizes if a.startswith(stem)) for stem in "bmnk"}
-    order = (*by_role["b"], *by_role["m"], *by_role["n"])
-    return Contraction(
-        sizes,
-        by_role["b"],
-        by_role["m"],
-        by_role["n"],
-        by_role["k"],
-        tuple(Index(_frozen({names[0][d]: 1}), size) for d, size in enumerate(lhs)),
-        tuple(Index(_frozen({names[1][d]: 1}), size) for d, size in enumerate(rhs)),
-        tuple(Index(_frozen({a: 1}), sizes[a]) for a in order),
-    )
+    contract = [instruction.ints(f"{side}_contracting_dims", ()) for side in ("lhs", "rhs")]
+    batch = [instruction.ints(f"{side}_batch_dims", ()) for side in ("lhs", "rhs")]
+    sides = []
+    for stem, dims, shared, summed in zip("mn", (lhs, rhs), batch, contract, strict=True):
+        named = {d: f"b{i}" for i, d in enumerate(shared)} | {d: f"k{i}" for i, d in enumerate(summed)}
+        sides.append({named.get(d, f"{stem}{d}"): size for d, size in enumerate(dims)})
+    left, right = sides
+    b, k = ([f"{stem}{i}" for i in range(len(pairs[0]))] for stem, pairs in (("b", batch), ("k", contract)))
+    m, n = ([a for a in side if a.startswith(stem)] for stem, side in (("m", left), ("n", right)))
+    kinds = (b, m, n, k)
+    index = _indices(kinds)
+    lhs_index, rhs_index, out = ([index[a] for a in axes] for axes in (left, right, [*b, *m, *n]))
+    return _contraction(left | right, kinds, lhs_index, rhs_index, out)
 
 
 def convolution_contraction(instruction: Instruction, lhs: Sequence[int], rhs: Sequence[int]) -> Contraction:
@@ -160,36 +98,52 @@ def convolution_contraction(instruction: Instruction, lhs: Sequence[int], rhs: S
     groups = instruction.integer("feature_group_count", 1)
     batch_groups = instruction.integer("batch_group_count", 1)
     g = groups * batch_groups
-    out_dims = instruction.dims
+    spatial, out_dims = range(len(d.input_spatial)), instruction.dims
     per_out, per_in, per_batch = rhs[d.kernel_output] // g, lhs[d.input_feature] // groups, out_dims[d.output_batch]
+    kinds = (["g"], ["m", *(f"m{i}" for i in spatial)], ["n"], [*(f"k{i}" for i in spatial), "ki"])
     sizes = {"g": g, "m": per_batch, "n": per_out, "ki": per_in}
-    left: dict[int, Index] = {}
-    right: dict[int, Index] = {}
-    out: dict[int, Index] = {}
-    left[d.input_batch] = Index(_frozen({"m": 1, "g": per_batch} if batch_groups > 1 else {"m": 1}), lhs[d.input_batch])
-    left[d.input_feature] = Index(_frozen({"ki": 1, "g": per_in} if groups > 1 else {"ki": 1}), lhs[d.input_feature])
-    right[d.kernel_input] = Index(_frozen({"ki": 1}), rhs[d.kernel_input])
-    right[d.kernel_output] = Index(_frozen({"n": 1, "g": per_out}), rhs[d.kernel_output])
-    out[d.output_batch] = Index(_frozen({"m": 1}), per_batch)
-    out[d.output_feature] = Index(_frozen({"n": 1, "g": per_out}), out_dims[d.output_feature])
-    for i, (w, x, y, z) in enumerate(
-        zip(instruction.window.dims, d.input_spatial, d.kernel_spatial, d.output_spatial, strict=True)
-    ):
+    axis = _indices(kinds)
+    place = {a: i for i, a in enumerate(axis)}
+    group = axis["g"]
+    features = axis["n"].plus(group.scaled(per_out))
+    left = {d.input_batch: axis["m"].plus(group.scaled(per_batch if batch_groups > 1 else 0))}
+    left[d.input_feature] = axis["ki"].plus(group.scaled(per_in if groups > 1 else 0))
+    right = {d.kernel_input: axis["ki"], d.kernel_output: features}
+    out = {d.output_batch: axis["m"], d.output_feature: features}
+    padding: dict[int, list[Bound]] = {}
+    for i, w in enumerate(instruction.window.dims):
+        x, y, z = d.input_spatial[i], d.kernel_spatial[i], d.output_spatial[i]
         sizes[f"m{i}"], sizes[f"k{i}"] = out_dims[z], rhs[y]
-        left[x] = _window_index(w, f"m{i}", f"k{i}", lhs[x])
-        right[y] = Index(_frozen({f"k{i}": -1 if w.reversal else 1}), rhs[y], rhs[y] - 1 if w.reversal else 0)
-        out[z] = Index(_frozen({f"m{i}": 1}), out_dims[z])
-    spatial = range(len(d.input_spatial))
-    ordered = (tuple(v for _, v in sorted(side.items())) for side in (left, right, out))
-    return Contraction(
-        sizes,
-        ("g",),
-        ("m", *(f"m{i}" for i in spatial)),
-        ("n",),
-        (*(f"k{i}" for i in spatial), "ki"),
-        *ordered,
-    )
+        # Taps go through the input forwards: what a window reverses is the kernel.
+        places, forwards = (place[f"m{i}"], place[f"k{i}"]), replace(w, reversal=False)
+        left[x], padding[x] = window_index(forwards, len(axis), places, lhs[x], out_dims[z])
+        right[y] = axis[f"k{i}"].scaled(-1, rhs[y] - 1) if w.reversal else axis[f"k{i}"]
+        out[z] = axis[f"m{i}"]
+    lhs_index, rhs_index, out_index = ([side[k] for k in sorted(side)] for side in (left, right, out))
+    bounds = [b for x in sorted(padding) for b in padding[x]]
+    return _contraction(sizes, kinds, lhs_index, rhs_index, out_index, bounds)
 
 
-def _window_index(w: WindowDim, position: str, tap: str, size: int) -> Index:
-    return Index(_frozen({position: w.stride, tap: w.window_dilation}), size, -w.low, w.base_dilation)
+Kinds = tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[str]]
+"""Names of the axes of batch, m, n and k."""
+
+
+def _indices(kinds: Kinds) -> dict[str, Expr]:
+    """Axis name to the index along it."""
+    names = [*chain(*kinds)]
+    return dict(zip(names, IndexMap.identity(len(names)).dims, strict=True))
+
+
+def _contraction(
+    sizes: Mapping[str, int],
+    kinds: Kinds,
+    lhs: Sequence[Expr],
+    rhs: Sequence[Expr],
+    out: Sequence[Expr],
+    bounds: Sequence[Bound] = (),
+) -> Contraction:
+    """A contraction of axes by name; `bounds` are of the left operand, by dimension."""
+    names = tuple(chain(*kinds))
+    rank = len(names)
+    maps = IndexMap(rank, tuple(lhs), tuple(bounds)), IndexMap(rank, tuple(rhs)), IndexMap(rank, tuple(out))
+    return Contraction(names, tuple(sizes[a] for a in names), *_ranges(kinds), *maps)

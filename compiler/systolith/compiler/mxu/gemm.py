@@ -15,12 +15,12 @@ from typing import Any, Protocol, TypeVar
 
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.index.affine import Box
-from systolith.compiler.index.contraction import Contraction, Index, Ranges
+from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.index.contraction import Contraction
 from systolith.compiler.mxu.fused_operand import Computed
 from systolith.compiler.mxu.gemm_plan import GemmPlan, Problem
 from systolith.compiler.mxu.gemm_search import ranked
-from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from systolith.compiler.mxu.streams import operand_ref, row_cost
 from systolith.compiler.mxu.turned_operand import minor_dims, turned
 from systolith.compiler.tile.arrays import dense, dense_like
@@ -100,15 +100,15 @@ class Stager:
         return other
 
 
-Block = tuple[Tile, list[Tile], list[Tile]]
+Block = tuple[Box, list[Box], list[Box]]
 """Jobs that are made together: the batch, tiles of m, tiles of n."""
 
 
 @dataclass
 class Job:
-    """A product in the making: its ranges, its matrix unit, its first accumulator row."""
+    """A product in the making: its batch, m and n, its matrix unit, its first accumulator row."""
 
-    ranges: Tile
+    box: Box
     unit: int
     row: int
 
@@ -136,16 +136,11 @@ class Gemm:
         finish: Finish,
         hlo: str,
     ) -> None:
-        self.ctx, self.c, self.passes, self.integer, self.finish, self.hlo = (
-            ctx,
-            contraction,
-            passes,
-            integer,
-            finish,
-            hlo,
-        )
+        self.ctx, self.passes, self.integer, self.finish, self.hlo = ctx, passes, integer, finish, hlo
         self.computed = tuple(o if isinstance(o, Computed) else None for o in operands)
         self.lhs, self.rhs = (o.like if isinstance(o, Computed) else o for o in operands)
+        self.c = contraction.summed_in_order(_k_order(contraction, self.lhs))
+        self.minor = minor_dims(self.c, self.lhs)
         self.jobs = 0
         self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
 
@@ -165,21 +160,17 @@ class Gemm:
         number, why = self.ctx.choose("tiles", [self._text(p.signature) for p in plans], picked)
         plan = plans[number]
         self.ctx.explain.append(self._decision(plan, plans, why))
-        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self._minor(), self.computed[0])
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self.minor, self.computed[0])
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
-        batches = product(*(range(self.c.sizes[a]) for a in self.c.batch))
-        blocks = [
-            (dict(zip(self.c.batch, ((v, 1) for v in values), strict=True)), m, n)
-            for values in batches
-            for m, n in _blocks(plan)
-        ]
+        batches = [replace(self.c.one_batch, origin=at) for at in product(*map(range, self.c.dims(self.c.batch)))]
+        blocks = [(batch, m, n) for batch in batches for m, n in _blocks(plan)]
         later = iter(blocks[1:])
         for number, block in enumerate(blocks):
             self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
 
     def plans(self) -> Sequence[GemmPlan]:
         """The candidates that fit, the cheapest first."""
-        return ranked(self._problem(self._k_order(), self._minor()), self.ctx.chip, self.ctx.budget)
+        return ranked(self._problem(), self.ctx.chip, self.ctx.budget)
 
     def _text(self, signature: str) -> str:
         """A plan in the words of decisions; a group in blocks has several products."""
@@ -188,7 +179,7 @@ class Gemm:
     def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan], why: str) -> Decision:
         mxu = self.ctx.chip.mxu
         rows = self.c.count(self.c.m) * self.c.count(self.c.batch)
-        useful = self.c.useful({a: (0, n) for a, n in self.c.sizes.items()})
+        useful = self.c.lhs.inside(Box.whole(self.c.sizes))
         issued = rows * len(best.n) * len(best.k) * mxu.rows * mxu.cols
         others = {p.cycles: p for p in reversed(plans) if p.cycles != best.cycles}
         rejected = tuple(
@@ -199,68 +190,54 @@ class Gemm:
         text = self._text(best.signature)
         return Decision("tiles", self.ctx.origin("").group or self.hlo, text, why, numbers, rejected)
 
-    # Order of the sum.
-
-    def _k_order(self) -> tuple[str, ...]:
-        """Axes of the sum by their stride in the streamed operand, the smallest innermost."""
-        strides = {
-            a: abs(sum(i.coefs.get(a, 0) * s for i, s in zip(self.c.lhs, self.lhs.strides, strict=True)))
-            for a in self.c.k
-        }
-        return tuple(sorted(self.c.k, key=lambda a: -strides[a]))
-
-    def _minor(self) -> tuple[int, ...]:
-        """Dimensions of the streamed operand to lay out innermost."""
-        return minor_dims(self.c.lhs, self.lhs, self.c.k, self.c.sizes)
-
-    def _problem(self, k_order: tuple[str, ...], minor: tuple[int, ...]) -> Problem:
-        one: Tile = {a: (0, s) for a, s in self.c.sizes.items()} | dict.fromkeys(self.c.batch, (0, 1))
-        one |= box_tiles(self.c.n, self.c.sizes, self.ctx.chip.mxu.cols)[0]
-        depth, cost = self._depth(k_order, minor, one)
-        first = one | packed_tiles(k_order, self.c.sizes, depth)[0]
-        ref, rows, _ = self._weights(self._staged(1, self.c.rhs, one), k_order, first)
+    def _problem(self) -> Problem:
+        c = self.c
+        one = Box.product(c.one_batch, Box.whole(c.dims(c.m)), box_tiles(c.dims(c.n), self.ctx.chip.mxu.cols)[0])
+        depth, cost = self._depth(one)
+        staged = self._staged(1, c.rhs, Box.product(one, Box.whole(c.dims(c.k))))
+        ref, rows, _ = self._weights(staged, Box.product(one, packed_tiles(c.dims(c.k), depth)[0]))
         load = row_cost(ref, rows, self.ctx.chip) * prod(ref.pattern.counts[:rows])
         finish = self.finish
         weight_loads = len({b for _, b in self.passes})
         passes = (len(self.passes), weight_loads)
         left, right = (None if c is None else c.source(self.ctx.chip) for c in self.computed)
         return Problem(
-            self.c, k_order, depth, self.lhs, self.rhs, cost, load, *passes, finish.stored, minor,
+            c, depth, self.lhs, self.rhs, cost, load, *passes, finish.stored, self.minor,
             finish.vector_cycles, (left, right),
         )  # fmt: skip
 
-    def _depth(self, k_order: tuple[str, ...], minor: tuple[int, ...], one: Tile) -> tuple[int, int]:
+    def _depth(self, one: Box) -> tuple[int, int]:
         """Terms of a k tile, at most, and cycles in which a row of them streams.
 
         A row that is copied for the sum to run along it has as many segments as lines of a window; more of them than
         the port takes at once would cost a cycle more each time.
         """
-        mxu, sizes = self.ctx.chip.mxu, self.c.sizes
-        staged = self._staged(0, self.c.lhs, one)
-        staged = turned(staged, minor) if minor else staged
+        mxu, c, sizes = self.ctx.chip.mxu, self.c, self.c.dims(self.c.k)
+        staged = self._staged(0, c.lhs, Box.product(one, Box.whole(sizes)))
+        staged = turned(staged, self.minor) if self.minor else staged
         found = []
-        for depth in (mxu.rows, min(mxu.rows, mxu.segments * sizes[k_order[-1]])) if minor else (mxu.rows,):
-            tiles = packed_tiles(k_order, sizes, depth)
-            lhs, rows = operand_ref(self.c.lhs, staged, one | tiles[0], (self.c.m, k_order))
+        for depth in (mxu.rows, min(mxu.rows, mxu.segments * sizes[-1])) if self.minor else (mxu.rows,):
+            tiles = packed_tiles(sizes, depth)
+            lhs, rows = self._rows(staged, Box.product(one, tiles[0]))
             cost = row_cost(lhs, rows, self.ctx.chip)
             found.append((len(tiles) * cost, depth, cost))
         _, depth, cost = min(found, key=lambda f: f[0])
         return depth, cost
 
-    def _staged(self, side: int, index: tuple[Index, ...], ranges: Ranges) -> Array:
-        """How the part of an operand that ranges reach lies when it is staged."""
+    def _staged(self, side: int, index: IndexMap, box: Box) -> Array:
+        """How the part of an operand that a box reaches lies when it is staged."""
         array = (self.lhs, self.rhs)[side]
         if array.buf.space == Space.VMEM:
             return array
-        box = self.c.box(index, ranges)
-        strides = dense_like(box.dims, array.strides, array.dtype.size)
-        return replace(array, dims=box.dims, strides=strides, origin=box.origin)
+        part = index.reach(box, array.dims)
+        strides = dense_like(part.dims, array.strides, array.dtype.size)
+        return replace(array, dims=part.dims, strides=strides, origin=part.origin)
 
     # Emission.
 
     def _block(self, plan: GemmPlan, block: Block, later: list[Block]) -> None:
         batch, m, n = block
-        jobs = [self._job({**batch, **mt, **nt}) for mt in m for nt in n]
+        jobs = [self._job(Box.product(batch, mt, nt)) for mt in m for nt in n]
         self._refs.clear()
         units = self.ctx.chip.mxu.count
         together = len(plan.k) - plan.apart
@@ -288,10 +265,10 @@ class Gemm:
         chunk = plan.k[start : start + plan.chunk]
         # Weights that the first blocks wait for come in pieces.
         size = plan.piece if n[0] == plan.n[0] else plan.chunk
-        span = union(chunk)
-        spans = [union(chunk[i // size * size : (i // size + 1) * size]) for i in range(len(chunk))]
-        left = [self.c.box(self.c.lhs, {**batch, **mt, **span}) for mt in m]
-        return left, [self.c.box(self.c.rhs, {**batch, **union(n), **s}) for s in spans]
+        span, columns = Box.hull(chunk), Box.hull(n)
+        spans = [Box.hull(chunk[i : i + size]) for i in range(0, len(chunk), size) for _ in chunk[i : i + size]]
+        left = [self.c.lhs.reach(Box.product(batch, mt, columns, span), self.lhs.dims) for mt in m]
+        return left, [self.c.rhs.reach(Box.product(batch, m[0], columns, s), self.rhs.dims) for s in spans]
 
     def _compute(self, *needed: tuple[Sequence[Box], Sequence[Box]]) -> None:
         """Compute boxes of the left and the right operand, if those are not in memory."""
@@ -300,17 +277,16 @@ class Gemm:
                 for box in dict.fromkeys(boxes) if stager.made else ():
                     stager.get(box)
 
-    def _job(self, ranges: Tile) -> Job:
+    def _job(self, box: Box) -> Job:
         unit = self.jobs % self.ctx.chip.mxu.count
         self.jobs += 1
-        rows = prod(ranges[a][1] for a in self.c.m)
-        row = self.ctx.acc_rows(unit, rows)
-        return Job(ranges, unit, row)
+        row = self.ctx.acc_rows(unit, prod(box.dims[a] for a in self.c.m))
+        return Job(box, unit, row)
 
-    def _step(self, job: Job, k: Tile, operands: tuple[Array, Array], accumulate: bool) -> None:
-        ranges = {**job.ranges, **k}
-        lhs, rows = self._seen(self._rows, self.c.m, operands[0], ranges, tuple(k))
-        weights, weight_rows, transpose = self._seen(self._weights, self.c.n, operands[1], ranges, tuple(k))
+    def _step(self, job: Job, k: Box, operands: tuple[Array, Array], accumulate: bool) -> None:
+        box = Box.product(job.box, k)
+        lhs, rows = self._seen(self._rows, self.c.m, operands[0], box)
+        weights, weight_rows, transpose = self._seen(self._weights, self.c.n, operands[1], box)
         integer = int(self.integer)
         loaded = -1
         for number, (left, right) in enumerate(self.passes):
@@ -334,27 +310,24 @@ class Gemm:
                 "part": left,
                 "integer": integer,
             }
-            self._append("mxu.matmul", args, job.unit, "matmul", self.c.useful(ranges) if last else 0)
+            self._append("mxu.matmul", args, job.unit, "matmul", self.c.lhs.inside(box) if last else 0)
 
-    def _seen(
-        self, make: Callable[[Array, tuple[str, ...], Ranges], R], axes: Sequence[str],
-        array: Array, ranges: Ranges, k_order: tuple[str, ...],
-    ) -> R:  # fmt: skip
+    def _seen(self, make: Callable[[Array, Box], R], axes: range, array: Array, box: Box) -> R:
         """What `make` gives for a tile: jobs of a block share it, whose other axis it does not depend on."""
-        key = (make.__name__, array, *(ranges[a] for a in (*self.c.batch, *axes, *k_order)))
+        key = (make.__name__, array, *((box.origin[a], box.dims[a]) for a in (*self.c.batch, *axes, *self.c.k)))
         found: R | None = self._refs.get(key)
         if found is None:
-            found = self._refs[key] = make(array, k_order, ranges)
+            found = self._refs[key] = make(array, box)
         return found
 
-    def _rows(self, lhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int]:
+    def _rows(self, lhs: Array, box: Box) -> tuple[Ref, int]:
         """Stream of the rows of a tile, and its row loops."""
-        return operand_ref(self.c.lhs, lhs, ranges, (self.c.m, k_order))
+        return operand_ref(self.c.lhs, lhs, box, (self.c.m, self.c.k))
 
-    def _weights(self, rhs: Array, k_order: tuple[str, ...], ranges: Ranges) -> tuple[Ref, int, int]:
+    def _weights(self, rhs: Array, box: Box) -> tuple[Ref, int, int]:
         """Stream of a weight tile, its row loops, and whether it is read column by column (whichever costs less)."""
-        straight, rows = operand_ref(self.c.rhs, rhs, ranges, (k_order, self.c.n))
-        turned, columns = operand_ref(self.c.rhs, rhs, ranges, (self.c.n, k_order))
+        straight, rows = operand_ref(self.c.rhs, rhs, box, (self.c.k, self.c.n))
+        turned, columns = operand_ref(self.c.rhs, rhs, box, (self.c.n, self.c.k))
         costs = [
             row_cost(ref, loops, self.ctx.chip) * prod(ref.pattern.counts[:loops])
             for ref, loops in ((straight, rows), (turned, columns))
@@ -367,23 +340,30 @@ class Gemm:
     def _result(self, job: Job) -> tuple[Array, Box]:
         """The accumulators of a job as an array over the output's box."""
         mxu = self.ctx.chip.mxu
-        box = self.c.box(self.c.out, job.ranges)
-        steps: dict[str, int] = {}
+        steps: dict[int, int] = {}
         for axes, unit in ((self.c.m, mxu.cols * 4), (self.c.n, 4)):
-            for axis, step in zip(axes, dense([job.ranges[a][1] for a in axes], unit), strict=True):
-                steps[axis] = step
-        strides = tuple(_stride(index, steps) for index in self.c.out)
+            steps.update(zip(axes, dense([job.box.dims[a] for a in axes], unit), strict=True))
+        strides = tuple(next((steps[a] for a, _ in index.terms if a in steps), 4) for index in self.c.out.dims)
         dtype = S32 if self.integer else F32
+        ends = [index.interval(job.box) for index in self.c.out.dims]
+        box = Box(tuple(lo for lo, _ in ends), tuple(hi - lo + 1 for lo, hi in ends))
         acc = Array(self.ctx.acc(job.unit), dtype, box.dims, strides, box.origin, job.row * mxu.cols * 4)
         return acc, box
 
 
-def _stride(index: Index, steps: dict[str, int]) -> int:
-    """Bytes in the accumulators that one step along an output dimension takes."""
-    return next((steps[a] for a in index.coefs if a in steps), 4)
+def _k_order(c: Contraction, streamed: Array) -> list[int]:
+    """Axes of the sum by their stride in the streamed operand, the smallest innermost; a dilated dimension counts as
+    though it were not divided.
+    """
+
+    def steps(e: Expr, axis: int) -> int:
+        return e.coefs[axis] + sum(q.dividend.coefs[axis] for q, _ in e.quotients)
+
+    strides = {a: sum(steps(e, a) * s for e, s in zip(c.lhs.dims, streamed.strides, strict=True)) for a in c.k}
+    return sorted(c.k, key=lambda a: -abs(strides[a]))
 
 
-def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Tile], list[Tile]]]:
+def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Box], list[Box]]]:
     m = [list(plan.m[i : i + plan.block_m]) for i in range(0, len(plan.m), plan.block_m)]
     n = [list(plan.n[i : i + plan.block_n]) for i in range(0, len(plan.n), plan.block_n)]
     if plan.m_outer:

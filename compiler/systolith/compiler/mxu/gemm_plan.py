@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from systolith.compiler.index.affine import Box
 from systolith.compiler.index.contraction import Contraction
 from systolith.compiler.mxu.gemm_pipeline import Flow
-from systolith.compiler.mxu.gemm_tiles import Tile
 from systolith.compiler.tile.ir import Array
 from systolith.isa.instruction import Space
 
@@ -31,13 +31,14 @@ class GemmPlan:
         piece: k tiles of weights that one load brings for the first n tiles; for others it brings a chunk.
         moved: bytes to and from HBM.
         flow: work of each unit.
+        summed: names of the axes of the sum.
         cycles: estimated.
         ahead: computed operands are computed so many blocks ahead.
     """
 
-    m: tuple[Tile, ...]
-    n: tuple[Tile, ...]
-    k: tuple[Tile, ...]
+    m: tuple[Box, ...]
+    n: tuple[Box, ...]
+    k: tuple[Box, ...]
     block_m: int
     block_n: int
     chunk: int
@@ -49,11 +50,12 @@ class GemmPlan:
     piece: int
     moved: int
     flow: Flow
+    summed: tuple[str, ...]
     cycles: int = 0
     ahead: int = 0
 
     def __str__(self) -> str:
-        rows, cols, depth = (prod(n for _, n in t[0].values()) for t in (self.m, self.n, self.k))
+        rows, cols, depth = (tiles[0].elements for tiles in (self.m, self.n, self.k))
         order = "m, n" if self.m_outer else "n, m"
         return (
             f"{len(self.m)} x {len(self.n)} x {len(self.k)} tiles of m {rows}, n {cols}, k {depth}, blocks of"
@@ -64,7 +66,8 @@ class GemmPlan:
     @property
     def signature(self) -> str:
         """A text unique among the candidates of its problem."""
-        return f"{self}; {sorted(self.k[min(1, len(self.k) - 1)].items())}"
+        tile = self.k[min(1, len(self.k) - 1)]
+        return f"{self}; {sorted(zip(self.summed, zip(tile.origin, tile.dims, strict=True), strict=True))}"
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -113,8 +116,7 @@ class Problem:
     """Everything that the plan depends on.
 
     Attributes:
-        contraction: axes and indices.
-        k_order: axes of the sum, outermost first.
+        contraction: axes and indices; the axes of the sum as they are taken, the outermost first.
         depth: terms of a k tile, at most.
         lhs, rhs: where the operands lie, or would if they were not computed.
         row_cost: cycles of one streamed row.
@@ -127,7 +129,6 @@ class Problem:
     """
 
     contraction: Contraction
-    k_order: tuple[str, ...]
     depth: int
     lhs: Array
     rhs: Array

@@ -13,7 +13,7 @@ from systolith.compiler.cost.prices import transfer_cycles, vectors
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.gemm_pipeline import Flow
 from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
-from systolith.compiler.mxu.gemm_tiles import Tile, box_tiles, packed_tiles, union
+from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from systolith.compiler.mxu.turned_operand import turned
 from systolith.compiler.tile.arrays import dense_like
 from systolith.compiler.vpu.transposes import shuffle_cycles
@@ -55,12 +55,9 @@ class _Asked:
 
 def ranked(problem: Problem, chip: Chip, budget: int) -> Sequence[GemmPlan]:
     """The candidates whose staged operands fit in `budget` bytes of VMEM, the cheapest first."""
-    c = problem.contraction
-    indices = [(tuple(i.coefs.items()), i.size, i.offset, i.div) for i in (*c.lhs, *c.rhs, *c.out)]
-    axes = (tuple(c.sizes.items()), c.batch, c.m, c.n, c.k, len(c.lhs), len(c.rhs), *indices)
     arrays = [(a.buf.space, a.dtype.name, a.dims, a.strides) for a in (problem.lhs, problem.rhs)]
-    others = [getattr(problem, f.name) for f in fields(problem) if f.name not in ("contraction", "lhs", "rhs")]
-    return _ranked(_Asked((chip.digest(), axes, *arrays, *others), budget, problem, chip))
+    others = [getattr(problem, f.name) for f in fields(problem) if f.name not in ("lhs", "rhs")]
+    return _ranked(_Asked((chip.digest(), *arrays, *others), budget, problem, chip))
 
 
 @lru_cache(maxsize=256)
@@ -89,18 +86,17 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
     c, mxu = p.contraction, chip.mxu
     half = max(1, mxu.acc_rows // 2)
     rows = c.count(c.m)
-    n = tuple(box_tiles(c.n, c.sizes, mxu.cols))
-    orders = _orders(packed_tiles(p.k_order, c.sizes, p.depth), p.k_order)
+    n = tuple(box_tiles(c.dims(c.n), mxu.cols))
+    orders = _orders(packed_tiles(c.dims(c.k), p.depth))
     fewest = -(-rows // half)
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
     seen = set()
     for pieces in (fewest, jobs_wanted, 2 * jobs_wanted, 4 * jobs_wanted, 8 * jobs_wanted, 16 * jobs_wanted):
-        m = tuple(box_tiles(c.m, c.sizes, min(half, -(-rows // pieces))))
+        m = tuple(box_tiles(c.dims(c.m), min(half, -(-rows // pieces))))
         if len(m) in seen:
             continue
         seen.add(len(m))
-        tile_rows = prod(size for _, size in m[0].values())
-        most = max(1, half // tile_rows) * mxu.count
+        most = max(1, half // m[0].elements) * mxu.count
         wide = sorted({min(w, len(n)) for w in (1, mxu.count, max(1, most // 2), most)})
         shapes = [s for s in product(WAYS, wide) if s[0] <= len(m) and (prod(s) <= most or s[0] == 1)]
         for (k, chunks), shape, m_outer in product(orders, shapes, (True, False)):
@@ -110,30 +106,31 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
                     yield plan
 
 
-Spans = tuple[tuple[Tile, int], ...]
+Spans = tuple[tuple[Box, int], ...]
 """Ranges of the sum's axes that chunks span, one of each size, and how many chunks have this size."""
 
 
-def _orders(tiles: Sequence[Tile], axes: Sequence[str]) -> list[tuple[tuple[Tile, ...], dict[int, Spans]]]:
+def _orders(tiles: Sequence[Box]) -> list[tuple[tuple[Box, ...], dict[int, Spans]]]:
     """Orders of the tiles of the sum, and for each how many to stage at a time, with the spans of these chunks.
 
     As they come, and by the innermost axis first: all taps of a window over some channels read one box of the input.
     """
     orders = [(tuple(tiles), _spans(tiles, _chunks(len(tiles))))]
-    sideways = sorted(tiles, key=lambda t: t[axes[-1]][0]) if axes else list(tiles)
+    sideways = sorted(tiles, key=lambda t: t.origin[-1:])
     if sideways != list(tiles):
-        together = sum(t[axes[-1]] == sideways[0][axes[-1]] for t in sideways)
+        first = sideways[0]
+        together = sum((t.origin[-1], t.dims[-1]) == (first.origin[-1], first.dims[-1]) for t in sideways)
         chunks = [n * together for n in _chunks(-(-len(tiles) // together))]
         orders.append((tuple(sideways), _spans(sideways, chunks)))
     return orders
 
 
-def _spans(tiles: Sequence[Tile], chunks: Sequence[int]) -> dict[int, Spans]:
+def _spans(tiles: Sequence[Box], chunks: Sequence[int]) -> dict[int, Spans]:
     """For each size of chunks, what they span: one that goes on in the next image spans both, whole."""
     found = {}
     for chunk in chunks:
-        spans = [union(tiles[start : start + chunk]) for start in range(0, len(tiles), chunk)]
-        sizes = [tuple(n for _, n in span.values()) for span in spans]
+        spans = [Box.hull(tiles[start : start + chunk]) for start in range(0, len(tiles), chunk)]
+        sizes = [span.dims for span in spans]
         counts = Counter(sizes)
         found[chunk] = tuple((spans[sizes.index(size)], count) for size, count in counts.items())
     return found
@@ -174,9 +171,9 @@ class _Candidate:
 
     p: Problem
     chip: Chip
-    m: tuple[Tile, ...]
-    n: tuple[Tile, ...]
-    k: tuple[Tile, ...]
+    m: tuple[Box, ...]
+    n: tuple[Box, ...]
+    k: tuple[Box, ...]
     block_m: int
     block_n: int
     chunk: int
@@ -213,11 +210,10 @@ class _Candidate:
     @cached_property
     def boxes(self) -> list[tuple[Box, Box, int]]:
         """Boxes of the operands that an m tile, and a block of n tiles, need of a chunk, and for how many chunks."""
-        c, batch, n = self.p.contraction, dict.fromkeys(self.p.contraction.batch, (0, 1)), union(self.n[: self.block_n])
-        return [
-            (c.box(c.lhs, {**batch, **span, **self.m[0]}), c.box(c.rhs, {**batch, **span, **n}), count)
-            for span, count in self.spans
-        ]
+        p, c = self.p, self.p.contraction
+        block = Box.product(c.one_batch, self.m[0], Box.hull(self.n[: self.block_n]))
+        spans = [(Box.product(block, span), count) for span, count in self.spans]
+        return [(c.lhs.reach(s, p.lhs.dims), c.rhs.reach(s, p.rhs.dims), count) for s, count in spans]
 
     @cached_property
     def parts(self) -> tuple[int, int]:
@@ -267,7 +263,7 @@ class _Candidate:
         piece = -(-self.chunk // PIECES)
         if n_blocks == m_blocks == 1 and p.computed[1] is None:  # weights come in pieces, and go
             rhs_need = min(rhs_need, rhs_part * (apart + 2 * piece) // self.chunk)
-        out_tile = _points(self.m[0]) * _points(union(self.n[: self.block_n])) * 4 * self.block_m
+        out_tile = self.m[0].elements * Box.hull(self.n[: self.block_n]).elements * 4 * self.block_m
         room = budget - 2 * out_tile if p.out_bytes else budget
         room -= sum(min(s.read, budget // INPUTS_SHARE) for s, c in zip((left, right), p.computed, strict=True) if c)
         lhs_staged = (2 if p.minor and lhs_hbm else 1) * (lhs_hbm or bool(p.minor))
@@ -281,7 +277,7 @@ class _Candidate:
         """Work of each unit."""
         p, chip, (m_blocks, n_blocks, _, repeats) = self.p, self.chip, self.counts
         lhs_hbm, rhs_hbm = self.in_hbm
-        vector = vectors(_points(self.m[0]), _points(self.n[0]), chip) * p.vector_cost
+        vector = vectors(self.m[0].elements, self.n[0].elements, chip) * p.vector_cost
         store = -(-transfer_cycles(p.out_bytes, chip) // self.blocks)
         return Flow(
             blocks=(m_blocks, n_blocks),
@@ -334,6 +330,7 @@ class _Candidate:
             piece=s.piece,
             moved=self.p.out_bytes + repeats * chunks * staged,
             flow=flow,
+            summed=tuple(self.p.contraction.names[a] for a in self.p.contraction.k),
             cycles=flow.bound,
             ahead=s.ahead,
         )
@@ -344,13 +341,9 @@ def _apart(chip: Chip) -> int:
     return 1 + transfer_cycles(chip.mxu.count * chip.mxu.cols * 4, chip)
 
 
-def _points(tile: Tile) -> int:
-    return prod(size for _, size in tile.values())
-
-
-def _step(p: Problem, chip: Chip, m: Tile) -> int:
+def _step(p: Problem, chip: Chip, m: Box) -> int:
     """Cycles of one matrix unit for one k tile of a job: rows that stream, or the next weights, whichever is longer."""
-    stream = _points(m) * p.row_cost * p.lhs_passes + p.rhs_passes
+    stream = m.elements * p.row_cost * p.lhs_passes + p.rhs_passes
     # A tile's load starts after the latch of the one before, which waits for that one's load.
     load = p.load_cost + chip.mxu.load_latency + 1
     return max(stream, load * p.rhs_passes)

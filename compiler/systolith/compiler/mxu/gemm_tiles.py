@@ -2,63 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import prod
 
-Tile = dict[str, tuple[int, int]]
-"""Axis name to (first value, size)."""
+from systolith.compiler.index.affine import Box
 
 TRY_ALL_CUTS = 16
 """Axes of at most this size are cut at every place when packing."""
 
 
-def box_tiles(axes: Sequence[str], sizes: Mapping[str, int], limit: int) -> list[Tile]:
-    """Boxes of at most `limit` points that cover the axes, row-major, as equal as they get.
+def box_tiles(sizes: Sequence[int], limit: int) -> list[Box]:
+    """Boxes of at most `limit` points that cover axes of some sizes, row-major, as equal as they get.
 
     The innermost axes stay whole as long as they fit; the next one is cut; those further out are taken one by one.
     """
-    steps: dict[str, int] = {}
+    steps: list[int] = []
     room = max(limit, 1)
-    for axis in reversed(axes):
-        size = sizes[axis]
+    for size in reversed(sizes):
         pieces = -(-size // max(1, min(size, room)))
-        steps[axis] = -(-size // pieces)
+        steps.insert(0, -(-size // pieces))
         room = room // size if size <= room else 1
-    starts = [range(0, sizes[a], steps[a]) for a in axes]
+    starts = [range(0, size, step) for size, step in zip(sizes, steps, strict=True)]
     return [
-        {a: (first, min(steps[a], sizes[a] - first)) for a, first in zip(axes, firsts, strict=True)}
-        for firsts in product(*starts)
+        Box(origin, tuple([min(step, n - o) for step, n, o in zip(steps, sizes, origin, strict=True)]))
+        for origin in product(*starts)
     ]
 
 
-def packed_tiles(axes: Sequence[str], sizes: Mapping[str, int], limit: int) -> list[Tile]:
+def packed_tiles(sizes: Sequence[int], limit: int) -> list[Box]:
     """As few boxes of at most `limit` points as cuts from edge to edge give; outer axes are cut first.
 
     So a 3 x 3 kernel over 64 channels takes 5 tiles of 128 rows, and a 7 x 7 kernel over 3 channels takes 2.
     """
-    boxes = _pack(tuple(sizes[a] for a in axes), limit)
-    return [dict(zip(axes, zip(origin, dims, strict=True), strict=True)) for origin, dims in boxes]
-
-
-Boxes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    return list(_pack(tuple(sizes), limit))
 
 
 @cache
-def _pack(sizes: tuple[int, ...], limit: int) -> Boxes:
+def _pack(sizes: tuple[int, ...], limit: int) -> tuple[Box, ...]:
     if prod(sizes) <= limit:
-        return (((0,) * len(sizes), sizes),)
-    best: Boxes | None = None
+        return (Box.whole(sizes),)
+    best: tuple[Box, ...] | None = None
     for axis, size in enumerate(sizes):
         for cut in _cuts(sizes, axis, limit):
             left = _pack((*sizes[:axis], cut, *sizes[axis + 1 :]), limit)
             right = _pack((*sizes[:axis], size - cut, *sizes[axis + 1 :]), limit)
             if best is None or len(left) + len(right) < len(best):
-                moved = tuple(((*o[:axis], o[axis] + cut, *o[axis + 1 :]), d) for o, d in right)
-                best = left + moved
+                best = left + tuple(_moved(box, axis, cut) for box in right)
     assert best is not None, "a box larger than the limit has an axis to cut"
     return best
+
+
+def _moved(box: Box, axis: int, by: int) -> Box:
+    o = box.origin
+    return Box((*o[:axis], o[axis] + by, *o[axis + 1 :]), box.dims)
 
 
 def _cuts(sizes: tuple[int, ...], axis: int, limit: int) -> list[int]:
@@ -74,13 +72,3 @@ def _cuts(sizes: tuple[int, ...], axis: int, limit: int) -> list[int]:
         return [c for c in (half or whole,) if 0 < c < size]
     tried = [c for c in range(size - 1, 0, -1) if axis < len(sizes) - 1 or size <= limit or c % limit == 0]
     return tried or [min(chunk, size - 1)]
-
-
-def union(tiles: Sequence[Tile]) -> Tile:
-    """The smallest ranges that hold all tiles."""
-    ranges: Tile = {}
-    for axis in tiles[0]:
-        spans = [t[axis] for t in tiles]
-        first = min(spans)[0]
-        ranges[axis] = (first, max([start + size for start, size in spans]) - first)
-    return ranges

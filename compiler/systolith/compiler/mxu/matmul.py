@@ -198,10 +198,10 @@ def _sums_over_steps(c: Contraction, streamed: Array) -> bool:
     Copied for the sum to run along it, a row would still have each element apart; as the stationary operand it is read
     along its innermost dimension.  Padding has to be streamed.
     """
-    if any(index.bounded(c.sizes) for index in c.lhs):
+    if not c.lhs.total:
         return False
-    minor = minor_dims(c.lhs, streamed, c.k, c.sizes)
-    return any(abs(step) > 1 for d in minor for axis, step in c.lhs[d].coefs.items() if axis in c.k)
+    minor = minor_dims(c, streamed)
+    return any(abs(step) > 1 for d in minor for axis, step in c.lhs.dims[d].terms if axis in c.k)
 
 
 def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
@@ -209,7 +209,7 @@ def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
 
     Then the right operand streams, so that they are columns of the accumulators.  Padding has to be streamed.
     """
-    if any(index.bounded(c.sizes) for index in c.lhs):
+    if not c.lhs.total:
         return False
     nearest = {min((d for d, n in enumerate(a.dims) if n > 1), key=a.strides.__getitem__, default=-1) for a in results}
-    return all(d >= 0 and set(c.out[d].coefs) & set(c.m) for d in nearest)
+    return all(d >= 0 and not c.out.dims[d].depends.isdisjoint(c.m) for d in nearest)

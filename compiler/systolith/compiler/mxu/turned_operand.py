@@ -6,27 +6,21 @@ would be an access of its own; the cross-lane unit copies what is staged at up t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 
-from systolith.compiler.index.contraction import Index
+from systolith.compiler.index.contraction import Contraction
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array
 from systolith.isa.pattern import MAX_LOOPS
 
 
-def minor_dims(
-    operand: Sequence[Index], array: Array, summed: Collection[str], sizes: Mapping[str, int]
-) -> tuple[int, ...]:
-    """Dimensions to lay out innermost: those along which the sum runs; none, if it runs along the innermost one.
-
-    Args:
-        operand: the index of each dimension.
-        array: where the operand lies.
-        summed: axes of the sum.
-        sizes: of all axes.
+def minor_dims(c: Contraction, array: Array) -> tuple[int, ...]:
+    """Dimensions of the left operand, which lies in `array`, to lay out innermost: those along which the sum runs;
+    none, if it runs along the innermost one.
     """
-    dims = [d for d, index in enumerate(operand) if index.size > 1]
-    minor = tuple(d for d in dims if any(a in summed and sizes[a] > 1 for a in operand[d].coefs))
+    summed = {a for a in c.k if c.sizes[a] > 1}
+    dims = [d for d, n in enumerate(array.dims) if n > 1]
+    minor = tuple(d for d in dims if c.lhs.dims[d].depends & summed)
     if not minor or len(dims) > MAX_LOOPS:
         return ()
     return () if min(dims, key=lambda d: array.strides[d]) in minor else minor

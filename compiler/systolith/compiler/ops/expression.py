@@ -182,9 +182,7 @@ class Graph:
         if isinstance(node, Load):
             if node.map.nowhere(box):
                 return self.const(node.fill)
-            # A bound of a quotient stays: it tells how far the coordinate reaches where its division has a remainder.
-            kept = tuple(b for b in node.map.bounds if not (b.expr.is_affine and b.holds(box)))
-            return self.node(replace(node, map=replace(node.map, bounds=kept, extents=()).shifted(box.origin)))
+            return self.node(replace(node, map=node.map.within(box)))
         if isinstance(node, Coordinate):
             lo, hi = node.expr.interval(box)
             return self.const(lo) if lo == hi else self.node(Coordinate(node.expr.shifted(box.origin)))

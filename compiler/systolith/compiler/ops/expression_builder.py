@@ -87,12 +87,8 @@ class GroupPlan:
 
     def footprint(self, leaf: Instruction, box: Box) -> Box:
         """The smallest box of a leaf that holds all elements that a box of the iteration space reads (dims 0: none)."""
-        hull: Box | None = None
-        for load in self._loads_of.get(leaf, ()):
-            part = load.map.footprint(box, leaf.dims)
-            if part.elements:
-                hull = part if hull is None else hull.hull(part)
-        return hull if hull is not None else Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))
+        parts = [load.map.footprint(box, leaf.dims) for load in self._loads_of.get(leaf, ())]
+        return Box.hull([p for p in parts if p.elements] or [Box((0,) * len(leaf.dims), (0,) * len(leaf.dims))])
 
 
 def streams_of(plan: GroupPlan) -> int:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systolith.compiler.errors import compile_error
-from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
 from systolith.compiler.hlo.values.reduction import plain_operation, plain_parts
-from systolith.compiler.index.affine import Bound, Expr, IndexMap, divided
+from systolith.compiler.index.affine import Bound, Expr, IndexMap, window_index
 from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
 from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar, root_operations
@@ -280,7 +279,8 @@ def _convolution(operation: Instruction, roots: tuple[Instruction, ...]) -> Redu
     bounds: list[Bound] = []
     for s, w in enumerate(operation.window.dims):
         x = labels.input_spatial[s]
-        left[x], bound = _window_index(w, len(dims), (labels.output_spatial[s], n + s), image.dims[x], result)
+        y = labels.output_spatial[s]
+        left[x], bound = window_index(w, len(dims), (y, n + s), image.dims[x], result[y])
         bounds += bound
         right[labels.kernel_spatial[s]] = unit[n + s]
     graph = Graph()
@@ -323,26 +323,11 @@ def _space(operation: Instruction) -> Space:
     exprs: list[Expr] = []
     bounds: list[Bound] = []
     for d, (w, size) in enumerate(zip(window, operand.dims, strict=True)):
-        index, bound = _window_index(w, 2 * n, (d, n + d), size, result)
+        index, bound = window_index(w, 2 * n, (d, n + d), size, result[d])
         bounds += bound
         exprs.append(index)
     index_map = IndexMap(2 * n, tuple(exprs), tuple(bounds), dims)
     return dims, tuple(range(n)), tuple(range(n, 2 * n)), index_map
-
-
-def _window_index(
-    w: WindowDim, rank: int, places: tuple[int, int], size: int, result: Sequence[int]
-) -> tuple[Expr, list[Bound]]:
-    """Index along a dimension of `size` elements, and its bounds, of the position and the tap at `places`."""
-    step = -w.window_dilation if w.reversal else w.window_dilation
-    start = (w.size - 1) * w.window_dilation if w.reversal else 0
-    coefs = [0] * rank
-    coefs[places[0]], coefs[places[1]] = w.stride, step
-    index = divided(Expr(tuple(coefs), start - w.low), w.base_dilation)
-    assert index is not None
-    reach = (result[places[0]] - 1) * w.stride + (w.size - 1) * w.window_dilation - w.low
-    outside = w.low > 0 or w.base_dilation > 1 or reach >= size
-    return index, [Bound(index, 0, size)] if outside else []
 
 
 def is_depthwise(i: Instruction) -> bool:

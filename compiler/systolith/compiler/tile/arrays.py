@@ -8,7 +8,6 @@ from math import prod
 
 from systolith.compiler.index.affine import Box
 from systolith.compiler.tile.ir import Array
-from systolith.isa.pattern import MAX_LOOPS
 
 
 def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
@@ -43,35 +42,6 @@ def view(array: Array, box: Box) -> Array:
             raise ValueError(f"box {box} is not inside {array.buf.name} {array.origin} {array.dims}")
         offset += (o - base) * stride
     return Array(array.buf, array.dtype, box.dims, array.strides, box.origin, offset, array.dynamic)
-
-
-def merged(counts: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Loops with those of count 1 dropped and neighbours merged where every side allows it: (counts, strides, ...)."""
-    loops: list[tuple[int, ...]] = []
-    for count, *steps in zip(counts, *strides, strict=True):
-        if count == 1:
-            continue
-        if loops and all(outer == count * step for outer, step in zip(loops[-1][1:], steps, strict=True)):
-            loops[-1] = (loops[-1][0] * count, *steps)
-        else:
-            loops.append((count, *steps))
-    if not loops:
-        loops = [(1, *(0 for _ in strides))]
-    return tuple(zip(*loops, strict=True))
-
-
-Loops = tuple[tuple[int, ...], list[tuple[int, ...]], list[int]]
-"""Counts, and for each side strides and offset in bytes."""
-
-
-def fitting_loops(counts: tuple[int, ...], *strides: tuple[int, ...]) -> Iterator[Loops]:
-    """Loops as an address generator can have them: the shortest ones that are too many are unrolled."""
-    by_count = sorted(range(len(counts) - 1), key=lambda k: counts[k])
-    unrolled = sorted(by_count[: max(0, len(counts) - MAX_LOOPS)])
-    kept = [k for k in range(len(counts)) if k not in unrolled]
-    for index in product(*(range(counts[k]) for k in unrolled)):
-        offsets = [sum(s[k] * n for k, n in zip(unrolled, index, strict=True)) for s in strides]
-        yield tuple(counts[k] for k in kept), [tuple(s[k] for k in kept) for s in strides], offsets
 
 
 def chunks(array: Array, limit: int) -> Iterator[Box]:

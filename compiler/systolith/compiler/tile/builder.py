@@ -19,12 +19,12 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
-from systolith.compiler.tile.arrays import chunks, dense, dense_like, fitting_loops, merged, nesting, view
-from systolith.compiler.tile.ir import Array, Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.compiler.tile.arrays import chunks, dense, dense_like, nesting, view
+from systolith.compiler.tile.ir import Array, Block, Buf, If, TileOp, VReg, While
+from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
 
 LARGEST = 1 << 31
@@ -227,14 +227,9 @@ class TileBuilder:
         if not prod(src.dims):
             return
         outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
-        loops = merged(*([values[d] for d in outer] for values in (src.dims, src.strides, dst.strides)))
         op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
-        for counts, (from_, to), (first, start) in fitting_loops(*loops):
-            refs = {
-                "src": Ref(src.buf, Pattern(src.dtype, counts, from_), src.offset + first, src.dynamic),
-                "dst": Ref(dst.buf, Pattern(dst.dtype, counts, to), dst.offset + start, dst.dynamic),
-            }
-            self.append(TileOp(op, dict(refs), self.origin(what)))
+        for loops, at in fitting(merged(outer, src.dims, (src.strides, dst.strides))):
+            self.append(TileOp(op, {"src": stream(src, loops, at), "dst": stream(dst, loops, at)}, self.origin(what)))
 
     def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
         """The box of `array` in VMEM: a view where it is there already, else loaded into a new dense buffer."""

@@ -16,6 +16,7 @@ from systolith.compiler.index.affine import IndexMap, reshape_factors
 from systolith.compiler.ops.table import info
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.patterns import address
 from systolith.isa.instruction import Space
 
 
@@ -62,9 +63,7 @@ def _step(x: Array, i: Instruction) -> Array | None:
         return None if fitting is None else replace(x, dims=i.dims, strides=fitting, origin=origin)
     index = move(i, IndexMap.identity(len(i.dims)))
     assert index is not None
-    steps = list(zip(index.dims, x.strides, strict=True))
-    strides = tuple(sum(e.coefs[d] * step for e, step in steps) for d in range(index.rank))
-    offset = x.offset + sum(e.const * step for e, step in steps)
+    offset, strides, _ = address(x, index)
     return replace(x, dims=i.dims, strides=strides, offset=offset, origin=origin)
 
 

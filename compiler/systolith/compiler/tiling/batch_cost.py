@@ -8,7 +8,7 @@ block fill the arrays less.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from systolith.compiler.cost.prices import UnitCycles, transfer_cycles
@@ -232,11 +232,9 @@ class Estimate:
 
     def _arrays(self, i: Instruction, c: Contraction) -> int:
         """Cycles of the matrix units for one block of a product."""
-        sizes = dict(c.sizes)
         if i in self.split.of.dims:
-            for axis in c.out[self.split.of.dims[i]].coefs:
-                sizes[axis] = -(-sizes[axis] // self.split.blocks)
-        c = Contraction(sizes, c.batch, c.m, c.n, c.k, c.lhs, c.rhs, c.out)
+            along = c.out.dims[self.split.of.dims[i]].depends
+            c = replace(c, sizes=tuple(-(-n // self.split.blocks) if a in along else n for a, n in enumerate(c.sizes)))
         mxu = self.chip.mxu
         tiles = c.count(c.batch) * -(-c.count(c.k) // mxu.rows) * -(-c.count(c.n) // mxu.cols)
         return tiles * max(c.count(c.m), mxu.rows) // mxu.count

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import gcd, prod
+from math import prod
 from types import MappingProxyType
 from typing import Protocol
 
 from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.index.affine import Bound, Box, IndexMap, Quotient
+from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
 from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
+from systolith.compiler.tile.patterns import AxisCoord, address, axis_coords
 from systolith.compiler.vpu.expand import Expanded, copying, expanded
 from systolith.compiler.vpu.hoist import hoisting
 from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
-from systolith.compiler.vpu.vectorise import Access, AxisCoord, Nest, Work, choose, merge
+from systolith.compiler.vpu.vectorise import Access, Nest, Work, choose, merge
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.kernel import NSCALARS, Kernel
-from systolith.isa.pattern import UNBOUNDED
 from systolith.isa.program import Origin
 from systolith.isa.timing import vpu_cost
 
@@ -298,17 +298,8 @@ def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
         ValueError: the array does not cover what the map reads there (a staged tile is too small).
     """
     _check_covered(array, index, Box.whole(box.dims))
-    strides = [0] * len(box.dims)
-    offset = array.offset
-    quotients: dict[Quotient, int] = {}
-    for e, base, stride in zip(index.dims, array.origin, array.strides, strict=True):
-        offset += (e.const - base) * stride
-        for k, c in enumerate(e.coefs):
-            strides[k] += c * stride
-        for q, scale in e.quotients:
-            quotients[q] = quotients.get(q, 0) + scale * stride
-    access = Access(array.dtype, tuple(strides), axis_coords(index.bounds, quotients), fill)
-    return StreamSpec(access, array, offset)
+    offset, strides, coords = address(array, index)
+    return StreamSpec(Access(array.dtype, strides, coords, fill), array, offset)
 
 
 def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
@@ -321,54 +312,6 @@ def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
     fits = all(lo >= 0 and hi < end for (lo, hi), end in zip(reach, ends, strict=True))
     if read.elements and not (inside and (index.bounds or fits)):
         raise ValueError(f"{array.buf.name} covers {array.origin} {array.dims}, of which {reach} is used")
-
-
-def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> tuple[AxisCoord, ...]:
-    """Coordinates that test bounds, and that divide: `quotients` gives the bytes each quotient adds to the address.
-
-    Bounds of multiples of one function of the indices are one coordinate.
-    """
-    limits: dict[Quotient, tuple[int, int]] = {}
-    affine: dict[tuple[int, ...], list[Bound]] = {}
-    for b in bounds:
-        if b.expr.is_affine:
-            affine.setdefault(_direction(b)[0], []).append(b)
-            continue
-        ((q, scale),) = b.expr.quotients
-        ends = (b.lo - b.expr.const, b.hi - b.expr.const)
-        if scale < 0:  # lo <= s q < hi is 1 - hi <= -s q < 1 - lo
-            scale, ends = -scale, (1 - ends[1], 1 - ends[0])
-        lo, hi = limits.get(q, UNBOUNDED)
-        limits[q] = (max(lo, -(-ends[0] // scale)), min(hi, -(-ends[1] // scale)))
-    coords = [_intersection(alike) for alike in affine.values()]
-    for q in dict.fromkeys((*quotients, *limits)):
-        lo, hi = limits.get(q, UNBOUNDED)
-        coords.append(AxisCoord(q.coefs, q.const, lo, hi, q.div, quotients.get(q, 0)))
-    return tuple(coords)
-
-
-def _direction(bound: Bound) -> tuple[tuple[int, ...], int]:
-    """The coefficients of an affine bound without their common factor, and that factor; the first one is positive."""
-    coefs = bound.expr.coefs
-    factor = gcd(*coefs) or 1
-    if next((c for c in coefs if c), 1) < 0:
-        factor = -factor
-    return tuple(c // factor for c in coefs), factor
-
-
-def _intersection(bounds: Sequence[Bound]) -> AxisCoord:
-    """Affine bounds of multiples of one function of the indices as one coordinate."""
-    if len(bounds) == 1:
-        (b,) = bounds
-        return AxisCoord(b.expr.coefs, b.expr.const, b.lo, b.hi)
-    lo, hi = UNBOUNDED
-    for b in bounds:
-        coefs, factor = _direction(b)
-        ends = (b.lo - b.expr.const, b.hi - 1 - b.expr.const)  # of factor * the function, both inside
-        if factor < 0:
-            ends = (-ends[1], -ends[0])
-        lo, hi = max(lo, -(-ends[0] // abs(factor))), min(hi, ends[1] // abs(factor) + 1)
-    return AxisCoord(coefs, 0, lo, max(lo, hi))
 
 
 def run(

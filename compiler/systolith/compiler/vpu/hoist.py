@@ -13,7 +13,8 @@ from math import prod
 
 from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.ops.expression import Const, Coordinate, Load, Micro, Node, topological
-from systolith.compiler.vpu.vectorise import Access, Loop, Nest, Work, access_cycles
+from systolith.compiler.tile.patterns import Loop
+from systolith.compiler.vpu.vectorise import Access, Nest, Work, access_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.timing import nest_cycles

@@ -64,7 +64,7 @@ def _far_apart(loads: Iterable[tuple[Box, Load]]) -> list[list[Load]]:
     for box, load in loads:
         found, rest = [load], []
         for other, others in parts:
-            hull = box.hull(other)
+            hull = Box.hull((box, other))
             if hull.elements <= FAR_APART * (box.elements + other.elements):
                 box, found = hull, others + found
             else:

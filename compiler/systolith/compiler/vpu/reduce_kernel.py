@@ -14,11 +14,12 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node, topological
 from systolith.compiler.ops.reduction import Reduction
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.patterns import Loop
 from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe, run_cycles
 from systolith.compiler.vpu.expand import expanded
 from systolith.compiler.vpu.hoist import held, unchanged
 from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
-from systolith.compiler.vpu.vectorise import Access, LaneOrder, Loop, Nest, Work, apart, choose, merge
+from systolith.compiler.vpu.vectorise import Access, LaneOrder, Nest, Work, apart, choose, merge
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32

@@ -23,6 +23,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan, streams_of
 from systolith.compiler.ops.reduction import Reduction, reached, register_type, scratch_leaf
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf, Ref
+from systolith.compiler.tile.patterns import Loop, pattern
 from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
@@ -31,7 +32,7 @@ from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import MAX_STREAMS
-from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.pattern import MAX_LOOPS
 from systolith.isa.timing import reduce_cost
 
 CHUNK = 8
@@ -410,9 +411,9 @@ class Ways:
             return None  # the cross-lane unit does not widen
         if len(dims) > MAX_LOOPS or r.identities[0] is None or source.array.buf.space != Space.VMEM:
             return None
-        counts, strides = tuple(k.work.dims[d] for d in dims), tuple(access.strides[d] for d in dims)
-        pattern = Pattern(access.dtype, counts, strides, fill=r.identities[0])
-        return Ref(source.array.buf, pattern, source.offset, source.array.dynamic)
+        loops = [Loop(d, 1, k.work.dims[d]) for d in dims]
+        rows = pattern(access.dtype, loops, access.strides, fill=r.identities[0])
+        return Ref(source.array.buf, rows, source.offset, source.array.dynamic)
 
 
 @lru_cache(maxsize=4096)

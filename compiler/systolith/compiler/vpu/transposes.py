@@ -14,12 +14,13 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Load
 from systolith.compiler.ops.expression_builder import GroupPlan
-from systolith.compiler.tile.arrays import dense_like, merged, nesting, view
+from systolith.compiler.tile.arrays import dense_like, nesting, view
 from systolith.compiler.tile.ir import Array, Ref, TileOp
+from systolith.compiler.tile.patterns import merged, stream
 from systolith.compiler.vpu.emit import Context, addressed, vector_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.pattern import MAX_LOOPS
 from systolith.isa.program import Origin
 from systolith.isa.timing import shuffle_cost
 
@@ -29,19 +30,19 @@ TILES = 16
 
 def shuffle(ctx: Context, src: Array, dst: Array, origin: Origin) -> None:
     """Append a copy by the cross-lane unit between arrays of the same dims in VMEM."""
-    one, other = _patterns(src, dst)
-    args = {"src": Ref(src.buf, one, src.offset, src.dynamic), "dst": Ref(dst.buf, other, dst.offset, dst.dynamic)}
-    ctx.append(TileOp("xlu.shuffle", dict(args), origin))
+    one, other = _streams(src, dst)
+    ctx.append(TileOp("xlu.shuffle", {"src": one, "dst": other}, origin))
 
 
 def shuffle_cycles(chip: Chip, src: Array, dst: Array) -> int:
     """Cycles of the cross-lane unit for what `shuffle` appends."""
-    return shuffle_cost(*_patterns(src, dst), chip).occupancy
+    one, other = _streams(src, dst)
+    return shuffle_cost(one.pattern, other.pattern, chip).occupancy
 
 
-def _patterns(src: Array, dst: Array) -> tuple[Pattern, Pattern]:
-    counts, from_, to = merged(src.dims, src.strides, dst.strides)
-    return Pattern(src.dtype, counts, from_), Pattern(dst.dtype, counts, to)
+def _streams(src: Array, dst: Array) -> tuple[Ref, Ref]:
+    loops = merged(range(len(src.dims)), src.dims, (src.strides, dst.strides))
+    return stream(src, loops), stream(dst, loops)
 
 
 @dataclass(frozen=True)

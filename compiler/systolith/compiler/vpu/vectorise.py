@@ -7,30 +7,19 @@ taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
 from math import prod
-from typing import NamedTuple
 
+from systolith.compiler.tile.patterns import AxisCoord, Loop, pattern, runs
 from systolith.isa.chip import Chip
 from systolith.isa.chip_schema import Vpu
 from systolith.isa.dtypes import DType
 from systolith.isa.kernel import MAX_NEST
-from systolith.isa.pattern import MAX_COORDS, UNBOUNDED, Coord, Pattern
+from systolith.isa.pattern import MAX_COORDS, Pattern
 from systolith.isa.timing import nest_cycles
-
-
-class AxisCoord(NamedTuple):
-    """A pattern coordinate before loops are chosen: one coefficient a dimension; rest as in `pattern.Coord`."""
-
-    coefs: tuple[int, ...]
-    offset: int = 0
-    lo: int = UNBOUNDED[0]
-    hi: int = UNBOUNDED[1]
-    div: int = 1
-    stride: int = 0
-
 
 LaneOrder = tuple[tuple[int, ...], ...]
 """See `Nest.order`."""
@@ -57,15 +46,6 @@ class Access:
     memory: bool = True
     masked: bool = True
     partial: bool = False
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A loop over a dimension: index += step, `count` times."""
-
-    dim: int
-    step: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -127,19 +107,14 @@ class Nest:
         return found
 
     def _pattern(self, access: Access) -> Pattern:
-        loops = self.loops
-        coords = [_coord(loops, c) for c in access.coords]
+        coords = list(access.coords)
         for d in self.masked(access):
             unit = tuple(int(k == d) for k in range(len(self.dims)))
-            coords.append(_coord(loops, AxisCoord(unit, 0, 0, self.dims[d])))
+            coords.append(AxisCoord(unit, 0, 0, self.dims[d]))
         first = len(self.outer) - self.inner  # partial results are stored once the inner loops are over
         still = range(first, len(self.outer)) if access.partial else ()
-        strides = tuple(0 if k in still else access.strides[p.dim] * p.step for k, p in enumerate(loops))
-        return Pattern(access.dtype, tuple(p.count for p in loops), strides, tuple(coords), access.fill)
-
-
-def _coord(loops: Sequence[Loop], c: AxisCoord) -> Coord:
-    return Coord(tuple(c.coefs[p.dim] * p.step for p in loops), c.offset, c.lo, c.hi, c.div, c.stride)
+        loops = [replace(p, step=0) if k in still else p for k, p in enumerate(self.loops)]
+        return pattern(access.dtype, loops, access.strides, coords, access.fill)
 
 
 @dataclass(frozen=True)
@@ -168,14 +143,10 @@ class Work:
 @lru_cache(maxsize=4096)
 def merge(work: Work) -> Work:
     """Drop dimensions of size 1 and merge neighbours that all streams step through alike; a kept one always remains."""
-    groups: list[list[int]] = []
-    for d, n in enumerate(work.dims):
-        if n == 1:
-            continue
-        if groups and _merges(work, groups[-1][-1], d):
-            groups[-1].append(d)
-        else:
-            groups.append([d])
+    live = [d for d, n in enumerate(work.dims) if n != 1]
+    vectors = [v for a in work.accesses for v in (a.strides, *(c.coefs for c in a.coords))]
+    alike = [list(dims) for _, dims in groupby(live, lambda d: d in work.reduced)]
+    groups = [run for dims in alike for run in runs(dims, work.dims, vectors)]
     last: list[int | None] = [g[-1] for g in groups]
     dims = [prod(work.dims[d] for d in g) for g in groups]
     reduced = frozenset(k for k, g in enumerate(groups) if g[0] in work.reduced)
@@ -183,13 +154,6 @@ def merge(work: Work) -> Work:
         last.append(None)
         dims.append(1)
     return replace(work, dims=tuple(dims), accesses=tuple(_picked(a, last) for a in work.accesses), reduced=reduced)
-
-
-def _merges(work: Work, outer: int, inner: int) -> bool:
-    if (outer in work.reduced) != (inner in work.reduced):
-        return False
-    n = work.dims[inner]
-    return all(v[outer] == v[inner] * n for a in work.accesses for v in (a.strides, *(c.coefs for c in a.coords)))
 
 
 def _picked(a: Access, dims: list[int | None]) -> Access:
