@@ -13,7 +13,9 @@ from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.ops.group import Unit
 from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
 from tests.compiler.driver.test_random_modules import compare
+from tests.compiler.machine import compiled
 
 TINY = load_chip("tiny")
 
@@ -61,6 +63,24 @@ def test_the_vector_unit_takes_depthwise_ones() -> None:
     assert chosen(Case(16, 20, "size=3 pad=1_1", 20))
     assert not chosen(Case(16, 20, "size=3 pad=1_1", 20, per_group=16))
     assert not chosen(Case(16, 20, "size=3 pad=1_1", 20, multiplier=2))
+
+
+@pytest.mark.parametrize("chip", ["tiny", "small"])
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "per_group"), [(40, 9, 5, 1), (40, 9, 5, 3), (24, 9, 2, 1), (40, 9, 2, 3)]
+)
+def test_the_unit_that_is_chosen_is_not_much_slower_than_the_other(
+    channels: int, size: int, kernel: int, per_group: int, chip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Channels of a group lie together, so that lanes read them one by one: many of them are faster on the arrays."""
+    case = Case(channels * per_group, size, f"size={kernel}", size - kernel + 1, per_group=per_group)
+    cycles = {}
+    for unit in (None, Unit.VPU, Unit.MXU):
+        with monkeypatch.context() as forced:
+            if unit is not None:
+                forced.setattr(UnitAssignment, "__call__", lambda self, i, unit=unit: unit)
+            cycles[unit] = simulate(compiled(case.text, chip).program, load_chip(chip), mode="time").cycles or 0
+    assert cycles[None] <= 1.5 * min(cycles.values())
 
 
 @pytest.mark.parametrize("t", ["f32", "bf16"])

@@ -54,6 +54,13 @@ def transfer_cycles(size: int, chip: Chip) -> int:
     return size * chip.hbm.q // chip.hbm.p
 
 
+def product_cycles(m: int, n: int, k: int, chip: Chip) -> int:
+    """Cycles of one matrix unit for a product of [m, k] by [k, n], in one pass: through each tile of weights stream all
+    rows, or the next tile is loaded, whichever takes longer.
+    """
+    return -(-k // chip.mxu.rows) * -(-n // chip.mxu.cols) * max(m, chip.mxu.rows)
+
+
 def vectors(rows: int, columns: int, chip: Chip) -> int:
     """Vectors of so many rows, in the sublanes, and columns, in the lanes."""
     return -(-rows // chip.vpu.sublanes) * -(-columns // chip.vpu.lanes)

@@ -8,14 +8,15 @@ than one product a group on the matrix units.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 
-from systolith.compiler.cost.prices import vectors
+from systolith.compiler.cost.prices import OVERHEAD, UnitCycles, kernel_length, product_cycles, transfer_cycles, vectors
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import Unit, unit_of
 from systolith.compiler.ops.reduction import is_depthwise
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
+from systolith.isa.timing import array_latency
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,24 @@ MATRIX_UNITS = UnitAssignment()
 
 
 def _vpu(i: Instruction, chip: Chip) -> int:
-    """Cycles of a kernel with two loads for each channel of the group and position of the window."""
-    taps = prod(w.size for w in i.window.dims) * i.operands[1].dims[i.conv_dims.kernel_input]
-    features = i.dims[i.conv_dims.output_feature]
-    return vectors(i.shape.size // features, features, chip) * taps * slot_interval(("ld", "ld"), chip)
+    """Cycles of a kernel with two loads for each channel of the group and position of the window.
+
+    Where a group has several channels, each element of the input is an access of its own.
+    """
+    channels, features = i.operands[1].dims[i.conv_dims.kernel_input], i.dims[i.conv_dims.output_feature]
+    taps = prod(w.size for w in i.window.dims) * channels
+    stalls = min(features, chip.vpu.lanes) - 1 if channels > 1 else 0
+    each = taps * (slot_interval(("ld", "ld"), chip) + stalls)
+    return vectors(i.shape.size // features, features, chip) * each + kernel_length(("ld", "ld"), chip)
 
 
 def _mxu(i: Instruction, chip: Chip) -> int:
-    """Cycles of one product for each group, which streams every output or waits for the next weights."""
+    """Cycles of one product for each group, which streams every output or waits for the next weights.
+
+    A run of the vector unit stores each product, and each of its elements is a granule of HBM of its own.
+    """
     features = i.dims[i.conv_dims.output_feature]
     k = prod(w.size for w in i.window.dims) * i.operands[1].dims[i.conv_dims.kernel_input]
-    each = ceil(k / chip.mxu.rows) * max(i.shape.size // features, min(k, chip.mxu.rows))
-    return features * each // chip.mxu.count
+    each = product_cycles(i.shape.size // features, 1, k, chip) + OVERHEAD
+    stored = transfer_cycles(i.shape.size * chip.hbm.granule, chip)
+    return UnitCycles(features * each // chip.mxu.count, stored, ends=array_latency(chip)).bound

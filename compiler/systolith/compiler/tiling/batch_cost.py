@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from systolith.compiler.cost.prices import UnitCycles, transfer_cycles
+from systolith.compiler.cost.prices import UnitCycles, product_cycles, transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
@@ -235,6 +235,5 @@ class Estimate:
         if i in self.split.of.dims:
             along = c.out.dims[self.split.of.dims[i]].depends
             c = replace(c, sizes=tuple(-(-n // self.split.blocks) if a in along else n for a, n in enumerate(c.sizes)))
-        mxu = self.chip.mxu
-        tiles = c.count(c.batch) * -(-c.count(c.k) // mxu.rows) * -(-c.count(c.n) // mxu.cols)
-        return tiles * max(c.count(c.m), mxu.rows) // mxu.count
+        each = product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), self.chip)
+        return c.count(c.batch) * each // self.chip.mxu.count
