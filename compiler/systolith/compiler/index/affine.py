@@ -264,8 +264,8 @@ class IndexMap:
 
     def inside(self, box: Box) -> int:
         """How many points of a box read an element."""
-        if not box.elements:
-            return 0
+        if self.total or not box.elements:
+            return box.elements
         tests: list[tuple[Expr, float, float]] = []
         tests += [(b.expr, b.lo, b.hi) for b in self.bounds if b.expr.quotients or not b.holds(box)]
         tests += [(e, -inf, inf) for e in self.dims if e.quotients and all(e != b.expr for b in self.bounds)]

@@ -67,6 +67,8 @@ def axis_coords(bounds: Sequence[Bound], quotients: Mapping[Quotient, int]) -> t
 
     Bounds of multiples of one function of the indices are one coordinate.
     """
+    if not bounds and not quotients:
+        return ()
     limits: dict[Quotient, tuple[int, int]] = {}
     affine: dict[tuple[int, ...], list[Bound]] = {}
     for b in bounds:
