@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dependence import latency_of
 from systolith.isa.errors import ProgramError
-from systolith.isa.kernel import Kernel, MicroOp, Section
+from systolith.isa.kernel import SCALAR0, Kernel, MicroOp, Section
 from systolith.isa.microops import MICROOPS
 from systolith.isa.schedule import VIRTUAL0, schedule_kernel
 from systolith.isa.verify_kernel import verify_kernel
@@ -189,6 +189,7 @@ def test_more_values_than_registers_are_refused() -> None:
         ([MicroOp("mov", V, (V + 1,))], "nothing before it wrote"),
         ([MicroOp("mov", V, (3,))], "operand 3"),
         ([MicroOp("mov", V, (64,))], "operand 64"),
+        ([MicroOp("mov", V, (SCALAR0 + 4,))], f"operand {SCALAR0 + 4}"),
         ([MicroOp("ld", V), MicroOp("ld", V)], "a second time"),
         ([MicroOp("add.f32", V, (128,))], "needs 2"),
         ([MicroOp("ld", V, (), 12)], "stream 12"),

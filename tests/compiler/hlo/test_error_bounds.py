@@ -139,3 +139,16 @@ def test_narrow_sums_and_products_have_one_rounding(op: str) -> None:
     x = np.random.default_rng(0).uniform(0.9, 1.1, 400).astype(ml_dtypes.bfloat16)
     ((value, bound),) = bounded(parse_hlo(text).entry, [x])
     assert 0 < float(bound) < 1.05 * float(abs(value)) * 2.0**-7
+
+
+@pytest.mark.parametrize("tiny", [3, 4])
+def test_a_product_that_may_leave_the_normal_numbers_has_no_bound(tiny: int) -> None:
+    """In any order: the small factors first, though the large ones make up for them."""
+    text = (
+        "HloModule m\nf { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] multiply(a, b) }\n"
+        "ENTRY e {\n x = f32[64] parameter(0)\n o = f32[] constant(1)\n"
+        " ROOT r = f32[] reduce(x, o), dimensions={0}, to_apply=f\n}\n"
+    )
+    x = np.array([1e-10] * tiny + [3.0] * (64 - tiny), np.float32)
+    ((_, bound),) = bounded(parse_hlo(text).entry, [x])
+    assert np.isinf(float(bound)) == (tiny == 4)

@@ -245,7 +245,9 @@ is_host_transfer=true ROOT d = (f32[],token[]) recv-done(s), channel_id=1
         (f32[],u32[],token[]) send(z, t), channel_id=1 ROOT d = token[] send-done(s), channel_id=1
         (f32[4]{0},token[]) infeed(t), infeed_config="x"
         (f32[4]{0},token[]) infeed()
+        (f32[],u32[],token[]) send(z, t, t), channel_id=1 ROOT d = token[] send-done(s), channel_id=1
         token[] outfeed(v, t), outfeed_shape=f32[8]{0}, outfeed_config="y"
+        token[] outfeed(v, t, t), outfeed_shape=f32[8]{0}
         f32[4,8] copy(p) ROOT d = (f32[4,8]) tuple(s), control-predecessors={s, p}""",
     ),
 )
