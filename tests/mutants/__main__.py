@@ -1,7 +1,7 @@
 """`python -m tests.mutants`: small changes of the code that some test must notice; lists those that none does.
 
 The suite runs once to see which tests reach which mutants; then each mutant is tried with its tests, quick ones first.
-Outcomes are kept in build/mutants: a run that is interrupted goes on there.  A mutant is tried again if its
+What has been tried is kept in build/mutants: a run that is interrupted goes on there.  A mutant is tried again if its
 module has changed, or, with `--again`, if no test failed.
 """
 
@@ -39,7 +39,7 @@ def main(count: int, seed: int, jobs: int, limit: int, again: bool) -> None:
 
 
 def _reach(todo: list[Case], jobs: int) -> Reach:
-    """Which tests reach the mutants left: as recorded, if that was for these."""
+    """Which tests reach what is to do: as recorded, if that was for these mutants."""
     reach = load_reach(STATE / "reach.json")
     if not {c.key for c in todo} <= {*reach.cases}:
         copy_project(STATE / "marked")
@@ -49,7 +49,7 @@ def _reach(todo: list[Case], jobs: int) -> Reach:
 
 
 def _campaign(todo: list[Case], reach: Reach, outcomes: dict[str, Outcome], jobs: int, limit: int) -> None:
-    """Try the mutants left; add to `outcomes`, in memory and in the file."""
+    """Try what is to do; add to `outcomes`, in memory and in the file."""
     trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for n in range(min(jobs, len(todo))):
         copy_project(STATE / f"tree{n}")

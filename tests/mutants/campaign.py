@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -26,6 +27,8 @@ FOLDERS = ("isa", "sim", "compiler", "hw", "runtime", "reports")
 TEST_SECONDS = 180
 """No test of `make test` takes a tenth of it: one that takes longer hangs."""
 MEMORY_KIB = 8 << 20
+FIRST = 12
+"""Tests of a mutant that run before the others are collected: most mutants do not survive them."""
 SLOWER = 2
 """Tests of a mutant may take so many times their recorded seconds: beside others, and with imports of their own."""
 _CHILDREN: set[subprocess.Popen[str]] = set()
@@ -41,7 +44,7 @@ class Case:
 
     Attributes:
         path: the module, below the project's root.
-        line: the changed one, from 1.
+        line: what is changed, from 1.
         old, text: the module's text as it is, and changed.
     """
 
@@ -68,7 +71,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a mutant.
+    """What became of a mutant.
 
     Attributes:
         what: `killed`; `timeout`: a test hung; `survived` all tests that reach it; `unfinished`: the tests within the
@@ -95,7 +98,7 @@ def drawn(count: int, seed: int, root: Path = ROOT, areas: Sequence[str] = AREAS
 
 
 def copy_project(tree: Path) -> None:
-    """Copy the files that git tracks, or would, to a folder of their own."""
+    """What git knows of, or would, in a folder of its own."""
     shutil.rmtree(tree, ignore_errors=True)
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -129,12 +132,15 @@ def tried(case: Case, tree: Path, reach: Reach, limit: int, sound: set[str]) -> 
         BrokenTestError: the test that fails does so without the mutant too.
     """
     began = time.monotonic()
-    tests, whole = reach.quickest(case.mark, limit / SLOWER)
+    tests, whole = reach.quickest(case.mark, limit / SLOWER, _naming(Path(case.path).stem, tree))
     what, by = ("unfinished" if reach.tests.get(case.mark) else "unreached"), ""
     if tests:
         _write(tree / case.path, case.text)
         try:
-            what, by = _verdict(tests, tree, limit)
+            for part in filter(None, (tests[:FIRST], tests[FIRST:])):
+                what, by = _verdict(part, tree, limit - (time.monotonic() - began))
+                if what != "survived":
+                    break
         finally:
             _write(tree / case.path, case.old)
     if by and by not in sound:
@@ -146,6 +152,15 @@ def tried(case: Case, tree: Path, reach: Reach, limit: int, sound: set[str]) -> 
     return Outcome(case.path, case.line, case.diff, what, by, round(time.monotonic() - began))
 
 
+@cache
+def _naming(module: str, tree: Path) -> frozenset[str]:
+    """The test files that are called like a module, or import from it."""
+    imports = re.compile(rf"^from \S*\.{module} import", re.MULTILINE)
+    files = [*(tree / "tests").rglob("test_*.py")]
+    named = [f for f in files if module in f.stem or imports.search(f.read_text())]
+    return frozenset(str(f.relative_to(tree)) for f in named)
+
+
 def _write(path: Path, text: str) -> None:
     """Byte code is known by the time and size of its source: two mutants may agree in both."""
     path.write_text(text)
@@ -153,8 +168,8 @@ def _write(path: Path, text: str) -> None:
         stale.unlink()
 
 
-def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
-    """The outcome of the copy as it is, and the test that failed."""
+def _verdict(tests: Sequence[str], tree: Path, limit: float) -> tuple[str, str]:
+    """What becomes of the copy as it is, and by what."""
     options = ["-m", "not slow", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={TEST_SECONDS}"]
     command = [sys.executable, "-m", "pytest", "-xq", *options, "-o", "faulthandler_exit_on_timeout=true", *tests]
     child = subprocess.Popen(
@@ -176,9 +191,15 @@ def _verdict(tests: Sequence[str], tree: Path, limit: int) -> tuple[str, str]:
         _CHILDREN.discard(child)
     if child.returncode == 0:
         return "survived", ""
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py(?:::\S+)?)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+)", output, re.MULTILINE)
     hung = child.returncode == 1 and not failed  # ended from within; a crash ends by a signal
-    return "timeout" if hung else "killed", failed[1] if failed else ""
+    return "timeout" if hung else "killed", _named(tests, failed[1]) if failed else ""
+
+
+def _named(tests: Sequence[str], line: str) -> str:
+    """The test that a line of pytest's summary begins with, or its file."""
+    names = {*tests, *(test.partition("::")[0] for test in tests)}
+    return max((name for name in names if line.startswith(name)), key=len, default=line.partition(" ")[0])
 
 
 def _environment(tree: Path) -> dict[str, str]:
@@ -191,7 +212,7 @@ def _environment(tree: Path) -> dict[str, str]:
 
 
 def end_all() -> None:
-    """End the processes that other threads wait for."""
+    """End what other threads wait for."""
     for child in list(_CHILDREN):
         _end(child)
 

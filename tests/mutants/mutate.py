@@ -70,7 +70,7 @@ def _mutable(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
 
 
 def _changed(node: ast.expr | ast.stmt) -> Iterator[str]:
-    """Replacements of a node.  Expressions are in brackets: an `or` may stand where an `and` did."""
+    """What may stand in a node's place.  Expressions are in brackets: an `or` may stand where an `and` did."""
     for change in CHANGES.get(type(node), ()):
         for new in change(node):
             yield f"({ast.unparse(new)})" if isinstance(new, ast.expr) else ast.unparse(new)

@@ -9,7 +9,7 @@ import ast
 import json
 import os
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -90,12 +90,13 @@ class Reach:
     seconds: dict[str, float] = field(default_factory=dict)
     cases: list[str] = field(default_factory=list)
 
-    def quickest(self, mark: str, budget: float) -> tuple[list[str], bool]:
+    def quickest(self, mark: str, budget: float, files: Collection[str] = ()) -> tuple[list[str], bool]:
         """The tests that reach a mark, one of each function first, and of these the quickest.
 
         Args:
             mark: as given to `marked`.
             budget: seconds that the tests may take together, as recorded.
+            files: tests in these come before all others.
 
         Returns:
             Tests, and whether that is all of them.
@@ -108,7 +109,7 @@ class Reach:
             rounds[test] = of_function[function]
             of_function[function] += 1
         chosen, total = [], 0.0
-        for test in sorted(by_time, key=lambda test: rounds[test]):
+        for test in sorted(by_time, key=lambda test: (test.partition("::")[0] not in files, rounds[test])):
             total += self.seconds.get(test, 0.0)
             if total > budget:
                 break

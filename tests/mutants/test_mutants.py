@@ -1,4 +1,4 @@
-"""The mutants of a module made up for it, and their outcomes."""
+"""The mutants of a module made up for it, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ def test_quick_tests_come_first_and_one_of_each_function_before_others() -> None
     reach = Reach({"m": sorted(seconds)}, seconds)
     assert reach.quickest("m", 99) == (["a[2]", "b", "c", "a[3]", "a[1]"], True)
     assert reach.quickest("m", 5) == (["a[2]", "b"], False)
+    assert reach.quickest("m", 5, ["b"]) == (["b", "a[2]"], False)
     assert reach.quickest("nowhere", 5) == ([], True)
 
 
