@@ -257,6 +257,8 @@ BODIES: tuple[tuple[str, str], ...] = (
         dimensions={0}
         sharding={replicated}, sharding={replicated}
         /*c*/ metadata={op_name="x"}
+        metadata={source_line=2147483647}
+        metadata={source_line=2147483648}
         metadata""",
     ),
 )

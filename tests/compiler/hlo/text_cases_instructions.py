@@ -242,6 +242,7 @@ operand_precision={{high,default}}, #",
         (f32[4,8],f32[4,8],u32[]) copy-start(p), cross_program_prefetch_index=0 ROOT d = f32[4,8] copy-done(s)
         (f32[],u32[],token[]) recv(t), channel_id=1, \
 is_host_transfer=true ROOT d = (f32[],token[]) recv-done(s), channel_id=1
+        (f32[],u32[],token[]) recv(z), channel_id=1 ROOT d = (f32[],token[]) recv-done(s), channel_id=1
         (f32[],u32[],token[]) send(z, t), channel_id=1 ROOT d = token[] send-done(s), channel_id=1
         (f32[4]{0},token[]) infeed(t), infeed_config="x"
         (f32[4]{0},token[]) infeed()

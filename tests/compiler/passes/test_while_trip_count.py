@@ -53,6 +53,8 @@ def simulated(start: int, step: int, bound: int, direction: str) -> int:
         (2, 2, 8, "LE"),
         (9, -2, 0, "GT"),
         (9, -3, 0, "GE"),
+        (5, -1, 0, "GT"),
+        (5, -1, 1, "GE"),
         (5, 1, 5, "LT"),
         (0, 2, 8, "NE"),
     ],
