@@ -138,3 +138,10 @@ def test_rounding_micro_operation_is_narrow_and_widen() -> None:
     x = np.random.default_rng(0).integers(0, 2**32, 20000, np.uint32)
     for name in NARROW_FLOATS:
         assert np.array_equal(round_to(x, DTYPES[name]), widen(narrow(x, DTYPES[name]), DTYPES[name]))
+
+
+@pytest.mark.parametrize("name", ["s4", "u4"])
+def test_four_bits_are_stored_as_their_value_in_a_byte(name: str) -> None:
+    values = np.arange(-8, 8) if name == "s4" else np.arange(16)
+    stored = narrow(values.astype(np.int32).view(np.uint32), DTYPES[name])
+    np.testing.assert_array_equal(stored.view(np.uint8), values.astype(np.int8).view(np.uint8))
