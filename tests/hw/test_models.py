@@ -126,8 +126,20 @@ def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     assert result.cycles > 50_000
 
 
+def between_products(rows: int, width: int) -> str:
+    """A softmax whose values stay in VMEM, so that it does not run in blocks."""
+    x, w = f"f32[{rows},{width}]", f"f32[{width},{width}]"
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    text = softmax(rows, width).replace(
+        f" x = {x} parameter(0)", f" p = {x} parameter(0)\n w = {w} parameter(1)\n x = {x} dot(p, w), {dims}"
+    )
+    return text.replace(f" ROOT r = {x} divide(e, sb)", f" y = {x} divide(e, sb)\n ROOT r = {x} dot(y, w), {dims}")
+
+
 @pytest.mark.parametrize(
-    "text", [softmax(40, 24), softmax(12, 100), adam(300), moments(33, 20)], ids=["row", "wide", "adam", "moments"]
+    "text",
+    [between_products(40, 24), between_products(12, 100), adam(300), moments(33, 20)],
+    ids=["row", "wide", "adam", "moments"],
 )
 def test_groups_of_several_results(tiny: Lockstep, text: str, tmp_path: Path) -> None:
     """Kernels that store values on the way, with and without loops inside."""

@@ -50,6 +50,6 @@ def test_what_is_shared_by_tiles_alike_is_what_each_would_get(chip: str, monkeyp
     front = Front(parse_hlo(TEXT))
     shared = front.compile(load_chip(chip)).program
     monkeypatch.setattr(GroupPlan, "uniform", False)
-    monkeypatch.setattr(Gemm, "_seen", lambda self, make, axes, array, ranges, k_order: make(array, k_order, ranges))
+    monkeypatch.setattr(Gemm, "_seen", lambda self, make, axes, array, box: make(array, box))
     monkeypatch.setattr(gemm_search, "_ranked", gemm_search._ranked.__wrapped__)
     assert disassemble(front.compile(load_chip(chip)).program) == disassemble(shared)

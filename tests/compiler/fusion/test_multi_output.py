@@ -350,7 +350,7 @@ def test_a_loops_state_is_updated_where_it_lies(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "group"), [(adam(3000, DONATED), "pn.outputs"), (softmax(64, 24), "s.outputs")], ids=["adam", "softmax"]
+    ("text", "group"), [(adam(3000, DONATED), "pn.outputs"), (softmax(2, 16), "s.outputs")], ids=["adam", "softmax"]
 )
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, group: str) -> None:
     """A group of several results is checked against the evaluator, reported, predicted and explained."""
