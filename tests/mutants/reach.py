@@ -18,14 +18,14 @@ import pytest
 RECORD = "SYSTOLITH_MUTANTS_RECORD"
 """The environment variable that names the folder of records: a file for each process."""
 
-_MARK = """
+_MARK = f"""
 def __reached__(mark, known=set()):
     import os
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    if test and (mark, test) not in known and (folder := os.environ.get("SYSTOLITH_MUTANTS_RECORD")):
+    if test and (mark, test) not in known and (folder := os.environ.get("{RECORD}")):
         known.add((mark, test))
-        with open(f"{folder}/{os.getpid()}.reached", "a") as file:
-            file.write(f"{mark}\\t{test}\\n")
+        with open(f"{{folder}}/{{os.getpid()}}.reached", "a") as file:
+            file.write(f"{{mark}}\\t{{test}}\\n")
 """
 
 

@@ -28,8 +28,8 @@ def test_a_transfer_takes_what_its_instruction_does_but_for_a_chunk(elements: in
     pattern = Pattern(F32, (elements,), (4,))
     cost = dma_cost(pattern, Space.HBM, pattern, Space.VMEM, chip)
     chunk = -(-(chip.hbm.chunk + chip.hbm.granule) * chip.hbm.q // chip.hbm.p) + 1
-    if cost.causes["self_conflict"] == 0:
-        assert 0 <= cost.occupancy - transfer_cycles(4 * elements, chip) <= chunk
+    assert cost.causes["self_conflict"] == 0
+    assert 0 <= cost.occupancy - transfer_cycles(4 * elements, chip) <= chunk
 
 
 @given(st.integers(1, 300), st.integers(1, 300), chips)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate, in_any_order
 from systolith.isa.chip import load_chip
@@ -349,6 +350,20 @@ def test_branches_of_scalar_computations_take_and_give_tuples(name: str, selecto
     alone = f"HloModule m\n{branches}ENTRY e {{\n{scalar}"  # XLA's own map takes no such branches
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(got, [run_xla(alone, *pair)[0] for pair in zip(x, y, strict=True)])
+
+
+def test_a_loop_in_a_scalar_computation_is_refused_by_name() -> None:
+    text = (
+        "HloModule m\nc {\n s = (f32[], f32[]) parameter(0)\n a = f32[] get-tuple-element(s), index=0\n"
+        " z = f32[] constant(3)\n ROOT p = pred[] compare(a, z), direction=LT\n}\n"
+        "b {\n s = (f32[], f32[]) parameter(0)\n a = f32[] get-tuple-element(s), index=0\n"
+        " n = f32[] add(a, a)\n ROOT t = (f32[], f32[]) tuple(n, a)\n}\n"
+        "f {\n a = f32[] parameter(0)\n t = (f32[], f32[]) tuple(a, a)\n"
+        " w = (f32[], f32[]) while(t), condition=c, body=b\n ROOT r = f32[] get-tuple-element(w), index=0\n}\n"
+        "ENTRY e {\n x = f32[9] parameter(0)\n ROOT r = f32[9] map(x), dimensions={0}, to_apply=f\n}\n"
+    )
+    with pytest.raises(CompileError, match=r":17:2: while 'w' .* not an operation of the vector unit"):
+        on_chip(text, [small(3, "f32", (9,))])
 
 
 @pytest.mark.parametrize("budget", [200, 700])

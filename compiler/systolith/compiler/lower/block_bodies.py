@@ -52,7 +52,7 @@ class BlockBodies:
         if (group, size) not in self._made:
             small = resized(group.body, self.dims(group), size)
             if size == 1:
-                outline(small, self.chip.vmem.bytes)
+                outline(small, self.chip)
             group_computation(small)
             self._made[group, size] = small, fuse_outputs(small, self.chip)
         return self._made[group, size]

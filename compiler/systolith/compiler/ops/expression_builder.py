@@ -160,11 +160,11 @@ def lower_elementwise(graph: Graph, i: Instruction, sources: Sequence[Node]) -> 
     Raises:
         CompileError: no such operation, or not for these element types.
     """
-    for shape in (i.shape, *(o.shape for o in i.operands)):
-        check_dtype(i, shape.dtype)
     rule = info(i).compute
     if rule is None:
         raise compile_error(i, "not an operation of the vector unit")
+    for shape in (i.shape, *(o.shape for o in i.operands)):
+        check_dtype(i, shape.dtype)
     return rule(Builder(graph, i), sources)
 
 
@@ -174,17 +174,17 @@ def inline_scalar(graph: Graph, computation: Computation, arguments: Sequence[No
     Raises:
         CompileError: it has an operation that is not elementwise.
     """
-    given = iter(arguments)
-    values: dict[Instruction, Sequence[Node]] = {
-        p: [next(given) for _ in p.shape.leaves()] for p in computation.parameters
-    }
+    values: dict[Instruction, list[Node]] = {p: [] for p in computation.parameters}
+    leaves = (p for p in computation.parameters for _ in p.shape.leaves())
+    for parameter, node in zip(leaves, arguments, strict=True):
+        values[parameter].append(node)
     for i in computation.instructions:
         if i not in values:
             values[i] = _inlined(graph, i, [values[o] for o in i.operands])
-    return [*values[computation.result]]
+    return values[computation.result]
 
 
-def _inlined(graph: Graph, i: Instruction, sources: Sequence[Sequence[Node]]) -> Sequence[Node]:
+def _inlined(graph: Graph, i: Instruction, sources: Sequence[Sequence[Node]]) -> list[Node]:
     """The nodes of an instruction of a scalar computation."""
     leaves = [leaf for source in sources for leaf in source]
     match i.opcode:

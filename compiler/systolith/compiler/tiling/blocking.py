@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.ops.dim_rules import NotBlockableError
@@ -51,22 +52,19 @@ class BlockNormalisations:
         taken = Names(c.name for c in module.computations)
         changed = False
         for computation in _running(module.entry):
-            streamed = (
-                self.chip.hbm.latency * self.chip.hbm.p // self.chip.hbm.q if computation is module.entry else None
-            )
-            for made in _Blocking(computation, self.chip.vmem.bytes, streamed=streamed).outline(taken):
+            for made in _Blocking(computation, self.chip, entry=computation is module.entry).outline(taken):
                 module.computations.insert(module.computations.index(computation), made)
                 changed = True
         return changed
 
 
-def outline(computation: Computation, vmem: int) -> None:
+def outline(computation: Computation, chip: Chip) -> None:
     """Outline the regions of one block's computation, in place: here a region may run along the rows of a product.
 
     In a block every operand that such a product needs whole is read again for each block within it; outside this would
     be the weights of all products that follow a normalisation.
     """
-    _Blocking(computation, vmem, rows=True).outline(Names([computation.name]))
+    _Blocking(computation, chip, rows=True).outline(Names([computation.name]))
 
 
 def _running(entry: Computation) -> list[Computation]:
@@ -85,13 +83,13 @@ class _Blocking:
 
     Args:
         computation: it.
-        vmem: bytes of VMEM.
+        chip: the target.
         rows: whether a region may run along the rows of a product.
-        streamed: a region that loads and stores so many bytes is blocked though it fits; None: none is.
+        entry: whether parameters and results lie in HBM, so that regions that load and store much are blocked.
     """
 
-    def __init__(self, computation: Computation, vmem: int, rows: bool = False, streamed: int | None = None) -> None:
-        self.computation, self.vmem, self.rows, self.streamed = computation, vmem, rows, streamed
+    def __init__(self, computation: Computation, chip: Chip, rows: bool = False, entry: bool = False) -> None:
+        self.computation, self.chip, self.rows, self.entry = computation, chip, rows, entry
         self.users = computation.users()
         self.place = {i: n for n, i in enumerate(computation.instructions)}
 
@@ -136,8 +134,9 @@ class _Blocking:
         return best
 
     def _is_worth(self, region: Region) -> bool:
-        exceeds = self._bytes(region) > self.vmem * (NESTED_SHARE if self.rows else RESIDENT_SHARE)
-        return exceeds or (self.streamed is not None and self._streamed(region) >= self.streamed)
+        if self._bytes(region) > self.chip.vmem.bytes * (NESTED_SHARE if self.rows else RESIDENT_SHARE):
+            return True
+        return self.entry and transfer_cycles(self._streamed(region), self.chip) >= self.chip.hbm.latency
 
     def _streamed(self, region: Region) -> int:
         """Bytes that it takes from HBM and brings there: parts of parameters, constants and results."""
