@@ -105,6 +105,29 @@ def test_check_lets_rounding_pass() -> None:
     assert compare_modules(parse_hlo(first), parse_hlo(other), 5, 0).difference is None
 
 
+DEPTHWISE = """HloModule m
+
+ENTRY e {
+  x = f32[1,8,8,16] parameter(0)
+  w = f32[3,3,1,16] parameter(1)
+  ROOT y = f32[1,8,8,16] convolution(x, w),
+    window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=16
+}
+"""
+
+
+def test_check_lets_products_become_more_precise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Fusion gives this convolution to the vector unit, which multiplies f32: no rounding to bf16 as before."""
+    (tmp_path / "m.hlo").write_text(DEPTHWISE)
+    ran = systolith(capsys, "opt", tmp_path / "m.hlo", "--passes", "fusion", "--chip", "tiny", "--check", 2)
+    assert (ran.code, ran.err.strip()) == (0, "2 random inputs: 2 of 2 results the same to the bit")
+
+
+def test_check_sees_products_that_lose_precision() -> None:
+    precise = parse_hlo(DEPTHWISE.replace("=16\n", "=16, operand_precision={highest,highest}\n"))
+    assert "differs by" in str(compare_modules(precise, parse_hlo(DEPTHWISE), 2, 0).difference)
+
+
 def test_cost_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     ran = systolith(capsys, "cost", load("mlp_infer").path, "--json", "--top", 2, "--chip", "tpu_v3")
     record = json.loads(ran.out)
