@@ -122,6 +122,22 @@ def test_reductions_by_any_computation_follow_its_own_rules(window: str) -> None
     assert (bound < 1e-4).all()
 
 
+def test_a_reduction_by_any_computation_rounds_what_it_has_accumulated() -> None:
+    body = " x = f32[4,6] parameter(0)\n z = f32[] constant(80)"
+    body += "\n ROOT r = f32[4] reduce(x, z), dimensions={1}, to_apply=softadd"
+    ((value, bound),) = bounds(body, draw(3, 4, 6))
+    assert (bound >= np.spacing(value)).all()
+
+
+def test_bits_of_exact_elements_are_exact() -> None:
+    body = """ x = f32[3] parameter(0)
+ y = f32[3] exponential(x)
+ c = f32[6] concatenate(x, y), dimensions={0}
+ ROOT b = s32[6] bitcast-convert(c)"""
+    ((_, bound),) = bounds(body, draw(1, 3))
+    np.testing.assert_array_equal(bound, [0, 0, 0, np.inf, np.inf, np.inf])
+
+
 def test_bits_of_inexact_floats_have_no_bound() -> None:
     body = DOT.replace("ROOT d", "d") + "\n ROOT b = s32[5,3] bitcast-convert(d)"
     ((_, bound),) = bounds(body, draw(1, 5, 40), draw(2, 40, 3), precision="highest")

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.index.affine import Bound, Box, Expr, IndexMap
 from tests.compiler.index.points import Point, boxes, element, exprs, maps, points, value
 
 spaces = st.integers(0, 3)
@@ -30,6 +30,18 @@ def test_values_are_those_at_the_points(case: tuple[Expr, Box]) -> None:
     values, divides = (np.broadcast_to(a, box.dims).ravel() for a in e.values(box))
     wanted = [value(e, p) for p in points(box)]
     assert [int(v) if good else None for v, good in zip(values, divides, strict=True)] == wanted
+
+
+@given(spaces.flatmap(lambda rank: st.tuples(exprs(rank), boxes(rank))), st.integers(-9, 9), st.integers(1, 9))
+def test_a_bound_holds_or_fails_all_over_a_box(case: tuple[Expr, Box], lo: int, size: int) -> None:
+    e, box = case
+    bound, found = Bound(e, lo, lo + size), [v for p in points(box) if (v := value(e, p)) is not None]
+    inside = [lo <= v < lo + size for v in found]
+    assert not (bound.holds(box) and not all(inside))
+    assert not (bound.fails(box) and any(inside))
+    if e.is_affine:
+        assert bound.holds(box) == all(inside)
+        assert bound.fails(box) == (max(found) < lo or min(found) >= lo + size)
 
 
 @given(spaces.flatmap(lambda rank: st.tuples(maps(rank), boxes(rank, least=0))))
