@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from systolith.isa.access import Access, Tile, accesses
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32
-from systolith.isa.geometry import Bias, Interval, Unknown, interval, pitched
+from systolith.isa.geometry import Bias, Interval, Unknown, interval, loop_strides, pitched
 from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
@@ -74,6 +75,14 @@ def test_the_interval_holds_every_element(p: Pattern, bias: tuple[int, int], ind
         assert all(got.lo <= a and a + 4 <= got.hi for a in inside)
     else:
         assert p.indirect >= 0 or not known or any(c.stride for c in p.coords)
+
+
+@given(small_patterns())
+def test_a_loop_s_stride_is_what_a_step_adds_to_every_address(p: Pattern) -> None:
+    for k, stride in enumerate(loop_strides(p)):
+        steps = [p.strides[k], *(Fraction(c.coefs[k], c.div) * c.stride for c in p.coords)]
+        whole = all(c.coefs[k] % c.div == 0 for c in p.coords if c.stride)  # else some steps add nothing
+        assert stride == (sum(steps) if whole and k != p.indirect else None)
 
 
 def test_plain_intervals_are_exact() -> None:

@@ -33,6 +33,7 @@ GOOD = """
 .pattern vectors f32 counts=(2, 2, 8) strides=(64, 32, 4)
     coord coefs=(2, 1, 0) lo=0 hi=4
 .pattern list f32 counts=(4, 8) strides=(32, 4) indirect=0
+.pattern narrow bf16 counts=(2, 2, 8) strides=(64, 32, 4)
 .kernel twice auto
   body
     a = ld s0
@@ -82,6 +83,7 @@ def test_a_good_program_passes() -> None:
         ("hbm(x)[0]:block, vmem[0]:block", "hbm(x)[0]:block, vmem[0]:vectors", None),
         ("hbm(x)[0]:block", "hbm(x)[0]:four", "src has 4 elements, dst has 32"),
         ("vmem[0]:vectors, vmem[128]:vectors)", "vmem[0]:vectors, acc(0)[130]:vectors)", "base or a stride in ACC"),
+        ("vmem[0]:vectors, vmem[128]:vectors)", "vmem[0]:vectors, acc(0)[128]:narrow)", "bf16 in ACC: must be f32"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:list, 1 wait ready", "src: an indirect pattern"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:block, 3 wait ready", "row_loops 3: the pattern has 2 loops"),
         ("vmem[128]:block, 1 wait ready", "vmem[128]:block, 2 wait ready", "tile of 32 x 1: the array has 8 x 8"),

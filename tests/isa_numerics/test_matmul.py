@@ -127,7 +127,7 @@ def test_the_shorter_depth_meets_zeros() -> None:
     assert np.array_equal(multiply(a[:, :4], b), want)
 
 
-@pytest.mark.parametrize("k", [1, 255, 256, 257, 600])
+@pytest.mark.parametrize("k", [1, 255, 256, 257, 511, 600])
 @pytest.mark.parametrize(("left", "right"), [(np.int8, np.int8), (np.uint8, np.uint8), (np.uint8, np.int8)])
 def test_integer_products(k: int, left: type, right: type) -> None:
     rng = np.random.default_rng(k)

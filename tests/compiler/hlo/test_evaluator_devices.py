@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo import HloError, evaluate, evaluate_devices, parse_hlo, verify
+from systolith.compiler.hlo.values import devices
 from systolith.compiler.hlo.values.devices import Topology
 from systolith.compiler.hlo.values.evaluator import DeviceResult
 from systolith.compiler.hlo.values.group_modes import grid
@@ -148,6 +149,21 @@ ENTRY e {{
         "m.hlo:4:1: all-reduce 'y' (s32[]): deadlock: device 0 waits at all-reduce 'y' for device 1; "
         "device 1 waits at collective-permute 'z' for device 0"
     )
+
+
+@pytest.mark.parametrize(("count", "listed"), [(9, "0, 1, 2, 3, 4, 5, 6, 7"), (10, "0, 1, 2, 3, 4, 5, 6, 7, ...")])
+def test_a_deadlock_lists_eight_devices_at_most(count: int, listed: str) -> None:
+    text = f"""HloModule m
+{ADD}
+left {{ x = s32[] parameter(0) ROOT y = s32[] all-reduce(x), replica_groups={{}}, to_apply=add }}
+right {{ ROOT x = s32[] parameter(0) }}
+ENTRY e {{
+  x = s32[] parameter(0)
+  ROOT y = s32[] conditional(x, x, x), branch_computations={{left, right}}
+}}"""
+    with pytest.raises(HloError) as caught:
+        run(text, trips(*[0] * (count - 1), 1), count)
+    assert f"deadlock: devices {listed} wait at all-reduce 'y' for device {count - 1};" in str(caught.value)
 
 
 def test_one_channel_is_one_operation_whichever_instruction_runs_it() -> None:
@@ -371,6 +387,13 @@ def test_shardings_that_do_not_fit(sharding: str, local: str, partitions: int, m
     x = np.zeros((8, 4), np.int32)
     with pytest.raises(HloError, match=rf"custom-call 'piece' .*: {message}"):
         run(manual(sharding, local), [[x]] * partitions, 1, partitions)
+
+
+def test_as_many_devices_as_are_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "MAX_DEVICES", 3)
+    assert first(run(reduced("replica_groups={}"), numbers(3), 3)) == [111] * 3
+    with pytest.raises(HloError, match="4 devices; at most 3 are supported"):
+        run(reduced("replica_groups={}"), numbers(4), 4)
 
 
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

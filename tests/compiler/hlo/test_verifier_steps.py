@@ -119,6 +119,8 @@ BAD: list[tuple[str, str]] = [
      "channel_id is that of 's', 1, got 2"),
     ("s = (f32[4], u32[], token[]) send(x, y), channel_id=1; ROOT d = token[] send-done(s), channel_id=1",
      "the second operand is a token, got f32[4]"),
+    ("s = (f32[4], u32[], token[]) recv(x), channel_id=1; ROOT d = (f32[4], token[]) recv-done(s), channel_id=1",
+     "the operand is a token, got f32[4]"),
     ("s = (f32[4], u32[], token[]) recv(t), channel_id=1; ROOT d = f32[4] recv-done(s), channel_id=1",
      "its operands give (f32[4], token[])"),
     ("s = (f32[4], u32[], token[]) tuple(x, z, t); ROOT d = token[] send-done(s), channel_id=1",
