@@ -80,7 +80,7 @@ def test_the_interval_holds_every_element(p: Pattern, bias: tuple[int, int], ind
 @given(small_patterns())
 def test_a_loop_s_stride_is_what_a_step_adds_to_every_address(p: Pattern) -> None:
     for k, stride in enumerate(loop_strides(p)):
-        steps = [p.strides[k], *(Fraction(c.coefs[k], c.div) * c.stride for c in p.coords)]
+        steps = [Fraction(p.strides[k]), *(Fraction(c.coefs[k], c.div) * c.stride for c in p.coords)]
         whole = all(c.coefs[k] % c.div == 0 for c in p.coords if c.stride)  # else some steps add nothing
         assert stride == (sum(steps) if whole and k != p.indirect else None)
 

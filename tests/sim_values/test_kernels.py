@@ -320,3 +320,13 @@ def test_a_carried_register_made_by_arithmetic_and_then_loaded_keeps_payloads() 
     m = b.run({0: nans}).machine
     want = [int(x).bit_count() for x in (0x7FC00000, *nans[:3])]
     assert take(m, 64, np.zeros(4, np.uint32)).tolist() == want
+
+
+def test_integers_see_the_bits_of_a_nan_that_the_iteration_before_made() -> None:
+    b = Builder()
+    body = [("popc", 2, (1,)), ("st", -1, (2,), 1), ("ld", 3, (), 0), ("sub.f32", 1, (3, 3))]
+    loaded, counted = (b.vmem(b.pattern("u32", (4, 1, 1), (4, 4, 4)), base) for base in (0, 64))
+    b.run_kernel(b.kernel(body, [("mov", 1, (64,))], constants=[ONE]), (4,), [loaded, counted], inner=1)
+    m = b.run({0: np.full(4, np.inf, np.float32)}).machine
+    want = [int(x).bit_count() for x in (ONE, *[0x7FC00000] * 3)]  # x86 gives 0xFFC00000
+    assert take(m, 64, np.zeros(4, np.uint32)).tolist() == want

@@ -116,6 +116,16 @@ def test_transposed_weights_and_accumulator_rows() -> None:
     assert not m.acc[0][:7].any()
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_weights_beyond_a_bound_are_every_bit_of_the_fill(part: int) -> None:
+    b, fill = Builder(), 0x3F800001
+    weights = b.pattern("f32", (8, 8), (32, 4), (Coord((1, 0), 0, 0, 5),), fill)
+    matmul(b, b.vmem(b.dense("f32", (8, 8))), b.vmem(weights, W), part=0, right_part=part)
+    got = accumulators(b.run({0: np.eye(8, dtype=np.float32), W: np.ones((5, 8), np.float32)}).machine, 8, 8)
+    assert (got[:5] == (1, 0)[part]).all()
+    assert (got[5:] == (1, 2.0**-23)[part]).all()
+
+
 def test_weights_of_zero_meet_an_infinity() -> None:
     b = Builder()
     x = np.ones((2, 8), np.float32)

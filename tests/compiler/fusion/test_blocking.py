@@ -211,6 +211,19 @@ def test_a_value_used_elsewhere_is_a_second_result() -> None:
     assert module.entry.result.opcode == "tuple"
 
 
+def test_values_of_which_many_ways_lead_to_others_are_looked_at_once() -> None:
+    doubled = "\n".join(f" y{n + 1} = f32[96,100] multiply(y{n}, y{n})" for n in range(60))
+    text = (
+        softmax(96, 100)
+        .replace(" low =", " y0 = f32[96,100] parameter(1)\n low =")
+        .replace(" e =", f"{doubled}\n e =")
+        .replace("divide(e, sb)", "divide(e, sb)\n t = f32[96,100] add(r, y60)\n ROOT u = f32[96,100] add(t, y60)")
+        .replace("ROOT r =", "r =")
+    )
+    _, groups = blocked(text, SMALL)
+    assert [group.operands[0].name for group in groups] == ["x"]
+
+
 def test_blocks_put_together_are_the_whole() -> None:
     _, (group,) = blocked(attention(6, 40, 8), SMALL)
     assert group.tiling is not None

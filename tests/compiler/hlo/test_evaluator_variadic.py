@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from systolith.compiler.hlo import parse_hlo
+from systolith.compiler.hlo.values.evaluator import in_any_order
 from tests.compiler.hlo.compare import assert_matches_xla
 
 pytest.importorskip("jax")
@@ -17,6 +19,29 @@ BEST = """best {
   k = s32[] select(more, j, i)
   ROOT t = (f32[], s32[]) tuple(v, k)
 }"""
+
+FLAGGED = """HloModule m
+keep {
+  p = pred[] parameter(0)
+  v = s32[] parameter(1)
+  q = pred[] parameter(2)
+  u = s32[] parameter(3)
+  limit = s32[] constant(8)
+  a = s32[] abs(v)
+  b = s32[] abs(u)
+  sizes = s32[] or(a, b)
+  small = pred[] compare(sizes, limit), direction=LT
+  both = pred[] and(p, q)
+  first = pred[] and(small, both)
+  either = pred[] or(p, q)
+  most = s32[] maximum(v, u)
+  kept = s32[] select(first, v, most)
+  ROOT t = (pred[], s32[]) tuple(either, kept)
+}
+ENTRY e {
+  ROOT x = s32[] parameter(0)
+}
+"""
 
 X = np.random.default_rng(3).permutation(30).astype(np.float32).reshape(5, 6)
 PLACES = np.arange(30, dtype=np.int32).reshape(5, 6)
@@ -117,3 +142,8 @@ ENTRY e {
   ROOT s = (s32[5,6], f32[5,6], s32[5,6]) sort(k, x, n), dimensions={0}, is_stable=true, to_apply=before
 }"""
     assert_matches_xla(text, X, PLACES)
+
+
+def test_flagged_small_values_alone_show_that_the_order_matters() -> None:
+    assert not in_any_order(parse_hlo(FLAGGED).computation("keep"))
+    assert in_any_order(parse_hlo(FLAGGED.replace("select(first, v, most)", "copy(most)")).computation("keep"))

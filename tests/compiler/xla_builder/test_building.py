@@ -34,6 +34,12 @@ def test_axpy() -> None:
     )
 
 
+def test_a_builder_keeps_the_client_that_it_is_given() -> None:
+    client = sl.Client("tiny")
+    assert sl.ComputationBuilder(client, "of a client").client is client
+    assert sl.XlaBuilder("alone").client is None
+
+
 def test_the_result_is_the_last_operation_unless_it_is_said() -> None:
     b = sl.XlaBuilder("result")
     x = b.constant(1.0)
