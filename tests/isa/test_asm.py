@@ -12,7 +12,7 @@ from systolith.isa.errors import AsmError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.kernel import MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
-from systolith.isa.program import Program
+from systolith.isa.program import BufferDecl, Program, Role
 from systolith.isa.verify import verify_program
 from tests.examples import examples
 from tests.isa.strategies import programs
@@ -59,6 +59,12 @@ def test_labels_registers_and_defaults() -> None:
     args: dict[str, Value] = {"src": src, "row_loops": 1, "acc": Reg(4), "accumulate": 0, "part": 0, "integer": 0}
     assert code[2] == Instruction("mxu.matmul", args)
     assert code[3].args["target"] == 1
+
+
+def test_a_buffer_that_is_no_argument_and_no_result_has_no_number() -> None:
+    (buffer,) = assemble(".buffer t temp f32 [4]\n    halt\n", load_chip("tiny")).buffers
+    assert buffer == BufferDecl("t", Role.TEMP, "f32", (4,), 16)
+    assert (buffer.number, buffer.alias) == (-1, -1)
 
 
 def test_names_for_integers_and_registers() -> None:

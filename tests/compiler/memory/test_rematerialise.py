@@ -103,6 +103,25 @@ def test_a_module_written_anew_as_it_is_has_the_same_groups() -> None:
     assert print_hlo(clone(module)) == print_hlo(module)
 
 
+def test_arguments_in_tuples_of_tuples_are_read_as_they_were() -> None:
+    text = """HloModule m
+ENTRY e {
+  p = ((f32[8], f32[4]), (f32[8], f32[4])) parameter(0)
+  a = (f32[8], f32[4]) get-tuple-element(p), index=0
+  b = (f32[8], f32[4]) get-tuple-element(p), index=1
+  x = f32[8] get-tuple-element(a), index=0
+  y = f32[8] get-tuple-element(b), index=0
+  z = f32[4] get-tuple-element(b), index=1
+  d = f32[8] subtract(x, y)
+  e = f32[4] exponential(z)
+  ROOT t = (f32[8], f32[4]) tuple(d, e)
+}
+"""
+    module = grouped(text)
+    args = [np.arange(n, n + size, dtype=np.float32) for n, size in enumerate((8, 4, 8, 4))]
+    same_values(module, rewritten(module, {module.entry: line_of(module.entry, (), ())}), args)
+
+
 # Which value is computed again.
 
 
