@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.dead_code import DeadCode
@@ -110,6 +111,26 @@ def test_effects_and_whole_results_stay() -> None:
     body.instructions.insert(0, call)
     SimplifyWhileLoops().run(effect)
     assert any(i.opcode == "while" for i in effect.entry.instructions)
+
+
+@pytest.mark.parametrize("count", range(3))
+def test_a_loop_that_runs_for_its_effects_alone_carries_nothing(count: int) -> None:
+    state = f"({', '.join(['f32[4]'] * count)})"
+    elements = "".join(f" x{k} = f32[4] get-tuple-element(s), index={k}\n" for k in range(count))
+    callees = (
+        f"cond {{\n s = {state} parameter(0)\n t = token[] after-all()\n i = (pred[], token[]) infeed(t)\n"
+        " ROOT more = pred[] get-tuple-element(i), index=0\n}\n"
+        f"body {{\n s = {state} parameter(0)\n{elements}"
+        f" ROOT r = {state} tuple({', '.join(f'x{k}' for k in range(count))})\n}}"
+    )
+    body = (
+        f" a = f32[4] parameter(0)\n t = {state} tuple({', '.join('a' * count)})\n"
+        f" w = {state} while(t), condition=cond, body=body\n ROOT r = f32[4] negate(a)"
+    )
+    module = module_of(body, callees)
+    assert SimplifyWhileLoops().run(module) == (count > 0)
+    verify(module)
+    assert not the_while(module).shape.elements
 
 
 @pytest.mark.parametrize(("start", "bound", "t"), [(0, 100, "s8"), (100, 127, "s8"), (250, 255, "u8")])

@@ -90,7 +90,7 @@ class _Carried:
             if _element(root.operands[k], body) == k:
                 self._read_before(i, k)
         outside = {u.integer("index") for u in self.users[i] if u not in self.values}
-        kept = sorted(_needed(condition, body, outside, self.effects)) or [0]
+        kept = sorted(_needed(condition, body, outside, self.effects))
         if len(kept) == count:
             return
         self.changed = True
