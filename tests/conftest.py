@@ -40,5 +40,5 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(10_000)
+    gc.set_threshold(100_000)
     gc.enable()

@@ -12,8 +12,17 @@ from tests.goldens import CORPUS, PROGRAMS, check, corpus_cycles, corpus_keys, k
 from tests.programs.cases import CASES, CHIPS
 from tests.runtime.test_corpus_runs import HEAVY, cases
 
+LONG = ("mlp_infer tiny highest", "mlp_infer_bf16 tiny highest", "gpt2_decode_kvcache tiny highest")
 
-@pytest.mark.parametrize("key", [key for key in corpus_keys() if tuple(key.split()) in HEAVY])
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=pytest.mark.slow) if key in LONG else key
+        for key in corpus_keys()
+        if tuple(key.split()) in HEAVY
+    ],
+)
 def test_corpus(key: str) -> None:
     check(CORPUS, key, corpus_cycles(key))
 

@@ -8,6 +8,7 @@ from tests.fuzz.fuzzer import Failure, attempt
 from tests.fuzz.table import FUZZERS, REGRESSIONS
 
 COUNT = 200
+LONG = 50  # of those whose cases may take a minute
 PARTS = 2  # so that two processes share them
 
 
@@ -15,7 +16,8 @@ PARTS = 2  # so that two processes share them
 @pytest.mark.parametrize("name", FUZZERS)
 def test_a_file_gives_a_result_or_a_refusal(name: str, part: int) -> None:
     fuzzer = FUZZERS[name]
-    outcomes = {seed: attempt(fuzzer, fuzzer.case(seed)) for seed in range(part, COUNT, PARTS)}
+    count = LONG if fuzzer.seconds >= 60 else COUNT
+    outcomes = {seed: attempt(fuzzer, fuzzer.case(seed)) for seed in range(part, count, PARTS)}
     assert {seed: o for seed, o in outcomes.items() if isinstance(o, Failure)} == {}
     wanted = {True, False} if fuzzer.refuses else {True}
     assert set(outcomes.values()) == wanted, "all are taken, or all are refused: nothing is tried"

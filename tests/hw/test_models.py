@@ -107,9 +107,9 @@ ENTRY main {{
 # The stem on a part of the image, a 3 x 3 layer on a part of its channels, a projection as it is; and two products that
 # do not fit in VMEM, so that they run in a loop over the batch.
 LAYERS = {
-    "stem": layer("1,48,48,3", "7,7,3,64", "1,24,24,64", "size=7x7 stride=2x2 pad=3_3x3_3"),
+    "stem": layer("1,32,32,3", "7,7,3,64", "1,16,16,64", "size=7x7 stride=2x2 pad=3_3x3_3"),
     "3x3": layer("1,14,14,64", "3,3,64,64", "1,14,14,64", "size=3x3 pad=1_1x1_1"),
-    "projection": layer("1,28,28,128", "1,1,128,256", "1,14,14,256", "size=1x1 stride=2x2"),
+    "projection": layer("1,14,14,128", "1,1,128,256", "1,7,7,256", "size=1x1 stride=2x2"),
     "loop": mlp(8, 320, 8, 64),
 }
 
@@ -123,7 +123,7 @@ def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
     assert result.ok, result.difference
-    assert result.cycles > 50_000
+    assert result.cycles > 20_000
 
 
 def between_products(rows: int, width: int) -> str:

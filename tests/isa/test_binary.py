@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.binary import MAGIC, VERSION, from_bytes, load, save, to_bytes
@@ -12,12 +12,13 @@ from systolith.isa.errors import BinaryError, EncodingError
 from systolith.isa.files import OutputError
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import BufferDecl, Program, Role
+from tests.examples import examples
 from tests.isa.strategies import programs
 
 SMALL = Program("p", "tiny", "0", [Instruction("halt")])
 
 
-@settings(max_examples=60)
+@examples(30, 100)
 @given(programs())
 def test_programs_round_trip(program: Program) -> None:
     data = to_bytes(program)

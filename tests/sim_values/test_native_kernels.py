@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.pattern import Coord
 from systolith.sim import kernels, native_kernels
+from tests.examples import examples
 from tests.sim_values.build import Builder
 from tests.sim_values.plain_kernels import CHIP, machine_for, plain_kernel
 
@@ -51,7 +52,7 @@ def copies(
     return b
 
 
-@settings(max_examples=40)
+@examples(20, 60)
 @given(st.integers(0, 2**32))
 def test_plain_kernels(seed: int) -> None:
     assert agree(plain_kernel(seed), seed)

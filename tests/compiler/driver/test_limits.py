@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from systolith.compiler.errors import CompileError
-from systolith.isa.chip import load_chip
 from systolith.isa.files import write_all
 from systolith.isa.program import Role
 from tests.compiler.driver.random_modules import random_module
@@ -21,26 +20,30 @@ from tests.corpus.load import load
 
 CHAIN = """HloModule t
 ENTRY e {
-  x = f32[128,200] parameter(0)
-  w = f32[200,200] parameter(1)
-  a = f32[128,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  b = f32[128,200] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  c = f32[128,200] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  d = f32[128,200] add(a, b)
-  ROOT e = f32[128,200] add(d, c)
+  x = f32[64,104] parameter(0)
+  w = f32[104,104] parameter(1)
+  a = f32[64,104] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[64,104] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[64,104] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[64,104] add(a, b)
+  ROOT e = f32[64,104] add(d, c)
 }
 """
+
+
+# Of `tiny`, with a quarter of its VMEM.
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10))
 
 
 def test_values_that_do_not_fit_are_spilled_to_hbm() -> None:
     rng = np.random.default_rng(0)
     args: list[Array] = [
-        rng.standard_normal((128, 200)).astype(np.float32),
-        rng.standard_normal((200, 200)).astype(np.float32) / np.float32(14),
+        rng.standard_normal((64, 104)).astype(np.float32),
+        rng.standard_normal((104, 104)).astype(np.float32) / np.float32(10),
     ]
-    program = check(CHAIN, args, "tiny", "default", 3e-2).program
+    program = check(CHAIN, args, SMALL, "default", 3e-2).program
     assert any(b.role is Role.TEMP for b in program.buffers)
-    assert program.vmem_high_water <= 256 * 1024
+    assert program.vmem_high_water <= SMALL.vmem.bytes
 
 
 def test_a_chip_with_more_vmem_spills_nothing() -> None:
@@ -103,12 +106,11 @@ def test_useful_macs_are_those_of_the_module() -> None:
 
 
 def test_small_fifos_and_tokens_still_order_everything() -> None:
-    chip = load_chip("tiny")
-    chip = replace(chip, fifo=replace(chip.fifo, depth=1), token=replace(chip.token, max=4))
+    chip = replace(SMALL, fifo=replace(SMALL.fifo, depth=1), token=replace(SMALL.token, max=4))
     rng = np.random.default_rng(0)
     args: list[Array] = [
-        rng.standard_normal((128, 200)).astype(np.float32),
-        rng.standard_normal((200, 200)).astype(np.float32) / np.float32(14),
+        rng.standard_normal((64, 104)).astype(np.float32),
+        rng.standard_normal((104, 104)).astype(np.float32) / np.float32(10),
     ]
     check(CHAIN, args, chip, "default", 3e-2)
 

@@ -280,10 +280,15 @@ def test_many_blocks_and_chunks_where_memory_is_tight(m: int, k: int, n: int, vm
     assert kinds(result.module) == ["kOutput"]
 
 
-def test_a_value_larger_than_vmem_is_computed_in_tiles() -> None:
+@pytest.fixture(scope="module")
+def inside() -> Compiled:
+    """A value larger than VMEM, computed in the tiles of its user."""
+    return compiled(DOT.format(m=16384, k=1024, n=1024), load_chip("tpu_v3"), When.FASTER)
+
+
+def test_a_value_larger_than_vmem_is_computed_in_tiles(inside: Compiled) -> None:
     chip = load_chip("tpu_v3")
-    text = DOT.format(m=16384, k=1024, n=1024)
-    inside, stored = (compiled(text, chip, when) for when in (When.FASTER, When.NEVER))
+    stored = compiled(DOT.format(m=16384, k=1024, n=1024), chip, When.NEVER)
     assert kinds(inside.module) == ["kOutput"]
     assert kinds(stored.module) == ["kLoop", "kOutput"]
     taken = cycles(inside, chip)
@@ -292,15 +297,14 @@ def test_a_value_larger_than_vmem_is_computed_in_tiles() -> None:
     assert 0.97 <= tiles.numbers["cycles"] / taken <= 1.03
 
 
-def test_what_was_decided_is_said_with_its_numbers() -> None:
-    decisions = compiled(DOT.format(m=16384, k=1024, n=1024), load_chip("tpu_v3"), When.FASTER).explain
-    (said,) = (d for d in decisions if d.kind == "prologue")
+def test_what_was_decided_is_said_with_its_numbers(inside: Compiled) -> None:
+    (said,) = (d for d in inside.explain if d.kind == "prologue")
     assert said.group == "d"
     assert said.chosen == "a is computed in tiles of d"
     (other,) = said.rejected
     assert other.what == "a is stored in HBM"
     assert said.numbers["cycles"] < other.numbers["cycles"]
-    (made,) = (d for d in decisions if d.kind == "fusion")
+    (made,) = (d for d in inside.explain if d.kind == "fusion")
     assert "a (tanh)" in made.chosen
     assert "d (dot)" in made.chosen
 

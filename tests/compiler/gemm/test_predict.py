@@ -58,7 +58,8 @@ def assert_prediction_of_blocks_is_near(heads: int, length: int, depth: int, chi
 
 
 @pytest.mark.parametrize(
-    ("heads", "length", "depth", "chip"), [(5, 40, 12, TINY), (4, 33, 7, TINY), (6, 80, 24, SMALL)]
+    ("heads", "length", "depth", "chip"),
+    [(5, 40, 12, TINY), (4, 33, 7, TINY), pytest.param(6, 80, 24, SMALL, marks=pytest.mark.slow)],
 )
 def test_prediction_of_blocks_is_near(heads: int, length: int, depth: int, chip: Chip) -> None:
     """Blocks in a pipeline: vector unit, cross-lane unit and matrix units wait for one another."""

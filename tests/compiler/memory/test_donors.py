@@ -168,39 +168,39 @@ def test_what_an_update_leaves_as_it_is_is_not_overwritten_by_temporaries() -> N
 
 READ_IN_A_LOOP = """HloModule t, buffer_donor={ (0, {}) }
 body {
-  p = (s32[], f32[64,100], f32[64,100]) parameter(0)
+  p = (s32[], f32[32,52], f32[32,52]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   one = s32[] constant(1)
   n = s32[] add(i, one)
-  a = f32[64,100] get-tuple-element(p), index=1
-  x = f32[64,100] get-tuple-element(p), index=2
-  y = f32[64,100] add(a, x)
-  u = f32[64,100] reverse(y), dimensions={0}
-  v = f32[64,100] reverse(u), dimensions={1}
-  w = f32[64,100] maximum(v, u)
-  ROOT r = (s32[], f32[64,100], f32[64,100]) tuple(n, a, w)
+  a = f32[32,52] get-tuple-element(p), index=1
+  x = f32[32,52] get-tuple-element(p), index=2
+  y = f32[32,52] add(a, x)
+  u = f32[32,52] reverse(y), dimensions={0}
+  v = f32[32,52] reverse(u), dimensions={1}
+  w = f32[32,52] maximum(v, u)
+  ROOT r = (s32[], f32[32,52], f32[32,52]) tuple(n, a, w)
 }
 cond {
-  p = (s32[], f32[64,100], f32[64,100]) parameter(0)
+  p = (s32[], f32[32,52], f32[32,52]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   n = s32[] constant(4)
   ROOT r = pred[] compare(i, n), direction=LT
 }
 ENTRY e {
-  a = f32[64,100] parameter(0)
-  b = f32[64,100] parameter(1)
+  a = f32[32,52] parameter(0)
+  b = f32[32,52] parameter(1)
   z = s32[] constant(0)
-  t = (s32[], f32[64,100], f32[64,100]) tuple(z, a, b)
-  l = (s32[], f32[64,100], f32[64,100]) while(t), condition=cond, body=body
-  x = f32[64,100] get-tuple-element(l), index=2
-  ROOT y = f32[100,64] transpose(x), dimensions={1,0}
+  t = (s32[], f32[32,52], f32[32,52]) tuple(z, a, b)
+  l = (s32[], f32[32,52], f32[32,52]) while(t), condition=cond, body=body
+  x = f32[32,52] get-tuple-element(l), index=2
+  ROOT y = f32[52,32] transpose(x), dimensions={1,0}
 }
 """
 
 
 def test_a_donor_that_a_loop_reads_is_needed_until_the_loop_ends() -> None:
     chip = replace(TINY, vmem=replace(TINY.vmem, bytes=4 << 10))
-    check(READ_IN_A_LOOP, [draw(64, 100), draw(64, 100) + 1], chip)
+    check(READ_IN_A_LOOP, [draw(32, 52), draw(32, 52) + 1], chip)
 
 
 @pytest.mark.parametrize("kib", [6, 12, 256])

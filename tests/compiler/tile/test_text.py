@@ -69,7 +69,9 @@ def test_names_that_look_like_tile_ir_round_trip() -> None:
     assert {b.name for b in again.whole} == {"o0"}
 
 
-@pytest.mark.parametrize("name", ["mlp_infer_bf16", "lstm_scan", "cond_switch", "int8_dot_i32"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("mlp_infer_bf16", marks=pytest.mark.slow), "lstm_scan", "cond_switch", "int8_dot_i32"]
+)
 def test_compiled_modules_round_trip(name: str) -> None:
     text = compiled(load(name).text).stages["tile.txt"]
     again = parse_tile_ir(text)

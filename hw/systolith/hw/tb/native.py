@@ -19,7 +19,7 @@ VERILATE = ["--cc", "--exe", "--build", "--assert", "-O3", *WORKAROUNDS, "--rela
 VERILATE += ["--output-split", "20000"]
 # A build at -O2 takes three times as long, and the runs are short.  Verilator's makefile leaves out how gcc is told of
 # the precompiled header.
-MAKE = "OPT_FAST=-O1 CFG_CXXFLAGS_PCH_I=-include"
+MAKE = "OPT_FAST=-O1 OPT_GLOBAL=-O0 CFG_CXXFLAGS_PCH_I=-include"
 
 
 def files(name: str, sources: Path = HW, modules: str = "") -> list[Path]:
