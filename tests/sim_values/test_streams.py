@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise, product
 from math import prod
 from typing import Any
 
@@ -14,6 +16,7 @@ from systolith.isa.dtypes import DTYPES
 from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.formats import narrow, widen
 from systolith.isa.pattern import Coord, Pattern
+from systolith.sim import native_streams
 from systolith.sim import streams as io
 from systolith.sim.memory import Machine, SimulationError
 from tests.sim_values.build import TINY, Builder
@@ -165,3 +168,37 @@ def test_a_strided_copy_onto_itself_reads_everything_first(stride: int, shift: i
     want = x.copy()
     want[200 + shift : 217 + shift] = x[200 + stride * np.arange(17)]
     assert np.array_equal(b.run({0: x}).machine.vmem[:400], want)
+
+
+@st.composite
+def strides(draw: st.DrawFn, counts: Sequence[int]) -> list[int]:
+    """For loops of such counts; often two loops are one."""
+    found, span = [4], 4
+    for n in counts[:0:-1]:
+        span = n * found[-1]
+        found.append(draw(st.sampled_from((span, span, span + 4, 4, -8))))
+    return found[::-1][: len(counts)]
+
+
+def offsets(nest: Sequence[tuple[int, int]]) -> list[int]:
+    """Where loops of (count, stride) go, in order."""
+    return [sum(i * s for i, (_, s) in zip(at, nest, strict=True)) for at in product(*(range(n) for n, _ in nest))]
+
+
+shapes = st.lists(st.integers(1, 4), max_size=5)
+
+
+@given(shapes.flatmap(lambda counts: st.tuples(st.just(counts), strides(counts))))
+def test_fewer_loops_visit_the_same_addresses_in_order(nest: tuple[list[int], list[int]]) -> None:
+    fewer = native_streams.merged(*nest)
+    assert offsets(fewer) == offsets([*zip(*nest, strict=True)])
+    assert all(a != n * b for (_, a), (n, b) in pairwise(fewer))
+
+
+@given(shapes.flatmap(lambda counts: st.tuples(st.just(counts), strides(counts), strides(counts[::-1]))))
+def test_one_nest_for_two_visits_the_addresses_of_both_in_order(two: tuple[list[int], list[int], list[int]]) -> None:
+    counts, a, b = two
+    found = native_streams.matched(counts, a, counts[::-1], b)
+    if found is not None:
+        assert offsets([(n, s) for n, s, _ in found]) == offsets([*zip(counts, a, strict=True)])
+        assert offsets([(n, t) for n, _, t in found]) == offsets([*zip(counts[::-1], b, strict=True)])
