@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.mutants import campaign
 from tests.mutants.campaign import AREAS, Case, drawn, load, recorded, save, tried
 from tests.mutants.mutate import mutants
 from tests.mutants.reach import RECORD, Reach, load_reach, marked, read_records
@@ -152,12 +153,32 @@ def test_mutants_are_killed_or_survive(tmp_path: Path) -> None:
     assert load(tmp_path / "results.json") == outcomes
 
 
+@pytest.mark.parametrize(("asleep", "what"), [("least(1, 1) is None", "timeout"), ("True", "unfinished")])
+def test_a_hang_counts_where_the_mutant_makes_it(
+    asleep: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "TEST_SECONDS", 1)
+    cases = project(tmp_path / "tree", f"__import__('time').sleep(({asleep}) * 20)")
+    case = next(c for c in cases if c.line == 2 and c.text.count("return None"))
+    reach = Reach({case.mark: ["tests/test_made.py::test_least"]}, {})
+    assert tried(case, tmp_path / "tree", reach, 60, set()).what == what
+
+
 def test_draws_are_the_same_for_a_seed(tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(MODULE)
     first, second = (drawn(5, 1, tmp_path, [""]) for _ in range(2))
     assert [c.key for c in first] == [c.key for c in second]
     assert [c.key for c in first] != [c.key for c in drawn(5, 2, tmp_path, [""])]
     assert len({c.key for c in drawn(10**6, 1, tmp_path, [""])}) == len([*mutants(MODULE)])
+
+
+def test_draws_stay_while_other_code_changes(tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(MODULE)
+    before = {c.diff.partition("\n")[2] for c in drawn(9, 1, tmp_path, [""])}
+    (tmp_path / "made.py").write_text(MODULE.replace("1.", "2.") + "\n\ndef later(y):\n    return y * 77\n")
+    after = {c.diff.partition("\n")[2] for c in drawn(9, 1, tmp_path, [""])}
+    assert len(before & after) > 4
+    assert all("77" in diff or "y * 7" in diff for diff in after - before)
 
 
 def test_every_area_has_mutants() -> None:
