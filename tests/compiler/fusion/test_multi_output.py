@@ -137,6 +137,13 @@ def test_moments_are_one_pass() -> None:
     assert groups(moments(512, 768)) == [("kInput", 2)]
 
 
+def test_sums_that_meet_in_one_result_are_one_pass() -> None:
+    variance = "d = f32[512] multiply(s, s)\n ROOT v = f32[512] subtract(q, d)"
+    text = moments(512, 768, "").replace("ROOT t = (f32[512], f32[512]) ", variance)
+    assert groups(text) == [("kInput", 1)]
+    same_bits(text, [np.random.default_rng(1).standard_normal((512, 768)).astype(np.float32)])
+
+
 def test_a_value_that_only_its_consumer_needs_is_not_stored() -> None:
     """`y` is stored for `a` and `b`; once both are made where it is, nothing reads it."""
     text = module(""" x = f32[64,64] parameter(0)
@@ -229,7 +236,7 @@ def siblings(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
     rows: list[str] = []
     full = [f"x{k}" for k in range(len(shapes))]
     for n in range(draw(st.integers(2, 7))):
-        what = draw(st.sampled_from(("unary", "binary", "binary", "add", "max", "spread")))
+        what = draw(st.sampled_from(("unary", "binary", "binary", "add", "max", "spread", "meet")))
         a, b = (draw(st.sampled_from(full)) for _ in range(2))
         if what == "unary":
             lines.append(f"v{n} = {whole} {draw(st.sampled_from(UNARY))}({a})")
@@ -238,6 +245,11 @@ def siblings(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
         elif what == "spread" and rows:
             places = ",".join(str(d) for d in range(len(dims)) if d != axis)
             lines.append(f"v{n} = {whole} broadcast({draw(st.sampled_from(rows))}), dimensions={{{places}}}")
+        elif what == "meet" and rows:
+            c, d = (draw(st.sampled_from(rows)) for _ in range(2))
+            lines.append(f"r{n} = {row} {draw(st.sampled_from(BINARY))}({c}, {d})")
+            rows.append(f"r{n}")
+            continue
         else:
             fold, init = ("max", "low") if what == "max" else ("add", "zero")
             lines.append(f"r{n} = {row} reduce({a}, {init}), dimensions={{{axis}}}, to_apply={fold}.{t}")
