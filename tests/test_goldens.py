@@ -12,7 +12,10 @@ from tests.goldens import CORPUS, PROGRAMS, check, corpus_cycles, corpus_keys, k
 from tests.programs.cases import CASES, CHIPS
 from tests.runtime.test_corpus_runs import HEAVY, cases
 
-LONG = ("mlp_infer tiny highest", "mlp_infer_bf16 tiny highest", "gpt2_decode_kvcache tiny highest")
+LONG = (
+    "mlp_infer tiny highest", "mlp_infer_bf16 tiny default", "mlp_infer_bf16 tiny highest",
+    "gpt2_decode_kvcache tiny highest",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def tiny() -> Iterator[Lockstep]:
         yield both
 
 
-@pytest.mark.parametrize("name", ON_TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "mlp_infer_bf16" else n for n in ON_TINY]
+)
 def test_on_8_x_8(tiny: Lockstep, name: str) -> None:
     agree(tiny, name)
 

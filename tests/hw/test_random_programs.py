@@ -30,7 +30,7 @@ def agree(both: Lockstep, first: int) -> None:
         assert difference is None, f"seed {seed}: {difference}"
 
 
-@pytest.mark.parametrize("first", range(0, 200, BLOCK))
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(BLOCK, 200, BLOCK))])
 def test_random_programs(tiny: Lockstep, first: int) -> None:
     agree(tiny, first)
 

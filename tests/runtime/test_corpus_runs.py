@@ -21,6 +21,7 @@ TINY = (
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
     ("mlp_infer", "tiny", "highest"),
+    ("mlp_infer_bf16", "tiny", "default"),
     ("mlp_infer_bf16", "tiny", "highest"),
     ("lenet_infer", "tiny", "highest"),
     ("gpt2_decode_kvcache", "tiny", "highest"),
