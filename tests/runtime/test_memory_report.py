@@ -71,7 +71,7 @@ def test_the_command_line_tells_it(capsys: pytest.CaptureFixture[str], tmp_path:
     assert f"{2 * PIECE:,}" in ran.err
     table = (tmp_path / "dump" / "memory.txt").read_text()
     assert [line.split()[0] for line in table.splitlines() if " temp " in line] == ["v1", "v2", "v3", "v4", "v5"]
-    ran = systolith(capsys, "run", path, "--chip", chip, "--mode", "time", "--json")
+    ran = systolith(capsys, "run", tmp_path / "m.slb", "--chip", chip, "--mode", "time", "--json")
     assert ran.code == 0
     record = json.loads(ran.out)
     assert record["memory"]["temporaries"] == record["hbm_allocated"]["temp"] == 2 * PIECE

@@ -281,7 +281,7 @@ ENTRY e {
 
 
 def test_attention_over_the_batch_and_over_heads() -> None:
-    text = attention(8, 40, 8)
+    text = attention(4, 40, 8)
     result = compare(text, arguments(text), SMALL)
     assert print_hlo(parse_hlo(result.stages["grouped.hlo"])) == result.stages["grouped.hlo"]
 
