@@ -11,7 +11,10 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values import contraction
 from systolith.compiler.mxu.precision import ALGORITHMS, PRECISIONS, passes_of
+from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32
+from systolith.sim.simulate import simulate
+from tests.compiler.machine import compiled
 
 
 def dot(attribute: str = "") -> Instruction:
@@ -58,3 +61,16 @@ def test_an_unknown_algorithm_is_refused_by_name() -> None:
     i.attributes["algorithm"] = "dot_of_tomorrow"
     with pytest.raises(CompileError, match=r"dot 'd' \(f32\[4,4\]"):
         passes_of(i, None, F32, F32)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_passes_do_not_add_useful_multiplications(precision: str) -> None:
+    text = """HloModule t
+ENTRY e {
+  a = f32[20,13] parameter(0)
+  b = f32[13,9] parameter(1)
+  ROOT d = f32[20,9] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    program = compiled(text, "tiny", precision).program
+    assert simulate(program, load_chip("tiny"), mode="time").macs == 20 * 13 * 9

@@ -131,6 +131,13 @@ def test_names_become_what_text_can_say(name: str) -> None:
     assert_reads_as_its_text(proto.SerializeToString())
 
 
+@pytest.mark.parametrize("alignment", [0, 1, 2, 128])
+def test_alignment_of_a_layout(alignment: int) -> None:
+    proto: Any = message_class("HloModuleProto").FromString(serialized(around("f32[4,4] negate(p)")))
+    proto.computations[-1].instructions[-1].shape.layout.tail_padding_alignment_in_elements = alignment
+    assert_reads_as_its_text(proto.SerializeToString())
+
+
 def test_a_table_of_recovered_origins() -> None:
     body = "ENTRY %r (q: f32[]) -> f32[] {\n  ROOT %q = f32[] parameter(0)\n}\n"
     for table in ('{"a" {1}} : {"b"}', f'{{"a"}} : {{"b"}}, "HloModule n\n\n{body}"'):
