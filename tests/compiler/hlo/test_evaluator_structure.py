@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from systolith.compiler.hlo import parse_hlo
+from systolith.compiler.hlo import evaluate, parse_hlo
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
@@ -455,3 +455,21 @@ def test_batch_norm() -> None:
         b = f32[2,3,4] get-tuple-element(g), index=0
         c = f32[3] get-tuple-element(g), index=1
         ROOT r = (f32[2,3,4], f32[3], f32[2,3,4], f32[2,3,4], f32[3]) tuple(a, v, i, b, c)""", 1e-4)  # fmt: skip
+
+
+def test_a_mapped_computation_calls_one_that_works_on_arrays() -> None:
+    text = f"""HloModule m
+{ADD.format(t="f32", op="add")}
+weighed {{
+  x = f32[] parameter(0)
+  xs = f32[3] broadcast(x), dimensions={{}}
+  weights = f32[3] constant({{1, 2, 4}})
+  products = f32[3] multiply(xs, weights)
+  zero = f32[] constant(0)
+  ROOT r = f32[] reduce(products, zero), dimensions={{0}}, to_apply=add_f32
+}}
+mapped {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=weighed }}
+ENTRY e {{ p = f32[3] parameter(0) ROOT r = f32[3] map(p), dimensions={{0}}, to_apply=mapped }}
+"""
+    (result,) = evaluate(parse_hlo(text), np.arange(3, dtype=np.float32))  # XLA's backend inlines no such call
+    assert result.tolist() == [0, 7, 14]
