@@ -144,6 +144,19 @@ def test_sums_that_meet_in_one_result_are_one_pass() -> None:
     same_bits(text, [np.random.default_rng(1).standard_normal((512, 768)).astype(np.float32)])
 
 
+@pytest.mark.parametrize(("dims", "over"), [("16", ""), ("1,16", "0"), ("16,1", "1")])
+def test_sums_of_single_elements_may_meet_in_one_result(dims: str, over: str) -> None:
+    text = module(f""" x = f32[{dims}] parameter(0)
+ y = f32[{dims}] multiply(x, x)
+ z = f32[] constant(0)
+ s = f32[16] reduce(x, z), dimensions={{{over}}}, to_apply=add
+ q = f32[16] reduce(y, z), dimensions={{{over}}}, to_apply=add
+ d = f32[16] multiply(s, s)
+ ROOT v = f32[16] subtract(q, d)""")
+    x = np.arange(16, dtype=np.float32).reshape([int(n) for n in dims.split(",")])
+    assert not run(compiled(text).program, load_chip("tiny"), [x])[0].any()
+
+
 def test_a_value_that_only_its_consumer_needs_is_not_stored() -> None:
     """`y` is stored for `a` and `b`; once both are made where it is, nothing reads it."""
     text = module(""" x = f32[64,64] parameter(0)

@@ -346,6 +346,8 @@ def one_pass_obstacle(computation: Computation) -> str:
         return "results of different shapes" if any(root.dims != roots[0].dims for root in roots) else ""
     first = found[0]
     dims = first.attributes.get("dimensions")
+    if len(found) > 1 and found[0].shape.is_array and first.shape.size == first.operands[0].shape.size:
+        return "reductions of single elements"
     for i in found:
         operand = i.operands[0]
         alike = operand.dims == first.operands[0].dims and i.attributes.get("dimensions") == dims
