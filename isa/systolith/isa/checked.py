@@ -81,6 +81,8 @@ def matches(value: object, hint: Any) -> bool:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             return False
         kind = get_args(hint)[0]
+        if origin is tuple and get_args(hint)[1:] not in ((), (...,)):
+            return len(value) == len(get_args(hint)) and all(map(matches, value, get_args(hint)))
         return all(matches(item, kind) for item in value)
     if origin is not None:
         return origin is not Callable or callable(value)

@@ -40,7 +40,7 @@ def test_loop_tests_first_and_jumps_back() -> None:
 
 def test_the_last_branch_is_taken_for_any_other_index() -> None:
     line = linearize(Block([_set(1), If(VReg(1), [Block([_set(10 + k)]) for k in range(3)])]))
-    ops = [i for i in line.items if not isinstance(i, Label)]
+    ops = [i for i in line.items if isinstance(i, TileOp | Jump)]
     assert [i.op for i in ops[:4]] == ["li", "beq", "li", "beq"]
     first = ops[4]
     assert isinstance(first, TileOp)
@@ -112,7 +112,9 @@ def test_a_read_finds_what_was_written_on_any_path(block: Block, chance: random.
         item, at, steps = line.items[at], at + 1, steps + 1
         target = item.args["rd"] if isinstance(item, TileOp) else None
         for v in vregs_of(item):
-            assert v is target or v not in written or holds[line.registers[v]] == v
+            if v is not target and v not in written:
+                return  # the verifier refuses it
+            assert v is target or holds[line.registers[v]] == v
         if isinstance(target, VReg):
             holds[line.registers[target]] = target
             written.add(target)

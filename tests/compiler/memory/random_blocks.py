@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from systolith.compiler.tile.ir import Block, If, TileOp, VReg, While
+from systolith.compiler.tile.ir import Block, If, Item, TileOp, VReg, While
 
 
 def random_block(draw: st.DrawFn, operation: Callable[[], TileOp]) -> Block:
     """A block of up to two levels of regions; `operation` draws its operations."""
 
     def block(depth: int) -> Block:
-        items: list[TileOp | While | If] = []
+        items: list[Item] = []
         for _ in range(draw(st.integers(0, 6))):
             kind = draw(st.integers(0, 5 if depth else 3))
             if kind == 4:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler.memory.vmem import lives, plan_memory
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Block, Buf, Item, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -69,7 +69,7 @@ def test_consecutive_tiles_have_different_places() -> None:
 
 def test_loads_move_ahead_in_order_and_no_further_than_allowed() -> None:
     tiles = [Buf(f"t{i}", Space.VMEM, 4) for i in range(6)]
-    items: list[TileOp | While | If] = []
+    items: list[Item] = []
     for t in tiles:
         items += [_load(t), _use(t)]
     moved: set[TileOp] = set()
@@ -86,5 +86,5 @@ def test_loads_move_ahead_in_order_and_no_further_than_allowed() -> None:
 
 def test_a_load_stays_behind_what_uses_its_buffer() -> None:
     tile = Buf("t", Space.VMEM, 4)
-    items: list[TileOp | While | If] = [_use(tile), _load(tile), _use(tile)]
+    items: list[Item] = [_use(tile), _load(tile), _use(tile)]
     assert prefetch(Block(items), Lookahead(1000, 8), set()).items == items

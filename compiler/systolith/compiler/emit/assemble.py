@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from systolith.compiler.emit.codegen import Generator, LinearOp
 from systolith.compiler.emit.linearize import linearize
-from systolith.compiler.emit.tokens import FINE, Ordered, Orderer
+from systolith.compiler.emit.loops import Span
+from systolith.compiler.emit.tokens import FINE, Ordered, Orderer, ordered
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp
 from systolith.isa.access import Access, Tile, accesses, size_of
@@ -45,24 +47,26 @@ def assemble(
     linear = linearize(block)
     generator = Generator(linear, plan.address, buffers)
     lines = [*generator.run(), LinearOp(Instruction("halt"))]
-    instructions, labels, boundaries = _strip(lines)
+    stripped = _strip(lines)
     program = Program.on(chip, name)
     program.patterns = list(generator.tables.patterns)
     program.kernels = list(generator.tables.kernels)
     program.buffers = [b.decl for b in buffers if b.decl is not None]
     program.vmem_high_water = plan.high_water
     if given:
-        verify_code(instructions, program, chip)
-    ordered = _order(instructions, boundaries, program, chip)
-    program.tokens = ordered.tokens
+        verify_code(stripped.instructions, program, chip)
+    result = _order(stripped, program, chip)
+    program.tokens = result.tokens
     real = [line for line in lines if line.instruction is not None]
     origins: dict[Origin, int] = {}
     ops: list[TileOp | None] = []
-    for instruction, source in zip(ordered.instructions, ordered.sources, strict=True):
+    for instruction, source in zip(result.instructions, result.sources, strict=True):
         line = real[source] if source >= 0 else LinearOp(instruction, Origin(what="join"))
         if line.target:
-            target = ordered.entries[labels[line.target]]
+            target = result.entries[stripped.labels[line.target]]
             instruction = replace(instruction, args={**instruction.args, "target": target})
+        elif line.loop:
+            instruction = replace(instruction, args={**instruction.args, "end": result.ends[source]})
         program.code.append(instruction)
         program.debug.append(origins.setdefault(line.origin, len(origins)))
         ops.append(line.op)
@@ -70,23 +74,56 @@ def assemble(
     return program, ops
 
 
-def _strip(lines: Sequence[LinearOp]) -> tuple[list[Instruction], dict[str, int], frozenset[int]]:
-    """Instructions, the index each label stands before, and where SEQ has to join the queues."""
-    instructions: list[Instruction] = []
-    labels: dict[str, int] = {}
-    boundaries: set[int] = set()
-    for line in lines:
-        if line.instruction is None:
-            labels[line.label] = len(instructions)
-            boundaries.add(len(instructions))
+@dataclass
+class _Line:
+    """Instructions without labels.
+
+    Attributes:
+        instructions: in order.
+        labels: the index that each stands before.
+        boundaries: where SEQ has to join the queues.
+        spans: loops.
+        joined: loops with labels or jumps in them, or of unknown counts: SEQ joins the queues after each iteration.
+    """
+
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    boundaries: set[int] = field(default_factory=set)
+    spans: list[Span] = field(default_factory=list)
+    joined: set[Span] = field(default_factory=set)
+
+
+def _strip(lines: Sequence[LinearOp]) -> _Line:
+    """Instructions, and where loops and labels lie among them."""
+    line = _Line()
+    heads: list[int] = []
+    divided: set[int] = set()  # heads of loops with a boundary in them
+    for op in lines:
+        at = len(line.instructions)
+        if op.target or op.label or (op.instruction is not None and op.instruction.op == "halt"):
+            line.boundaries.add(at)
+            divided |= set(heads)
+        if op.instruction is None:
+            if op.loop:
+                _close(line, heads.pop(), divided)
+            else:
+                line.labels[op.label] = at
             continue
-        if line.target or line.instruction.op == "halt":
-            boundaries.add(len(instructions))
-        instructions.append(line.instruction)
-    return instructions, labels, frozenset(boundaries)
+        if op.loop:
+            heads.append(at)
+        line.instructions.append(op.instruction)
+    return line
 
 
-def _order(instructions: list[Instruction], boundaries: frozenset[int], program: Program, chip: Chip) -> Ordered:
+def _close(line: _Line, head: int, divided: Collection[int]) -> None:
+    count = line.instructions[head].args["count"]
+    span = Span(head, head + 1, len(line.instructions), count if isinstance(count, int) else 0)
+    line.spans.append(span)
+    if head in divided or span.count < 2:
+        line.joined.add(span)
+
+
+def _order(line: _Line, program: Program, chip: Chip) -> Ordered:
     def touches(instruction: Instruction) -> Iterable[Access]:
         return accesses(instruction, program, chip)
 
@@ -97,7 +134,8 @@ def _order(instructions: list[Instruction], boundaries: frozenset[int], program:
     for number, decl in enumerate(program.buffers):
         sizes[(int(Space.HBM), number)] = decl.bytes
     fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1}
-    return Orderer(queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine).run(instructions, boundaries)
+    orderer = partial(Orderer, queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine)
+    return ordered(orderer, line.instructions, frozenset(line.boundaries), line.spans, line.joined)[0]
 
 
 def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> list[Probe]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear
+from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear, LoopEnd, LoopHead
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.tile.ir import Arg, Buf, Ref, TileOp, VReg
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
@@ -29,6 +29,8 @@ class LinearOp:
         op: the tile operation it was made of, if any (address arithmetic before it has none).
         target: label, for jumps.
         label: a label that stands here; there is no instruction then.
+        loop: of a `loop` instruction, the name of its loop, whose end is still to come; without an instruction, the
+            loop whose body ends here.
     """
 
     instruction: Instruction | None
@@ -36,6 +38,7 @@ class LinearOp:
     op: TileOp | None = None
     target: str = ""
     label: str = ""
+    loop: str = ""
 
 
 @dataclass
@@ -79,6 +82,13 @@ class Generator:
         if isinstance(item, Label):
             self.lines.append(LinearOp(None, label=item.name))
             return
+        if isinstance(item, LoopEnd):
+            self.lines.append(LinearOp(None, loop=item.name))
+            return
+        if isinstance(item, LoopHead):
+            head = Instruction("loop", {"count": self._operand(item.count), "end": 0})
+            self.lines.append(LinearOp(head, item.origin, loop=item.name))
+            return
         if isinstance(item, Jump):
             args: dict[str, Value] = {"target": 0}
             if item.op != "jmp":
@@ -120,8 +130,9 @@ class Generator:
 
     def _stream(self, ref: Ref, item: TileOp) -> Stream:
         base: Operand = self._address(ref)
-        if ref.dynamic is not None:
-            base = self._sum(ref.dynamic, self._address(ref), item.origin)
+        moved = self.linear.pointers[ref.moves] if ref.moves else ref.dynamic
+        if moved is not None:
+            base = self._sum(moved, self._address(ref), item.origin)
         space = ref.buf.space if ref.buf is not None else Space.NONE
         number = 0
         if ref.buf is not None:

@@ -27,6 +27,9 @@ WINDOW = 4096
 LEAST_PITCH = 256
 """Bytes: gaps of ranges at a smaller pitch are not regarded."""
 
+VIEWS = 1 << 16
+"""A memory may go by several numbers of a buffer, which differ by multiples of this: then they do not conflict."""
+
 MOST_PIECES = 1 << 16
 """A range of more pieces counts as one interval."""
 
@@ -87,7 +90,7 @@ class LineMap:
 
     def _open(self, a: Access) -> tuple[int, int, int]:
         """(log2 of a line's bytes, number of the first line, lines but one) of a memory not touched before."""
-        size = self._sizes.get((a.space, a.buffer), a.hi)
+        size = self._sizes.get((a.space, a.buffer % VIEWS), a.hi)
         shift = self._fine.get(a.space, 0)
         memory = self._memories[a.space, a.buffer] = (shift, self._end, size >> shift)
         self._end += (size >> shift) + 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import Block, If, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Block, If, Loop, Moves, Ref, Scalar, TileOp, VReg, While
 from systolith.isa.program import Origin
 
 REGISTERS = range(1, 28)
@@ -34,16 +35,40 @@ class Jump:
     origin: Origin = NO_ORIGIN
 
 
-Item = TileOp | Label | Jump
+@dataclass(frozen=True)
+class LoopHead:
+    """A `loop` instruction: what follows it, up to the `LoopEnd` of its name, runs `count` times."""
+
+    name: str
+    count: Scalar
+    origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True)
+class LoopEnd:
+    """The end of a loop's body."""
+
+    name: str
+
+
+Item = TileOp | Label | Jump | LoopHead | LoopEnd
 
 
 @dataclass
 class Linear:
-    """Items in order, and a register for each virtual one."""
+    """Items in order, and a register for each virtual one.
+
+    Attributes:
+        items: in order.
+        registers: of the virtual ones.
+        loops: the first item of each loop and the one after its last.
+        pointers: the virtual register that holds how far loops have moved an address.
+    """
 
     items: list[Item] = field(default_factory=list)
     registers: dict[VReg, int] = field(default_factory=dict)
     loops: list[tuple[int, int]] = field(default_factory=list)
+    pointers: dict[Moves, VReg] = field(default_factory=dict)
     _labels: int = 0
     _vregs: int = 0
 
@@ -75,16 +100,59 @@ def _block(line: Linear, block: Block) -> None:
             line.items.append(item)
         elif isinstance(item, If):
             _if(line, item)
+        elif isinstance(item, Loop):
+            _loop(line, item)
         else:
-            start, end = line.label("while"), line.label("done")
-            first = len(line.items)
-            line.items.append(Label(start))
-            _block(line, item.condition)
-            line.items.append(Jump("beq", end, item.predicate, 0, Origin(item.name, item.name, "test")))
-            _block(line, item.body)
-            line.items.append(Jump("jmp", start, origin=Origin(item.name, item.name, "loop")))
-            line.loops.append((first, len(line.items)))
-            line.items.append(Label(end))
+            _while(line, item)
+
+
+def _while(line: Linear, item: While) -> None:
+    start, end = line.label("while"), line.label("done")
+    first = len(line.items)
+    line.items.append(Label(start))
+    _block(line, item.condition)
+    line.items.append(Jump("beq", end, item.predicate, 0, Origin(item.name, item.name, "test")))
+    _block(line, item.body)
+    line.items.append(Jump("jmp", start, origin=Origin(item.name, item.name, "loop")))
+    line.loops.append((first, len(line.items)))
+    line.items.append(Label(end))
+
+
+def _loop(line: Linear, item: Loop) -> None:
+    """A loop: registers that its iterations move are set before it and changed at the end of its body."""
+    name, origin = line.label("loop"), Origin(item.name, item.name, "loop")
+    steps = {m: m[-1][1] for m in _moves(item.body) if m[-1][0] == item.var}
+    used = any(item.var in vregs_of(op) for op in item.body.ops())
+    for moves in steps:
+        line.pointers.setdefault(moves, line.vreg())  # loops one after another may name the same variable
+        made = {"rd": line.pointers[moves]}
+        if moves[1:]:
+            line.items.append(TileOp("add", {**made, "ra": line.pointers[moves[:-1]], "b": 0}, origin))
+        else:
+            line.items.append(TileOp("li", {**made, "imm": 0}, origin))
+    if used:
+        line.items.append(TileOp("li", {"rd": item.var, "imm": 0}, origin))
+    line.items.append(LoopHead(name, item.count, origin))
+    first = len(line.items)
+    _block(line, item.body)
+    changed = [(line.pointers[m], step) for m, step in steps.items()] + [(item.var, 1)] * used
+    line.items += [TileOp("add", {"rd": r, "ra": r, "b": step}, origin) for r, step in changed]
+    line.loops.append((first, len(line.items)))
+    line.items.append(LoopEnd(name))
+
+
+def _moves(block: Block) -> dict[Moves, None]:
+    """How loops move addresses in a block, by the loops around it too: what a loop in it starts from included."""
+    found: dict[Moves, None] = {}
+    for item in block.items:
+        if isinstance(item, TileOp):
+            found |= {ref.moves: None for ref in refs_of(item) if ref.moves}
+            continue
+        inner = {m: None for region in item.regions for m in _moves(region)}
+        if isinstance(item, Loop):
+            inner = {m[:-1] if m[-1][0] == item.var else m: None for m in inner}
+        found |= {m: None for m in inner if m}
+    return found
 
 
 def _if(line: Linear, item: If) -> None:
@@ -104,12 +172,19 @@ def _if(line: Linear, item: If) -> None:
     line.items.append(Label(end))
 
 
-def vregs_of(item: Item) -> list[VReg]:
-    """Every virtual register that an item names."""
-    if isinstance(item, Label):
+def refs_of(op: TileOp) -> Iterator[Ref]:
+    """The streams of an operation."""
+    return (part for v in op.args.values() for part in (v if type(v) is tuple else (v,)) if type(part) is Ref)
+
+
+def vregs_of(item: Item, pointers: Mapping[Moves, VReg] | None = None) -> list[VReg]:
+    """Every virtual register that an item names, and those that hold how far loops have moved its addresses."""
+    if isinstance(item, Label | LoopEnd):
         return []
     if isinstance(item, Jump):
         return [v for v in (item.ra, item.rb) if isinstance(v, VReg)]
+    if isinstance(item, LoopHead):
+        return [item.count] if isinstance(item.count, VReg) else []
     found: list[VReg] = []
     for value in item.args.values():
         for part in value if type(value) is tuple else (value,):
@@ -117,13 +192,15 @@ def vregs_of(item: Item) -> list[VReg]:
                 found.append(part)
             elif type(part) is Ref:
                 found += [v for v in (part.dynamic, *part.bias) if isinstance(v, VReg)]
+                if pointers and part.moves:
+                    found.append(pointers[part.moves])
     return found
 
 
 def _allocate(line: Linear) -> None:
     spans: dict[VReg, list[int]] = {}
     for position, item in enumerate(line.items):
-        for v in vregs_of(item):
+        for v in vregs_of(item, line.pointers):
             spans.setdefault(v, [position, position])[1] = position
     for start, end in sorted(line.loops, key=lambda s: s[1] - s[0]):
         for span in spans.values():

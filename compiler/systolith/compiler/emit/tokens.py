@@ -7,16 +7,22 @@ queue, if that is a DMA queue).  At labels and jumps SEQ joins all queues that a
 Instructions that retire alone (`mxu.latch`) have tokens of their own: they count as a queue by themselves, a *lane*
 next to that of their queue.  Who waits for one knows nothing of what streams before it; who waits for one of the other
 lane knows that the latches before it have retired.
+
+The body of a loop is ordered twice, as two iterations (`loops.py`).  Where both come out alike they are folded into
+one, whose signals of one iteration are those that the next one waits for; where they do not, SEQ joins the queues
+before the loop and after each iteration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from typing import Protocol
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
+from systolith.compiler.emit.loops import Edge, Mark, NotAlikeError, Span, Step, Steps, Unroller, fold
 from systolith.compiler.errors import DoesNotFitError
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
@@ -53,7 +59,9 @@ class Node:
         number: its place in its lane since the last join.
         place: its place in the program.
         index: position in the input, -1 for those added.
-        gives: how many signals it gives.
+        takers: queue and place of each instruction that it signals for.
+        left: of an iteration's instruction, after the loop: by queue, how often it may signal for what follows, since
+            the one an iteration before signals for the next iteration; None: it is in no loop.
         waits, signals: its tokens, once they have numbers.
         fence: as in `Instruction`.
     """
@@ -64,7 +72,8 @@ class Node:
     number: int
     place: int
     index: int
-    gives: int = 0
+    takers: list[tuple[int, int]] = field(default_factory=list)
+    left: Counter[int] | None = None
     waits: list[int] = field(default_factory=list)
     signals: list[int] = field(default_factory=list)
     fence: bool = False
@@ -79,12 +88,14 @@ class Ordered:
         sources: for each the index of the input it comes from; -1: added.
         tokens: the token table.
         entries: for each boundary, where what follows it starts.
+        ends: for each `loop` instruction of the input, where what follows its loop starts.
     """
 
     instructions: list[Instruction]
     sources: list[int]
     tokens: list[TokenDecl]
     entries: dict[int, int]
+    ends: dict[int, int] = field(default_factory=dict)
 
 
 class Orderer:
@@ -120,6 +131,8 @@ class Orderer:
         self.reach = min(REACH, self.room - 1)
         self.nodes: list[Node] = []
         self.entries: dict[int, int] = {}
+        self.marks: list[tuple[Mark, int]] = []
+        self._edges: dict[Span, list[int]] = defaultdict(list)
         self._overlap = [q in OVERLAPPING for q in self.names]
         self._pairs: dict[tuple[int, int], list[tuple[Node, Node]]] = {}
         self._reset()
@@ -131,23 +144,70 @@ class Orderer:
         self.history: list[list[list[int]]] = [[] for _ in range(n)]
         self.by_number: list[list[Node]] = [[] for _ in range(n)]
 
-    def run(self, instructions: Sequence[Instruction], boundaries: frozenset[int]) -> Ordered:
-        """Order all instructions; before those in `boundaries` SEQ joins every queue."""
+    def run(
+        self, instructions: Sequence[Instruction], boundaries: frozenset[int], spans: Collection[Span] = ()
+    ) -> Ordered:
+        """Order all instructions.
+
+        Args:
+            instructions: of the program.
+            boundaries: before these SEQ joins every queue.
+            spans: loops whose iterations are to overlap.
+
+        Raises:
+            NotAlikeError: those of some loops are not all ordered alike.
+            DoesNotFitError: there are too few tokens.
+        """
+        unroller = Unroller(instructions, spans, self.touches, queue_of)
         cuts = sorted(b for b in boundaries if 0 < b < len(instructions))
         for start, end in pairwise([0, *cuts, len(instructions)]):
             if start in boundaries:
                 self._join()
                 self.entries[start] = len(self.nodes)
-            self._segment(instructions[start:end], start)
+            self._segment(instructions, unroller.steps(start, end))
         return self._finish()
 
-    def _segment(self, instructions: Sequence[Instruction], start: int) -> None:
+    def _segment(self, instructions: Sequence[Instruction], steps: Steps) -> None:
         """Order instructions between which SEQ does not join."""
-        lanes = [self._lane(i, self.number[queue_of(i)]) for i in instructions]
+        touching = [s for s in steps if not isinstance(s, Mark)]
+        lanes = [self._lane_of(s, instructions) for s in touching]
+        needed = iter(conflicts((s.touched for s in touching), lanes, len(self.names), self.lines))
         numbers: list[int] = []
-        needed = conflicts(map(self.touches, instructions), lanes, len(self.names), self.lines)
-        for index, (instruction, found) in enumerate(zip(instructions, needed, strict=True), start):
-            numbers.append(self._add(instruction, index, [(p, numbers[place]) for p, place in found]).number)
+        for step in steps:
+            if isinstance(step, Mark):
+                self._mark(step)
+                continue
+            found = [(p, numbers[place]) for p, place in next(needed)]
+            if isinstance(step, Step):
+                numbers.append(self._add(instructions[step.index], step.index, found).number)
+            else:
+                numbers.append(self._edge(step, found))
+
+    def _mark(self, mark: Mark) -> None:
+        """Note where a copy of a body begins or ends; what follows the second takes what that took of the first."""
+        self.marks.append((mark, len(self.nodes)))
+        edges = self._edges[mark.span]
+        edges.append(len(self.nodes))
+        if len(edges) < 4:
+            return
+        first, _, second, _ = edges
+        edges.clear()
+        for one, other in zip(self.nodes[first:second], self.nodes[second:], strict=False):
+            other.left = Counter(q for q, place in one.takers if place >= second)
+
+    def _lane_of(self, step: Step | Edge, instructions: Sequence[Instruction]) -> int:
+        if isinstance(step, Edge):
+            return self.number[step.queue]
+        instruction = instructions[step.index]
+        return self._lane(instruction, self.number[queue_of(instruction)])
+
+    def _edge(self, edge: Edge, needed: list[tuple[int, int]]) -> int:
+        """Let a queue wait before a loop for what the loop needs; gives the queue's last instruction."""
+        q = self.number[edge.queue]
+        known = [max(pair) for pair in zip(self.clocks[q], self.clocks[0], strict=True)]
+        if edge.begins and any(n > known[p] and (p != q or self._overlap[q]) for p, n in needed):
+            self._add(self._carrier(q), -1, needed)
+        return self.counts[q] - 1
 
     def _add(self, instruction: Instruction, index: int, needed: list[tuple[int, int]]) -> Node:
         """Order an instruction after those (lane, number)."""
@@ -178,12 +238,14 @@ class Orderer:
 
     def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
         """A node that waits for those (lane, number); who signals comes before it in program order."""
-        producers = [self._signaller(p, n) for p, n in missing]
+        producers = [self._signaller(p, n, q) for p, n in missing]
         node = self._node(instruction, q, index)
         clock = self.clocks[q]
         for producer in producers:
             p = producer.lane
-            producer.gives += 1
+            producer.takers.append((q, node.place))
+            if producer.left is not None:
+                producer.left[q] -= 1
             self._pairs.setdefault((p, q), []).append((producer, node))
             self._know(clock, self.history[p][producer.number])
         return node
@@ -224,16 +286,16 @@ class Orderer:
                 kept.remove(item)
         return kept
 
-    def _signaller(self, p: int, n: int) -> Node:
-        """The instruction of lane `p` that signals for number n: itself, or a later one.
+    def _signaller(self, p: int, n: int, q: int) -> Node:
+        """The instruction of lane `p` that signals queue q for number n: itself, or a later one.
 
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
         for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
-            if node.gives < MAX_WAITS:
+            if len(node.takers) < MAX_WAITS and (node.left is None or node.left[q] > 0):
                 return node
-        q = self.number[self.names[p]]
-        node = self._node(self._carrier(q), q, -1)
+        own = self.number[self.names[p]]
+        node = self._node(self._carrier(own), own, -1)
         self._record(node)
         return node
 
@@ -254,7 +316,12 @@ class Orderer:
             if node.waits or node.signals or node.fence:
                 i = Instruction(i.op, i.args, i.unit, tuple(node.waits), tuple(node.signals), node.fence)
             out.append(i)
-        return Ordered(out, [n.index for n in self.nodes], table, self.entries)
+        sources = [n.index for n in self.nodes]
+        if not self.marks:
+            return Ordered(out, sources, table, self.entries)
+        folded = fold(self.marks, [(n.index, n.queue, n.waits, n.signals, n.fence) for n in self.nodes])
+        entries = {b: folded.place[at] for b, at in self.entries.items()}
+        return Ordered([*compress(out, folded.kept)], [*compress(sources, folded.kept)], table, entries, folded.ends)
 
     def _numbered(self) -> list[TokenDecl]:
         """The token table: one for a lane and the queue that waits for it, more where a count exceeds what one holds.
@@ -272,6 +339,33 @@ class Orderer:
         if len(table) > MAX_TOKENS:
             raise DoesNotFitError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
         return table
+
+
+def ordered(
+    orderer: Callable[[], Orderer],
+    instructions: Sequence[Instruction],
+    boundaries: frozenset[int],
+    spans: Collection[Span],
+    joined: Collection[Span],
+) -> tuple[Ordered, set[Span]]:
+    """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, too.
+
+    Args:
+        orderer: makes one.
+        instructions, boundaries: as for `Orderer.run`.
+        spans: loops.
+        joined: those before which and after each iteration of which SEQ joins the queues.
+    """
+    apart = set(joined)
+    while True:
+        edges = {at for s in apart for at in (s.head, s.first, s.end)}
+        try:
+            found = orderer().run(instructions, boundaries | edges, [s for s in spans if s not in apart])
+        except NotAlikeError as problem:
+            apart |= {s for s in spans for p in problem.spans if s.first <= p.first and p.end <= s.end}
+            continue
+        found.ends.update({s.head: found.entries[s.end] for s in apart})
+        return found, apart
 
 
 def _most_ahead(pairs: Sequence[tuple[Node, Node]]) -> int:

@@ -25,10 +25,10 @@ from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_c
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.schedule.operation_times import Item, Stage, copies, timed
+from systolith.compiler.schedule.operation_times import Stage, copies, timed
 from systolith.compiler.schedule.pipeline import interleave
 from systolith.compiler.tile.arrays import view
-from systolith.compiler.tile.ir import Array, Block
+from systolith.compiler.tile.ir import Array, Block, Item
 from systolith.compiler.tiling.block_sizes import SIZES, Blocking, sizes
 from systolith.isa.instruction import Space
 

@@ -101,14 +101,12 @@ def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Gen
         if isinstance(item, TileOp):
             yield at, item
             at += 1
-        elif isinstance(item, If):
-            for branch in item.branches:
-                at = yield from positions(branch, loops, at + 1)
         else:
             first = at
-            at = yield from positions(item.condition, loops, at + 1)
-            at = yield from positions(item.body, loops, at + 1)
-            loops.append((first, at))
+            for region in item.regions:
+                at = yield from positions(region, loops, at + 1)
+            if not isinstance(item, If):
+                loops.append((first, at))
     return at
 
 

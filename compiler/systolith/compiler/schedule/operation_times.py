@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
 
-from systolith.compiler.tile.ir import If, Ref, TileOp, While
+from systolith.compiler.tile.ir import Item, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.timing import Cost, dma_cost, load_cost, matmul_cost, reduce_cost, shuffle_cost, vpu_cost
-
-Item = TileOp | While | If
 
 Rows = tuple[int, int, int]
 """Accumulator rows: matrix unit, the first, and the one after the last."""
@@ -89,8 +87,7 @@ def _stage(items: Sequence[Item], chip: Chip) -> Stage:
 def _is_product(item: Item) -> bool:
     if isinstance(item, TileOp):
         return OPCODES[item.op].queue in ("w", "s")
-    blocks = item.branches if isinstance(item, If) else [item.condition, item.body]
-    return any(_is_product(op) for block in blocks for op in block.ops())
+    return any(_is_product(op) for region in item.regions for op in region.ops())
 
 
 def _sums(item: Item, chip: Chip) -> list[Rows]:

@@ -1,14 +1,16 @@
 """Cycles that a group takes: one pass over the program in order, on a timeline (`cost/timeline.py`).
 
-Every instruction starts when it has been issued, its unit is free and its tokens are there.  Loops and branches are
-taken once, as they are written.
+Every instruction starts when it has been issued, its unit is free and its tokens are there.  Of a `loop` some
+iterations are looked at, of which the last ones stand for all later ones; branches and other loops are taken once, as
+they are written.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from systolith.compiler.cost.timeline import Timeline
 from systolith.isa.chip import Chip
@@ -22,6 +24,10 @@ HBM = "hbm"
 """The unit of everything that moves to or from HBM, whichever queue it is in."""
 
 
+LOOKED_AT = 64
+"""Iterations of a loop that are looked at; of longer ones the second half of these stands for all others, too."""
+
+
 @dataclass
 class Prediction:
     """One execution of a group.
@@ -31,8 +37,8 @@ class Prediction:
         work: cycles of each unit: its queue, or HBM.
     """
 
-    cycles: int = 0
-    work: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    cycles: float = 0
+    work: dict[str, float] = field(default_factory=lambda: defaultdict(int))
 
     @property
     def bound(self) -> str:
@@ -44,25 +50,41 @@ def predict(program: Program, chip: Chip) -> dict[str, Prediction]:
     """A prediction for each group that the program's instructions come from."""
     found: dict[str, Prediction] = defaultdict(Prediction)
     sequencer, done = _Sequencer(chip), 0
-    for instruction, group, cost in _costs(program, chip):
+    for instruction, group, cost, times in _costs(program, chip):
         issue = issue_cycles(instruction, chip)
         retired = sequencer.add(instruction, cost, issue)
         p = found[group]
-        p.work[SEQ] += issue
+        p.work[SEQ] += issue * times
         if cost.occupancy and instruction.op != "sync":
             unit = HBM if cost.chunks else queue_of(instruction)
-            p.work[unit] += cost.occupancy
-        p.cycles += max(0, retired - done)
+            p.work[unit] += cost.occupancy * times
+        p.cycles += max(0, retired - done) * times
         done = max(done, retired)
     return {group: p for group, p in found.items() if group}
 
 
-def _costs(program: Program, chip: Chip) -> Iterator[tuple[Instruction, str, Cost]]:
-    """Each instruction, its group, and its cost."""
+def _costs(program: Program, chip: Chip) -> Iterator[tuple[Instruction, str, Cost, float]]:
+    """Each instruction that is looked at, its group, its cost, and for how many it stands."""
     costs = CostModel(program, chip)
-    for index, instruction in enumerate(program.code):
+    for index, times in _executions(program.code, 0, len(program.code), 1):
+        instruction = program.code[index]
         origin = program.debug[index] if index < len(program.debug) else -1
-        yield instruction, program.origins[origin].group if origin >= 0 else "", costs.of(instruction)
+        yield instruction, program.origins[origin].group if origin >= 0 else "", costs.of(instruction), times
+
+
+def _executions(code: Sequence[Instruction], start: int, end: int, times: float) -> Iterator[tuple[int, float]]:
+    """Numbers of the instructions from `start` up to `end`, each with the executions for which it stands."""
+    at = start
+    while at < end:
+        yield at, times
+        instruction = code[at]
+        at += 1
+        if instruction.op == "loop":
+            first, at = at, cast(int, instruction.args["end"])
+            count = instruction.args["count"] if isinstance(instruction.args["count"], int) else 1
+            rest = max(1.0, 2 * count / LOOKED_AT - 1)
+            for n in range(min(count, LOOKED_AT)):
+                yield from _executions(code, first, at, times if n < LOOKED_AT // 2 else times * rest)
 
 
 class _Sequencer:

@@ -2,15 +2,16 @@
 
 Every queue runs ahead on its own, but SEQ issues in program order: a load behind operations whose queue is full
 waits with them.  So within a segment without control flow each load is issued ahead of its use, as far as the bytes
-and the depth of the load queue allow.  Loads keep their order.
+and the depth of the load queue allow.  Loads keep their order.  A loop is passed as a whole; in its body nothing moves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, While
+from systolith.compiler.tile.ir import Block, Buf, If, Loop, Ref, TileOp, While
 from systolith.isa.instruction import Space
 
 
@@ -27,22 +28,23 @@ class Lookahead:
     loads: int
 
 
-def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
-    """The block with loads moved ahead; those that moved are added to `moved`."""
+def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp], fixed: Collection[TileOp] = ()) -> Block:
+    """The block with loads moved ahead, but for those in `fixed`; those that moved are added to `moved`."""
     out = Block()
-    segment: list[TileOp] = []
+    segment: list[TileOp | Loop] = []
     for item in block.items:
-        if isinstance(item, TileOp):
+        if isinstance(item, TileOp | Loop):
             segment.append(item)
             continue
-        out.items += _segment(segment, ahead, moved)
+        out.items += _segment(segment, ahead, moved, fixed)
         segment = []
+        inner = [prefetch(region, ahead, moved, fixed) for region in item.regions]
         if isinstance(item, While):
-            condition, body = (prefetch(b, ahead, moved) for b in (item.condition, item.body))
+            condition, body = inner
             out.items.append(While(condition, item.predicate, body, item.name, item.trip_count))
         else:
-            out.items.append(If(item.index, [prefetch(b, ahead, moved) for b in item.branches], item.name))
-    out.items += _segment(segment, ahead, moved)
+            out.items.append(If(item.index, inner, item.name))
+    out.items += _segment(segment, ahead, moved, fixed)
     return out
 
 
@@ -56,11 +58,13 @@ class _Load:
     bytes: int
 
 
-def _segment(ops: list[TileOp], ahead: Lookahead, moved: set[TileOp]) -> list[TileOp]:
-    loads = _loads(ops)
+def _segment(
+    ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp], fixed: Collection[TileOp]
+) -> Sequence[TileOp | Loop]:
+    loads = _loads(ops, fixed)
     if not loads or not ahead.loads:
         return ops
-    out: list[TileOp] = []
+    out: list[TileOp | Loop] = []
     issued = passed = bytes_ahead = 0
     for place, op in enumerate(ops):
         while issued < len(loads):
@@ -81,13 +85,16 @@ def _segment(ops: list[TileOp], ahead: Lookahead, moved: set[TileOp]) -> list[Ti
     return out
 
 
-def _loads(ops: list[TileOp]) -> list[_Load]:
+def _loads(ops: list[TileOp | Loop], fixed: Collection[TileOp]) -> list[_Load]:
     """Loads from HBM to VMEM whose address is fixed: their order is kept, so `after` never decreases."""
     used: dict[Buf, int] = {}
     found: list[_Load] = []
     floor = -1
     for place, op in enumerate(ops):
-        load = _is_load(op)
+        if isinstance(op, Loop):
+            used |= {buf: place for inner in op.body.ops() for buf in inner.buffers}
+            continue
+        load = _is_load(op) and op not in fixed
         if load:
             src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
             assert src.buf is not None
@@ -105,6 +112,13 @@ def _is_load(op: TileOp) -> bool:
     if op.op != "dma.load":
         return False
     src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
-    if src.buf is None or dst.buf is None or src.dynamic is not None or dst.dynamic is not None:
+    if (
+        src.buf is None
+        or dst.buf is None
+        or src.dynamic is not None
+        or dst.dynamic is not None
+        or src.moves
+        or dst.moves
+    ):
         return False
     return src.buf.space == Space.HBM and dst.buf.space == Space.VMEM and src.index is None

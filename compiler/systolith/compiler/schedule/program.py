@@ -38,7 +38,7 @@ def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = Fal
 
 def predicted(groups: Sequence[GroupInfo], program: Program, chip: Chip) -> list[GroupInfo]:
     """Groups with the cycles that are predicted of a program's code."""
-    cycles = {name: p.cycles for name, p in predict(program, chip).items()}
+    cycles = {name: round(p.cycles) for name, p in predict(program, chip).items()}
     return [replace(g, predicted=cycles.get(g.name, 0) * g.executions) for g in groups]
 
 

@@ -20,7 +20,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
 from systolith.compiler.tile.arrays import chunks, dense, dense_like, nesting, view
-from systolith.compiler.tile.ir import Array, Block, Buf, If, TileOp, VReg, While
+from systolith.compiler.tile.ir import Array, Block, Buf, Region, TileOp, VReg
 from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import DType
@@ -168,7 +168,7 @@ class TileBuilder:
     def append(self, op: TileOp) -> None:
         self.block.items.append(op)
 
-    def append_region(self, region: While | If) -> None:
+    def append_region(self, region: Region) -> None:
         self.block.items.append(region)
 
     def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:

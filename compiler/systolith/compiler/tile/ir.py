@@ -55,6 +55,9 @@ class VReg:
 
 Scalar = int | VReg
 
+Moves = tuple[tuple[VReg, int], ...]
+"""Bytes by which each iteration of loops moves an address: (induction variable, bytes), the outermost loop first."""
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -67,6 +70,7 @@ class Ref:
         dynamic: a further byte offset in a scalar register (added by a SEQ instruction when lowered); None: none.
         bias: bias operands.
         index: the buffer that holds the index list (offset 0), for indirect patterns.
+        moves: further bytes by the loops around it; not together with `dynamic`.
     """
 
     buf: Buf | None
@@ -75,6 +79,7 @@ class Ref:
     dynamic: VReg | None = None
     bias: tuple[Scalar, Scalar] = (0, 0)
     index: Buf | None = None
+    moves: Moves = ()
 
 
 Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...]
@@ -107,7 +112,7 @@ class TileOp:
 class Block:
     """Items in program order."""
 
-    items: list[TileOp | While | If] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
 
     def ops(self) -> Iterator[TileOp]:
         """All operations below, in program order."""
@@ -117,8 +122,7 @@ class Block:
             if isinstance(item, TileOp):
                 yield item
             else:
-                blocks = item.branches if isinstance(item, If) else (item.condition, item.body)
-                for block in reversed(blocks):
+                for block in reversed(item.regions):
                     stack.extend(reversed(block.items))
 
 
@@ -132,6 +136,35 @@ class While:
     name: str = ""
     trip_count: int | None = None
 
+    @property
+    def regions(self) -> list[Block]:
+        """The blocks in it, in program order."""
+        return [self.condition, self.body]
+
+
+@dataclass(eq=False)
+class Loop:
+    """Run `body` `count` times: the machine's `loop`.
+
+    Iterations overlap: a buffer that is written anew in each of them waits only for those who still use it.
+
+    Attributes:
+        var: the induction variable, 0 in the first iteration: what `Ref.moves` and operands name.
+        count: of iterations; a register: known only at run time.
+        body: what is repeated.
+        name: of the group.
+    """
+
+    var: VReg
+    count: Scalar
+    body: Block
+    name: str = ""
+
+    @property
+    def regions(self) -> list[Block]:
+        """The blocks in it, in program order."""
+        return [self.body]
+
 
 @dataclass(eq=False)
 class If:
@@ -140,6 +173,16 @@ class If:
     index: VReg
     branches: list[Block]
     name: str = ""
+
+    @property
+    def regions(self) -> list[Block]:
+        """The blocks in it, in program order."""
+        return self.branches
+
+
+Region = While | Loop | If
+
+Item = TileOp | Region
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from systolith.compiler.tile.ir import (
     Buf,
     GroupRecord,
     If,
+    Item,
+    Loop,
     Ref,
     TileModule,
     TileOp,
@@ -44,7 +46,8 @@ BUFFER = re.compile(r"%(\S+) = (\w+) (\d+) align (\d+)(?: unit (\d+))?( whole)?(
 ENTRY = re.compile(r"([pkog]\d+) = (.*)")
 GROUP = re.compile(r"group (GroupInfo\(.*\))")
 OPERATION = re.compile(r"([\w.]+)(?:\[(\d+)\])? (.*?) ?; (o\d+)(?: begin (g\d+))?(?: end (g\d+))?")
-LOOP = re.compile(r'while \$(\d+) "(.*)"(?: trip (\d+))? \{')
+LOOP = re.compile(r'loop \$(\d+) count (?:(\d+)|\$(\d+)) "(.*)" \{')
+WHILE = re.compile(r'while \$(\d+) "(.*)"(?: trip (\d+))? \{')
 BRANCH = re.compile(r'if \$(\d+) "(.*)" \{')
 NAME = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\$(\d+)|%([^\s,()]+)""")
 
@@ -157,8 +160,14 @@ class _Parser:
         self.depth -= 1
         return block, end
 
-    def _item(self, text: str) -> TileOp | While | If:
-        loop, branch = LOOP.fullmatch(text), BRANCH.fullmatch(text)
+    def _item(self, text: str) -> Item:
+        counted, loop, branch = LOOP.fullmatch(text), WHILE.fullmatch(text), BRANCH.fullmatch(text)
+        if counted:
+            body, end = self._inner()
+            if end != "}":
+                raise ValueError("its body does not end with '}'")
+            var, count, register, name = counted.groups()
+            return Loop(VReg(int(var)), int(count) if count else VReg(int(register)), body, name)
         if loop:
             condition, middle = self._inner()
             if middle != "} do {":

@@ -9,6 +9,7 @@
     dma.load src=Ref(%a, p0) dst=Ref(%x, p0) ; o0 begin g0
                                                   an operation, its origin, and the group that begins or ends with it
     while $3 "name" trip 20 { ... } do { ... }    regions
+    loop $5 count 20 "name" { ... }
     if $4 "name" { ... } { ... }
 
 `$N` is a virtual register; a line that begins with `//` is a comment.  Everything else is a Python literal or the name
@@ -20,7 +21,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from systolith.compiler.tile.ir import Array, Block, Buf, GroupRecord, If, Ref, TileModule, TileOp, VReg, While
+from systolith.compiler.tile.ir import Array, Block, Buf, GroupRecord, If, Loop, Ref, TileModule, TileOp, VReg, While
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel, MicroOp, Section
@@ -66,6 +67,11 @@ class Printer:
                 self.body.append(f'{pad}while {self._value(item.predicate)} "{item.name}"{trip} {{')
                 self.block(item.condition, depth + 1)
                 self.body.append(f"{pad}}} do {{")
+                self.block(item.body, depth + 1)
+                self.body.append(f"{pad}}}")
+            elif isinstance(item, Loop):
+                count = self._value(item.count)
+                self.body.append(f'{pad}loop {self._value(item.var)} count {count} "{item.name}" {{')
                 self.block(item.body, depth + 1)
                 self.body.append(f"{pad}}}")
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Arg, Block, If, Ref, TileModule, TileOp, VReg
+from systolith.compiler.tile.ir import Arg, Block, If, Loop, Ref, TileModule, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
@@ -47,10 +47,24 @@ def _block(block: Block, known: set[VReg]) -> None:
             _need(item.index in known, f"if {item.name}", f"register {item.index} is not set")
             for branch in item.branches:
                 _block(branch, set(known))
+        elif isinstance(item, Loop):
+            _loop(item, known)
         else:
             _block(item.condition, known)
             _need(item.predicate in known, f"while {item.name}", f"register {item.predicate} is not set")
             _block(item.body, set(known))
+
+
+def _loop(item: Loop, known: set[VReg]) -> None:
+    where = f"loop {item.name}"
+    if isinstance(item.count, int):
+        _need(0 <= item.count < 1 << 31, where, f"count {item.count}: must be 0 to {(1 << 31) - 1}")
+    else:
+        _need(item.count in known, where, f"register {item.count} is not set")
+    _need(item.var not in known, where, f"register {item.var} is set outside")
+    written = [op for op in item.body.ops() if op.args.get("rd") == item.var]
+    _need(not written, where, f"its body sets the induction variable {item.var}")
+    _block(item.body, {*known, item.var})
 
 
 def _need(good: bool, where: str, what: str) -> None:
@@ -110,7 +124,9 @@ def _is_of_kind(value: Arg, field: Field) -> bool:
 
 
 def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg]) -> None:
-    registers = [r for r in (ref.dynamic, *ref.bias) if type(r) is VReg]
+    registers = [r for r in (ref.dynamic, *ref.bias, *(var for var, _ in ref.moves)) if type(r) is VReg]
+    if ref.moves and ref.dynamic is not None:
+        _fail(op, f"{name}: moves of loops and a dynamic offset")
     for register in registers:
         if register not in known:
             _fail(op, f"{name}: register {register} is not set")
