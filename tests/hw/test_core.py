@@ -14,6 +14,8 @@ from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.memory import Machine
+from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
+from tests.compiler.machine import compiled
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
 from tests.programs.run import arguments
@@ -55,6 +57,20 @@ def test_every_field_of_a_chip_is_a_parameter() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_programs_written_by_hand(core: Lockstep, name: str) -> None:
     agree(core, written_by_hand(name, core.chip))
+
+
+@pytest.mark.parametrize("name", ["transpose", "product"])
+def test_rolled_tile_loops(core: Lockstep, name: str) -> None:
+    """Addresses from registers that loops move, tokens over the way back, nests."""
+    sizes = {"transpose": (100, 100, 0), "product": (64, 100, 200)}
+    with rolled_everywhere():
+        program = compiled(module(BODIES[name], *sizes[name])).program
+    assert any(i.op == "loop" for i in program.code)
+    rng = np.random.default_rng(0)
+    given = {
+        n: rng.integers(0, 63, b.bytes, np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
+    }
+    agree(core, Case(program, given))
 
 
 @pytest.mark.parametrize("seed", range(100))

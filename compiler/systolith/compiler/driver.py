@@ -351,7 +351,8 @@ def _spilled_text(leaf: Leaf) -> str:
 
 
 def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
-    """Decisions about spills, shares of VMEM, and loads ahead."""
+    """Decisions about spills, shares of VMEM, loops, and loads ahead."""
+    yield from fitted.loops.decisions
     for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
         maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"

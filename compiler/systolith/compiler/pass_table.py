@@ -38,6 +38,7 @@ from systolith.compiler.pressure import Lowered
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.program import planned, program_of
+from systolith.compiler.schedule.reroll import reroll
 from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
@@ -182,6 +183,16 @@ GROUPED_PASSES = {name: NamedPass(name, Form.GROUPED, gives, run) for name, give
 # Tile IR.
 
 
+def _reroll(tile: TileModule, chip: Chip, smallest: int = 0) -> TileModule:
+    """Make loops of what repeats in groups of at least so many operations (0: of those that are worth it)."""
+    loops = reroll(tile.block, tile.whole, chip.vmem.bytes, chip, smallest)
+    kept = {*loops.block.ops()}
+    records = [
+        replace(r, first=loops.now.get(r.first, r.first), last=loops.now.get(r.last, r.last)) for r in tile.records
+    ]
+    return replace(tile, block=loops.block, records=[r for r in records if {r.first, r.last} <= kept])
+
+
 def _prefetch(tile: TileModule, chip: Chip, bytes: int = 0, loads: int = 0) -> TileModule:
     """Move loads ahead of their use, by at most so many bytes (0: half of VMEM) and loads (0: as the queue is deep)."""
     moved: set[TileOp] = set()
@@ -217,6 +228,7 @@ def _assembly(tile: TileModule, chip: Chip) -> str:
 TILE_PASSES = {
     name: NamedPass(name, Form.TILE, gives, run)
     for name, gives, run in (
+        ("reroll", Form.TILE, _reroll),
         ("prefetch", Form.TILE, _prefetch),
         ("hbm-sharing", Form.TILE, _share_temporaries),
         ("vmem-allocation", Form.TEXT, _addresses),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from systolith.compiler.emit.assemble import line_bytes
+from systolith.compiler.emit.assemble import assemble, line_bytes
 from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
+from systolith.compiler.schedule.predict import predict
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
+from systolith.compiler.schedule.reroll import Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.isa.chip import Chip
@@ -15,26 +19,83 @@ from systolith.isa.chip import Chip
 AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 """Part of the free VMEM that loads ahead of their use may take: tried in turn."""
 
+LOOP_SHARE = 0.9
+"""Part of the free VMEM that the buffers of a loop may take."""
+
+NEAR = 1.002
+"""Cycles, as a ratio, that count as equal: then the shorter program is taken."""
+
 
 @dataclass
 class Fitted:
-    """A lowering that fits: its scheduled operations, the loads that moved, the addresses, room for loads ahead."""
+    """A lowering in order.
+
+    Attributes:
+        block: its operations.
+        moved: loads that moved ahead.
+        plan: addresses, if it fits.
+        ahead: part of the free VMEM that loads ahead of their use may take.
+        loops: what was made of repetitions.
+    """
 
     block: Block
     moved: set[TileOp]
     plan: MemoryPlan
     ahead: float
+    loops: Rerolled = field(default_factory=lambda: Rerolled(Block()))
+
+    def operation(self, op: TileOp) -> TileOp:
+        """What has become of an operation of the lowering."""
+        return self.loops.now.get(op, op)
 
 
 def schedule(ctx: TileBuilder, free: int) -> Fitted:
-    """Move loads ahead as far as memory allows; `free`: bytes of VMEM that no whole value takes."""
+    """Make loops of what repeats, unless that takes longer, and move loads ahead as far as memory allows.
+
+    Args:
+        ctx: what was lowered.
+        free: bytes of VMEM that no whole value takes.
+    """
+    rolled = reroll(ctx.block, ctx.whole, int(free * LOOP_SHARE), ctx.chip)
+    if not rolled.decisions:
+        return _ahead(ctx, rolled, free)
+    looped = _ahead(ctx, rolled, free)
+    if looped.plan.failed is None and (cycles := _cycles(ctx, looped)).total <= cycles.busiest * NEAR:
+        return looped
+    plain = _ahead(ctx, Rerolled(ctx.block), free)
+    if looped.plan.failed is not None or (
+        plain.plan.failed is None and cycles.total > _cycles(ctx, plain).total * NEAR
+    ):
+        return plain
+    return looped
+
+
+class _Cycles(NamedTuple):
+    """Predicted cycles: all, and those of the unit that has most to do."""
+
+    total: float
+    busiest: float
+
+
+def _cycles(ctx: TileBuilder, fitted: Fitted) -> _Cycles:
+    program, _ = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip)
+    predictions = predict(program, ctx.chip).values()
+    work: dict[str, float] = defaultdict(float)
+    for p in predictions:
+        for unit, cycles in p.work.items():
+            work[unit] += cycles
+    return _Cycles(sum(p.cycles for p in predictions), max(work.values(), default=0))
+
+
+def _ahead(ctx: TileBuilder, loops: Rerolled, free: int) -> Fitted:
+    """Move loads ahead as far as memory allows."""
     chip = ctx.chip
     loads = max(1, chip.fifo.depth - 2)
     for part in AHEAD_SHARES:
         moved: set[TileOp] = set()
-        block = prefetch(ctx.block, Lookahead(int(free * part), loads if part else 0), moved)
+        block = prefetch(loops.block, Lookahead(int(free * part), loads if part else 0), moved, loops.fixed)
         plan = memory_plan(block, ctx.whole, chip)
-        fitted = Fitted(block, moved, plan, part)
+        fitted = Fitted(block, moved, plan, part, loops)
         if plan.failed is None:
             break
     return fitted

@@ -1,0 +1,189 @@
+"""Loops from stretches of a program that repeat (LLVM: loop reroll), nested ones from the inside.
+
+A stretch repeats with a period if each operation is the one a period earlier, but for two things: buffers on the chip,
+each of which takes the place of one of the period before, and offsets, which move by constants.  The first and the last
+repetitions stay written out, since what comes before and after overlaps with them; the others become the iterations of
+a `Loop`, whose buffers lie in one piece of memory.  What runs, and in which order, stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from systolith.compiler.explain import Decision
+from systolith.compiler.schedule.repetition import LEAST, LONGEST, SMALLEST, Form, Lives, Places, Repetition, moved_to
+from systolith.compiler.tile.ir import Arg, Block, Buf, If, Item, Loop, Ref, TileOp, VReg, While
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+
+
+@dataclass
+class Rerolled:
+    """A block with loops.
+
+    Attributes:
+        block: it.
+        now: what has become of operations whose buffers are in other places than before.
+        fixed: operations after loops whose order is that of an iteration.
+        decisions: the loops.
+    """
+
+    block: Block
+    now: dict[TileOp, TileOp] = field(default_factory=dict)
+    fixed: set[TileOp] = field(default_factory=set)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def reroll(block: Block, whole: Iterable[Buf], room: int, chip: Chip, smallest: int = 0) -> Rerolled:
+    """Make loops of repetitions.
+
+    Args:
+        block: operations in the order in which they run.
+        whole: buffers that hold whole values, which stay where they are.
+        room: bytes of VMEM that the buffers of one loop may take.
+        chip: the target.
+        smallest: operations of a group in which repetitions are looked for; 0: `SMALLEST`.
+    """
+    smallest = smallest or SMALLEST
+    if sum(1 for _ in block.ops()) < smallest:
+        return Rerolled(block)
+    search = _Search(block, frozenset(whole), room, chip, smallest)
+    found = Rerolled(search.block(block), decisions=search.decisions)
+    if search.places.of:
+        found.block = moved_to(found.block, search.places, found.now)
+    found.fixed = {found.now.get(op, op) for op in search.fixed}
+    return found
+
+
+class _Search:
+    """The search for repetitions.
+
+    Args:
+        block, whole, room, chip, smallest: as for `reroll`.
+
+    Attributes:
+        places: of the buffers of loops.
+        fixed: see `Rerolled`.
+        decisions: the loops so far.
+    """
+
+    def __init__(self, block: Block, whole: frozenset[Buf], room: int, chip: Chip, smallest: int) -> None:
+        self.lives, self.room, self.chip, self.smallest = Lives(block, whole), room, chip, smallest
+        self.places = Places()
+        self.fixed: list[TileOp] = []
+        self.decisions: list[Decision] = []
+        self._numbers: dict[object, int] = {}
+        self._known: dict[int, tuple[object, int]] = {}
+
+    def block(self, block: Block) -> Block:
+        """The block with loops."""
+        out = Block()
+        for straight, items in groupby(block.items, lambda item: isinstance(item, TileOp)):
+            if not straight:
+                out.items += map(self._region, items)
+                continue
+            ops = [op for op in items if isinstance(op, TileOp)]
+            segment = range(self.lives.at[ops[0]], self.lives.at[ops[-1]] + 1)
+            for _, group in groupby(ops, lambda op: op.origin.group):
+                out.items += self._straight([*group], segment)
+        return out
+
+    def _region(self, item: Item) -> Item:
+        if isinstance(item, While):
+            condition, body = map(self.block, item.regions)
+            return While(condition, item.predicate, body, item.name, item.trip_count)
+        if isinstance(item, If):
+            return If(item.index, [*map(self.block, item.branches)], item.name)
+        return item
+
+    def _straight(self, ops: Sequence[TileOp], segment: range) -> list[Item]:
+        """Operations of one group with loops: of the shortest period first, which may shorten longer ones.
+
+        Args:
+            ops: in order.
+            segment: places of operations around them, between which there are no regions.
+        """
+        if len(ops) < self.smallest:
+            return [*ops]
+        forms = [self._form(op) for op in ops]
+        while (made := self._once(forms, segment)) is not None:
+            forms = made
+        return [f.item for f in forms]
+
+    def _once(self, forms: list[Form], segment: range) -> list[Form] | None:
+        """The items with loops of one period; None: no period is worth it."""
+        keys = np.array([f.key for f in forms], np.int64)
+        sizes = np.array([f.size for f in forms], np.int64).cumsum()
+        if sizes[-1] < LEAST:
+            return None
+        for period in range(1, min(LONGEST, len(forms) // 3) + 1):
+            out: list[Form] = []
+            at = 0
+            for start, end in _stretches(keys, sizes, period):
+                while (start := max(start, at)) + 3 * period <= end:
+                    found = Repetition(forms, start, end, period, segment, self.lives)
+                    loop = found.loop(self.places, self.room, self.chip) if found.count > 3 else None
+                    if loop is None:
+                        start += max(1, found.count - 1) * period
+                        continue
+                    self.decisions.append(loop.decision)
+                    self.fixed += Block([f.item for f in forms[loop.end : loop.end + loop.after]]).ops()
+                    out += [*forms[at : loop.first], self._form(loop.loop)]
+                    start = at = loop.end
+            if at:
+                # What loops have in common may be in other places now.
+                return [self._form(f.item) for f in [*out, *forms[at:]]]
+        return None
+
+    def _form(self, item: Item) -> Form:
+        """How an item is compared with others."""
+        if isinstance(item, Loop):
+            forms = [self._form(inner) for inner in item.body.items]
+            refs = tuple(ref for f in forms for ref in f.refs)
+            body = ("loop", item.count, *(f.key for f in forms))
+            assert isinstance(item.count, int)
+            length = item.count * sum(f.length for f in forms)
+            return Form(self._number(body), refs, sum(f.size for f in forms), item, forms[0].at, length)
+        assert isinstance(item, TileOp)
+        parts = [(name, part) for name, v in item.args.items() for part in (v if type(v) is tuple else (v,))]
+        refs = tuple(self.places.ref(part) for _, part in parts if type(part) is Ref)
+        at = self.lives.at[item]
+        if any(type(part) is VReg for _, part in parts) or any(map(_bound, refs)):
+            return Form(-1 - at, refs, 1, item, at)
+        key = (item.op, item.unit, item.origin.group, *((name, self._part(part)) for name, part in parts))
+        return Form(self._number(key), refs, 1, item, at)
+
+    def _part(self, part: Arg) -> object:
+        if type(part) is not Ref:
+            return part if type(part) in (int, str) else self._number(part)
+        if part.buf is None:
+            return self._number(part.pattern), part.bias
+        fixed = part.offset if part.buf.space is Space.ACC else 0
+        return part.buf.space, part.buf.unit, self._number(part.pattern), fixed, part.bias, *(s for _, s in part.moves)
+
+    def _number(self, value: object) -> int:
+        """The same for equal objects."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._numbers.setdefault(value, len(self._numbers))
+        return known[1]
+
+
+def _bound(ref: Ref) -> bool:
+    """Whether a stream depends on registers or an index list: then it is like no other."""
+    return ref.dynamic is not None or ref.index is not None or any(type(b) is VReg for b in ref.bias)
+
+
+def _stretches(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], period: int) -> Iterator[tuple[int, int]]:
+    """Where keys repeat with a period for long enough: the first item, and the one after the last."""
+    same = np.concatenate([[False], (keys[period:] == keys[:-period]) & (keys[period:] >= 0), [False]])
+    edges = np.flatnonzero(same[1:] != same[:-1])
+    for first, last in edges.reshape(-1, 2).tolist():
+        end = last + period
+        if last - first >= 2 * period and sizes[end - 1] - sizes[first] >= LEAST:
+            yield first, end

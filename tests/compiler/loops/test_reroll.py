@@ -1,0 +1,112 @@
+"""Loops that are made of repetitions: the same bits as without, no races, as many cycles where they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import Compiled
+from systolith.compiler.schedule import fitting, repetition, reroll
+from systolith.compiler.schedule.reroll import Rerolled
+from systolith.compiler.tile.ir import Block, Buf
+from systolith.isa.chip import Chip, load_chip
+from systolith.isa.dtypes import DTYPES
+from systolith.isa.program import Program, Role
+from systolith.sim.simulate import simulate
+from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
+from tests.compiler.machine import compiled, run
+
+TINY = load_chip("tiny")
+
+
+@pytest.fixture
+def everywhere() -> Iterator[None]:
+    """Make a loop of everything that repeats, whatever it saves or costs."""
+    with rolled_everywhere():
+        yield
+
+
+def written_out(text: str, chip: str | Chip = TINY) -> Compiled:
+    """A module compiled without loops."""
+
+    def keep(block: Block, whole: set[Buf], room: int, chip: Chip) -> Rerolled:
+        return Rerolled(block)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "reroll", keep)
+        return compiled(text, chip)
+
+
+def loops(program: Program) -> int:
+    return sum(i.op == "loop" for i in program.code)
+
+
+def taken(program: Program, chip: Chip) -> int:
+    cycles = simulate(program, chip, mode="time").cycles
+    assert cycles is not None
+    return cycles
+
+
+def arguments(program: Program) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    given = [b for b in program.buffers if b.role is Role.PARAMETER]
+    return [rng.standard_normal(b.dims).astype(DTYPES[b.dtype].stored) for b in sorted(given, key=lambda b: b.number)]
+
+
+def same_as_written_out(text: str) -> int:
+    """Compile with loops and without, compare the results; how many loops there were."""
+    rolled, plain = compiled(text).program, written_out(text).program
+    args = arguments(plain)
+    for got, wanted in zip(run(rolled, TINY, args), run(plain, TINY, args), strict=True):
+        assert got.tobytes() == wanted.tobytes()
+    return loops(rolled)
+
+
+SIZES = {
+    "elementwise": (300, 128, 0), "sum of rows": (128, 512, 0), "sum of columns": (512, 256, 0),
+    "transpose": (300, 512, 0), "product": (64, 100, 200), "products": (64, 64, 200), "convolution": (128, 0, 0),
+    "softmax": (512, 256, 0),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("name", BODIES)
+def test_loops_give_the_same_bits(name: str) -> None:
+    made = same_as_written_out(module(BODIES[name], *SIZES[name]))
+    assert made or name == "softmax"  # its blocks are interleaved in an order that does not repeat
+
+
+@pytest.mark.usefixtures("everywhere")
+@settings(max_examples=12)
+@given(st.sampled_from([n for n in BODIES if n != "softmax"]), *[st.integers(8, 120)] * 3)
+def test_loops_give_the_same_bits_in_all_sizes(name: str, m: int, n: int, k: int) -> None:
+    same_as_written_out(module(BODIES[name], m, n, k))
+
+
+def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
+    text = module(BODIES["product"], 2048, 2048, 2048)
+    chip = load_chip("tpu_v3")
+    rolled, plain = compiled(text, chip), written_out(text, chip)
+    assert len(plain.program.code) > 3_400
+    assert len(rolled.program.code) < 1_500
+    cycles = [taken(c.program, chip) for c in (rolled, plain)]
+    assert cycles[0] <= cycles[1] * 1.001
+    assert any(d.kind == "repeat" and "iterations of" in d.chosen for d in rolled.explain)
+
+
+def test_loops_that_take_longer_are_not_chosen() -> None:
+    """Loads of a transpose as a loop wait for the stores of the iteration before."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in ((reroll, "SMALLEST"), (reroll, "LEAST"), (repetition, "LEAST")):
+            patch.setattr(place, name, 1)
+        text = module(BODIES["transpose"], 512, 1024, 0)
+        chosen = compiled(text).program
+        patch.setattr(fitting, "NEAR", 1e9)
+        forced = compiled(text).program
+    cycles = [taken(p, TINY) for p in (chosen, forced)]
+    assert loops(forced)
+    assert cycles[0] < cycles[1]
