@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,14 @@ QUICK = ("xla_cpu_use_fusion_emitters", False)
 
 DIFFER = re.compile(r"\b((cbrt|power|reduce-precision)\(|f8e)")
 """Operations and types of which the two give other values: the default ones count."""
+
+
+def by_emitters(lines: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """Operations, each after its type, in those that the default emitters compile and those that the quick ones do."""
+    parts: tuple[list[tuple[str, str]], ...] = ([], [])
+    for line in lines:
+        parts[DIFFER.search(" ".join(line)) is None].append(line)
+    return [part for part in parts if part]
 
 
 def run_xla(text: str, *arrays: Array) -> list[Array]:

@@ -17,7 +17,7 @@ from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.values.convert import store
 from systolith.isa.dtypes import DType, Kind
 from tests.compiler.hlo.compare import Array
-from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.hlo.oracle import by_emitters, run_xla
 
 pytest.importorskip("jax")
 
@@ -99,6 +99,11 @@ def assert_ulps(actual: Array, expected: Array, dtype: DType, ulps: float, what:
 
 def check(lines: Sequence[tuple[str, str]], inputs: Sequence[tuple[str, Array]], ulps: float | None = None) -> None:
     """Evaluate lines (type of the result, operation on p0, p1, ...) on inputs of one size, and compare with XLA."""
+    for part in by_emitters(lines):
+        check_together(part, inputs, ulps)
+
+
+def check_together(lines: Sequence[tuple[str, str]], inputs: Sequence[tuple[str, Array]], ulps: float | None) -> None:
     n = len(inputs[0][1])
     body = [f"p{k} = {name}[{n}] parameter({k})" for k, (name, _) in enumerate(inputs)]
     body += [f"r{k} = {name}[{n}] {line}" for k, (name, line) in enumerate(lines)]
