@@ -21,12 +21,13 @@ def _result(method: object) -> object:
     return getattr(method, "__annotations__", {}).get("return")
 
 
+ADD = combine("Add")
 OPERATIONS = [name for name in dir(sl.XlaBuilder) if _makes_a_value(name)]
 
 
 def _anything(b: sl.XlaBuilder) -> list[object]:
     x, v, s, token = b.constant(np.ones((2, 3))), b.constant([1, 2]), b.constant(1.0), b.create_token()
-    values: list[object] = [x, v, s, token, b.tuple([x, v]), [x], [v, s], combine("Add"), [combine("Add")]]
+    values: list[object] = [x, v, s, token, b.tuple([x, v]), [x], [v, s], ADD, [ADD]]
     plain: list[object] = [3, -1, 0, 1.5, True, None, "x", "kSame", "f32[2]", sl.F32, {"a": 1}, np.arange(2)]
     lists: list[object] = [[], [1], [0, 1], [(0, 1)], [[0]], (1, 2, 3), sl.Layout((0,))]
     numbers: list[object] = [
