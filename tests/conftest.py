@@ -16,6 +16,8 @@ os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
 # Before anything imports jax: never wait for an accelerator that is not there.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())
+# The programs that tests start, workers among them, load the modules that another has compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # `ci` draws the same examples on every run; `explore` is for looking further by hand: HYPOTHESIS_PROFILE=explore.
 hypothesis.settings.register_profile("local", examples(20, 60))

@@ -146,6 +146,10 @@ class Machine:
             return np.asarray(np.uint32(kernel.constants[n - CONST0])) if n >= CONST0 else registers[n]
 
         for m in section.ops:
+            if m.op in MICROOP_FUNCTIONS:
+                args = np.broadcast_arrays(*[value(s) for s in m.srcs])
+                registers[m.dst] = MICROOP_FUNCTIONS[m.op](*[np.ascontiguousarray(a) for a in args])
+                continue
             ref = at_iteration(streams[m.imm % 16], at)
             if m.op == "ld":
                 registers[m.dst] = self.load(ref)
@@ -156,8 +160,7 @@ class Machine:
             elif m.op == "inside":
                 registers[m.dst] = addresses(ref)[1].astype(np.uint32)
             else:
-                args = np.broadcast_arrays(*[value(s) for s in m.srcs])
-                registers[m.dst] = MICROOP_FUNCTIONS[m.op](*[np.ascontiguousarray(a) for a in args])
+                raise AssertionError(f"no such micro-operation: {m.op}")
 
     def _copy(self, op: TileOp) -> None:
         src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
