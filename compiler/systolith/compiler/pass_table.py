@@ -185,7 +185,7 @@ GROUPED_PASSES = {name: NamedPass(name, Form.GROUPED, gives, run) for name, give
 
 def _reroll(tile: TileModule, chip: Chip, smallest: int = 0) -> TileModule:
     """Make loops of what repeats in groups of at least so many operations (0: of those that are worth it)."""
-    loops = reroll(tile.block, tile.whole, chip.vmem.bytes, chip, smallest)
+    loops = reroll(tile.block, tile.whole, chip.vmem.bytes, chip, smallest=smallest)
     kept = {*loops.block.ops()}
     records = [
         replace(r, first=loops.now.get(r.first, r.first), last=loops.now.get(r.last, r.last)) for r in tile.records

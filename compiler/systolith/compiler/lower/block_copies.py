@@ -99,6 +99,7 @@ class Template:
             made[buf] = replace(buf, name=self.ctx.fresh(buf.name.partition("~")[0]))
             if buf in self.ctx.whole:
                 self.ctx.whole.add(made[buf])
+                self.ctx.inner.add(made[buf])
         return made[buf]
 
 

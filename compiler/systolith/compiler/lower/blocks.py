@@ -26,7 +26,7 @@ from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
-from systolith.compiler.schedule.pipeline import interleave
+from systolith.compiler.schedule.pipeline import interleave, periodic
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array, Block, Item
 from systolith.compiler.tiling.block_sizes import SIZES, Blocking, sizes
@@ -78,7 +78,8 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     best = found[number]
     ctx.explain.append(_decision(group, best, found, rejected, why))
     stages = _all_stages(lowering, group, inputs, results, best.size)
-    ctx.block.items += [op.item for _, op in interleave(stages, best.at_once).ops]
+    order = periodic(stages, best.at_once, interleave(stages, best.at_once))
+    ctx.block.items += [op.item for _, op in order.ops]
     ctx.plans = found
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from systolith.compiler.emit.assemble import assemble, line_bytes
+from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
 from systolith.compiler.schedule.predict import predict
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.reroll import Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Block, Buf, TileOp
+from systolith.compiler.tile.ir import Block, Buf, Loop, TileOp
 from systolith.isa.chip import Chip
 
 AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
@@ -21,6 +22,9 @@ AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 
 LOOP_SHARE = 0.9
 """Part of the free VMEM that the buffers of a loop may take."""
+
+SPARE = (0, 1)
+"""Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
 
 NEAR = 1.002
 """Cycles, as a ratio, that count as equal: then the shorter program is taken."""
@@ -56,18 +60,36 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         ctx: what was lowered.
         free: bytes of VMEM that no whole value takes.
     """
-    rolled = reroll(ctx.block, ctx.whole, int(free * LOOP_SHARE), ctx.chip)
-    if not rolled.decisions:
-        return _ahead(ctx, rolled, free)
-    looped = _ahead(ctx, rolled, free)
-    if looped.plan.failed is None and (cycles := _cycles(ctx, looped)).total <= cycles.busiest * NEAR:
-        return looped
-    plain = _ahead(ctx, Rerolled(ctx.block), free)
-    if looped.plan.failed is not None or (
-        plain.plan.failed is None and cycles.total > _cycles(ctx, plain).total * NEAR
-    ):
-        return plain
-    return looped
+    plain: tuple[Fitted, float] | None = None
+    rejected: list[Alternative] = []
+    for spare in SPARE:
+        rolled = reroll(ctx.block, ctx.whole - ctx.inner, int(free * LOOP_SHARE), ctx.chip, spare)
+        if not rolled.decisions:
+            break
+        looped = _ahead(ctx, rolled, free)
+        if looped.plan.failed is not None:
+            break
+        cycles = _cycles(ctx, looped)
+        if cycles.total <= cycles.busiest * NEAR:
+            return looped
+        if plain is None:
+            plain = _plain(ctx, free)
+        if cycles.total <= plain[1] * NEAR:
+            return looped
+        many = sum(isinstance(item, Loop) for item in rolled.block.items)
+        rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
+    if plain is None:
+        return _ahead(ctx, Rerolled(ctx.block), free)
+    if rejected:
+        numbers = {"cycles": round(plain[1])}
+        plain[0].loops.decisions.append(Decision("repeat", "", "written out", "", numbers, tuple(rejected)))
+    return plain[0]
+
+
+def _plain(ctx: TileBuilder, free: int) -> tuple[Fitted, float]:
+    """What was lowered, without loops, and its predicted cycles."""
+    fitted = _ahead(ctx, Rerolled(ctx.block), free)
+    return fitted, float("inf") if fitted.plan.failed is not None else _cycles(ctx, fitted).total
 
 
 class _Cycles(NamedTuple):

@@ -22,6 +22,12 @@ from systolith.compiler.schedule.operation_times import Rows, Stage, Timed
 from systolith.compiler.tile.ir import Buf
 from systolith.isa.instruction import Space
 
+FEW = 16
+"""Blocks of which no loop is made."""
+
+NEAR = 1.002
+"""Cycles, as a ratio, that count as equal."""
+
 
 @dataclass
 class Order:
@@ -65,6 +71,44 @@ def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
         order.ops.append((b, op))
         line.advance(b)
     return order
+
+
+def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Order:
+    """An order that repeats from block to block, so that loops can be made of it; `order` if that takes no longer.
+
+    Each operation comes as long after the same one of the block before as a block takes (modulo scheduling).
+
+    Args:
+        blocks, most: as for `interleave`.
+        order: that `interleave` gives.
+    """
+    if len(blocks) < FEW or any(stage.products for block in blocks for stage in block):
+        return order
+    alone = [_starts([op for stage in block for op in stage.ops]) for block in blocks[:2]]
+    pace = max((order.cycles - alone[1][-1]) // (len(blocks) - 1), -(-alone[1][-1] // most), 1)
+    found = Order()
+    places = [(at + n * pace, n, k) for n in range(len(blocks)) for k, at in enumerate(alone[min(n, 1)])]
+    flat = [[op for stage in block for op in stage.ops] for block in blocks]
+    if any(len(ops) != len(alone[min(n, 1)]) for n, ops in enumerate(flat)):
+        return order
+    found.ops = [(n, flat[n][k]) for _, n, k in sorted(places)]
+    timeline = Timeline()
+    written: list[dict[Hashable, int]] = [{} for _ in blocks]
+    for n, op in found.ops:
+        done = timeline.run(op.queue, timeline.start(op.queue, (written[n].get(r, 0) for r in op.reads)), op.cost)
+        written[n].update(dict.fromkeys(op.writes, done))
+        found.cycles = max(found.cycles, done)
+    return found if found.cycles <= order.cycles * NEAR else order
+
+
+def _starts(ops: Sequence[Timed]) -> list[int]:
+    """When operations start that run alone, none of them before the one in front of it."""
+    timeline, written = Timeline(), dict[Hashable, int]()
+    starts = []
+    for op in ops:
+        starts.append(timeline.start(op.queue, (written.get(r, 0) for r in op.reads)))
+        written.update(dict.fromkeys(op.writes, timeline.run(op.queue, starts[-1], op.cost)))
+    return [*accumulate(starts, max)]
 
 
 # What comes next.

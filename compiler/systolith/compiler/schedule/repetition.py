@@ -25,6 +25,9 @@ SMALLEST = 1024
 LONGEST = 2048
 """Operations of a period that are looked for."""
 
+LOOKED_AT = 4
+"""Repetitions that are looked at to see how long buffers live: none that lives longer is worth a loop."""
+
 MOST_PLACES = 16
 """Places in which the instances of a buffer take turns, at most."""
 
@@ -185,11 +188,18 @@ class Repetition:
 
     # The loop.
 
-    def loop(self, places: Places, room: int, chip: Chip) -> Rolled | None:
-        """A loop in the place of most repetitions; None: it saves too little, or its buffers do not fit in `room`."""
+    def loop(self, places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
+        """A loop in the place of most repetitions; None: it saves too little, or its buffers do not fit in `room`.
+
+        Args:
+            places: gets those of its buffers.
+            room: bytes of VMEM.
+            spare: places for each buffer more than it takes by estimate.
+            chip: the target.
+        """
         chains = self._chains()
         least = max((self._alive(chain) for chain in chains), default=1)
-        turns = max(least, self._wanted(chip))
+        turns = max(least, self._wanted(chip) + spare if chains else 1)
         saved = self._saved(turns)
         if not saved or turns > MOST_PLACES:
             return None
@@ -222,7 +232,7 @@ class Repetition:
         """Places for the instances of a buffer so that no unit waits for one: as many repetitions as pass, at the pace
         of the busiest unit, from when it begins to be written until it has been read.
         """
-        items = [f.item for f in self.forms[self.start : self.start + self.period]]
+        items = [f.item for f in self.forms[self.start : self.start + LOOKED_AT * self.period]]
         if any(isinstance(item, Loop) for item in items):
             return 1
         (stage,) = timed([items], chip)
@@ -236,8 +246,10 @@ class Repetition:
             written |= dict.fromkeys(op.writes, (op.cost.latency, done))
             read |= {r: (read.get(r, (start, 0))[0], done) for r in op.reads}
             work["hbm" if op.cost.chunks else op.queue] += op.cost.occupancy
-        longest = max((written[b][0] + last - first for b, (first, last) in read.items() if b in written), default=0)
-        return -(-longest // max(1, *work.values()))
+        chained = {buf for one, other in self._next.items() if one is not other for buf in (one, other)}
+        own = [b for b in read if b in written and b in chained]
+        longest = max((written[b][0] + read[b][1] - read[b][0] for b in own), default=0)
+        return -(-longest * LOOKED_AT // max(1, *work.values()))
 
     def _saved(self, turns: int) -> int:
         """Instructions that a loop of so many repetitions an iteration saves; 0: too few."""

@@ -39,7 +39,7 @@ class Rerolled:
     decisions: list[Decision] = field(default_factory=list)
 
 
-def reroll(block: Block, whole: Iterable[Buf], room: int, chip: Chip, smallest: int = 0) -> Rerolled:
+def reroll(block: Block, whole: Iterable[Buf], room: int, chip: Chip, spare: int = 0, smallest: int = 0) -> Rerolled:
     """Make loops of repetitions.
 
     Args:
@@ -47,12 +47,13 @@ def reroll(block: Block, whole: Iterable[Buf], room: int, chip: Chip, smallest: 
         whole: buffers that hold whole values, which stay where they are.
         room: bytes of VMEM that the buffers of one loop may take.
         chip: the target.
+        spare: places for each buffer of a loop more than it takes by estimate.
         smallest: operations of a group in which repetitions are looked for; 0: `SMALLEST`.
     """
     smallest = smallest or SMALLEST
     if sum(1 for _ in block.ops()) < smallest:
         return Rerolled(block)
-    search = _Search(block, frozenset(whole), room, chip, smallest)
+    search = _Search(block, frozenset(whole), room, chip, spare, smallest)
     found = Rerolled(search.block(block), decisions=search.decisions)
     if search.places.of:
         found.block = moved_to(found.block, search.places, found.now)
@@ -64,7 +65,7 @@ class _Search:
     """The search for repetitions.
 
     Args:
-        block, whole, room, chip, smallest: as for `reroll`.
+        block, whole, room, chip, spare, smallest: as for `reroll`.
 
     Attributes:
         places: of the buffers of loops.
@@ -72,8 +73,9 @@ class _Search:
         decisions: the loops so far.
     """
 
-    def __init__(self, block: Block, whole: frozenset[Buf], room: int, chip: Chip, smallest: int) -> None:
-        self.lives, self.room, self.chip, self.smallest = Lives(block, whole), room, chip, smallest
+    def __init__(self, block: Block, whole: frozenset[Buf], room: int, chip: Chip, spare: int, smallest: int) -> None:
+        self.lives, self.room, self.chip = Lives(block, whole), room, chip
+        self.spare, self.smallest = spare, smallest
         self.places = Places()
         self.fixed: list[TileOp] = []
         self.decisions: list[Decision] = []
@@ -127,7 +129,7 @@ class _Search:
             for start, end in _stretches(keys, sizes, period):
                 while (start := max(start, at)) + 3 * period <= end:
                     found = Repetition(forms, start, end, period, segment, self.lives)
-                    loop = found.loop(self.places, self.room, self.chip) if found.count > 3 else None
+                    loop = found.loop(self.places, self.room, self.spare, self.chip) if found.count > 3 else None
                     if loop is None:
                         start += max(1, found.count - 1) * period
                         continue

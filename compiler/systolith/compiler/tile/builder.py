@@ -54,6 +54,7 @@ class TileBuilder:
         explain: what was chosen, for the user.
         donated: parameters in whose memory temporaries may lie once nothing reads them.
         whole: buffers in VMEM that hold whole values (the memory plan places them first).
+        inner: those of them that only one blocked group knows.
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
@@ -69,6 +70,7 @@ class TileBuilder:
     explain: list[Decision] = field(default_factory=list)
     donated: set[Buf] = field(default_factory=set)
     whole: set[Buf] = field(default_factory=set)
+    inner: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
     trial: bool = False
@@ -196,6 +198,8 @@ class TileBuilder:
         """A new dense array in VMEM for a whole value."""
         array = self.array(name, dtype, dims)
         self.whole.add(array.buf)
+        if self.region is not None:
+            self.inner.add(array.buf)
         return array
 
     def table(
