@@ -57,6 +57,7 @@ def rolled_everywhere() -> Iterator[None]:
             (reroll, "LEAST", 1),
             (repetition, "LEAST", 1),
             (fitting, "NEAR", 1e9),
+            (fitting, "WORTH", 1.0),
         ):
             patch.setattr(place, name, value)
         yield

@@ -103,6 +103,7 @@ def test_loops_that_take_longer_are_not_chosen() -> None:
     with pytest.MonkeyPatch.context() as patch:
         for place, name in ((reroll, "SMALLEST"), (reroll, "LEAST"), (repetition, "LEAST")):
             patch.setattr(place, name, 1)
+        patch.setattr(fitting, "WORTH", 1.0)
         text = module(BODIES["transpose"], 512, 1024, 0)
         chosen = compiled(text).program
         patch.setattr(fitting, "NEAR", 1e9)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from systolith.compiler.emit.assemble import assemble, line_bytes
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
 from systolith.compiler.schedule.predict import predict
@@ -22,6 +23,9 @@ AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
 
 LOOP_SHARE = 0.9
 """Part of the free VMEM that the buffers of a loop may take."""
+
+WORTH = 0.75
+"""Part of the operations that a program with loops may have: to see what larger ones take is not worth the time."""
 
 SPARE = (0, 1)
 """Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
@@ -61,15 +65,19 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         free: bytes of VMEM that no whole value takes.
     """
     plain: tuple[Fitted, float] | None = None
+    written = sum(1 for _ in ctx.block.ops())
     rejected: list[Alternative] = []
     for spare in SPARE:
         rolled = reroll(ctx.block, ctx.whole - ctx.inner, int(free * LOOP_SHARE), ctx.chip, spare)
-        if not rolled.decisions:
+        if not rolled.decisions or sum(1 for _ in rolled.block.ops()) > written * WORTH:
             break
         looped = _ahead(ctx, rolled, free)
         if looped.plan.failed is not None:
             break
-        cycles = _cycles(ctx, looped)
+        try:
+            cycles = _cycles(ctx, looped)
+        except DoesNotFitError:  # more scalars or tokens than there are
+            break
         if cycles.total <= cycles.busiest * NEAR:
             return looped
         if plain is None:

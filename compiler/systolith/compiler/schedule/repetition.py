@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from systolith.compiler.cost.timeline import Timeline
 from systolith.compiler.emit.assemble import line_bytes
+from systolith.compiler.emit.linearize import refs_of
 from systolith.compiler.explain import Decision
 from systolith.compiler.schedule.operation_times import timed
 from systolith.compiler.tile.ir import Arg, Block, Buf, If, Item, Loop, Ref, TileOp, VReg, While
@@ -151,13 +152,10 @@ class Repetition:
         for x in range(self.period):
             strides = []
             for one, other in zip(self.forms[at - self.period + x].refs, self.forms[at + x].refs, strict=True):
-                if not self._follows(one.buf, other.buf, added) or (
-                    one.buf is not other.buf and one.offset != other.offset
-                ):
+                alike = one.buf is other.buf or one.offset == other.offset  # one of the two may change
+                if not alike or not self._follows(one.buf, other.buf, added):
                     return False
                 strides.append(other.offset - one.offset)
-            if len(self.forms[at + x].refs) and sum(map(bool, strides)) > MOST_MOVED:
-                return False
             if n > 1 and strides != self.strides[x]:
                 return False
             if n == 1:
@@ -267,15 +265,16 @@ class Repetition:
         body = turns * self.period
         first, count = self.start + body, self.count // turns - 2
         var = self.lives.var()
-        moved = [self._moved(first + x, turns, var) for x in range(body)]
-        if len({ref.moves for item in moved for ref in _refs(item)}) > MOST_STRIDES:
+        moved = Block([self._moved(first + x, turns, var) for x in range(body)])
+        moves = [[ref.moves for ref in refs_of(op) if ref.moves] for op in moved.ops()]
+        if max(map(len, moves)) > MOST_MOVED or len({m for each in moves for m in each}) > MOST_STRIDES:
             return None
-        group = next(op.origin.group for op in Block(moved).ops())
+        group = next(moved.ops()).origin.group
         places.of |= layout.places(group)
         what = f"{count:,} iterations of {body:,} operations"
         why = f"{turns} places for each buffer" if turns > 1 else ""
         decision = Decision("repeat", group, what, why, {"operations saved": saved})
-        return Rolled(first, first + count * body, Loop(var, count, Block(moved), group), body, decision)
+        return Rolled(first, first + count * body, Loop(var, count, moved, group), body, decision)
 
     def _moved(self, n: int, turns: int, var: VReg) -> Item:
         """An item of the body, whose offsets move with the loop."""
@@ -367,7 +366,7 @@ class _Layout:
         if not self._chains:
             return {}
         size = max(at + size for row, size in zip(self._offsets, self._sizes, strict=True) for at in row)
-        memory = Buf(f"{name}.loop{self._lives.first[self._chains[0][0]]}", Space.VMEM, size, self._align)
+        memory = Buf(f"{name}~loop{self._lives.first[self._chains[0][0]]}", Space.VMEM, size, self._align)
         bufs = [buf for chain in self._chains for buf in chain]
         self._lives.first[memory] = min(map(self._lives.first.__getitem__, bufs))
         self._lives.last[memory] = max(map(self._lives.last.__getitem__, bufs))
@@ -387,12 +386,6 @@ def _free(taken: Sequence[tuple[int, int]], size: int, pointer: int, room: int) 
         if at + size <= room:
             return at
     return None
-
-
-def _refs(item: Item) -> Iterator[Ref]:
-    for op in Block([item]).ops():
-        for value in op.args.values():
-            yield from (v for v in (value if type(value) is tuple else (value,)) if type(v) is Ref)
 
 
 def changed(item: Item, change: Callable[[Ref], Ref], note: Callable[[TileOp, TileOp], None]) -> Item:
