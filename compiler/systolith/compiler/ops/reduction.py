@@ -346,8 +346,6 @@ def one_pass_obstacle(computation: Computation) -> str:
         return "results of different shapes" if any(root.dims != roots[0].dims for root in roots) else ""
     first = found[0]
     dims = first.attributes.get("dimensions")
-    if len(found) > 1 and found[0].shape.is_array and first.shape.size == first.operands[0].shape.size:
-        return "reductions of single elements"
     for i in found:
         operand = i.operands[0]
         alike = operand.dims == first.operands[0].dims and i.attributes.get("dimensions") == dims
@@ -359,7 +357,7 @@ def one_pass_obstacle(computation: Computation) -> str:
             return "one reduces what the other made"
     for root in roots:
         sources = [i for i in found if reached(root, {i})]
-        if root.dims != (sources or first.operands)[0].dims:
+        if len(sources) > 1 or root.dims != (sources or first.operands)[0].dims:
             return "a result that is neither reduced nor of the whole space"
     return ""
 
