@@ -14,7 +14,9 @@ from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.memory import Machine
+from tests.compiler.loops import rows
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
+from tests.compiler.loops.rows import NESTS, ROWS
 from tests.compiler.machine import compiled
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
@@ -71,6 +73,11 @@ def test_rolled_tile_loops(core: Lockstep, name: str) -> None:
         n: rng.integers(0, 63, b.bytes, np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
     }
     agree(core, Case(program, given))
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_nests_of_loops_whiles_and_branches(core: Lockstep, name: str) -> None:
+    agree(core, Case(rows.program(NESTS[name].body), {0: np.arange(ROWS * 160, dtype=np.uint32).view(np.uint8)}))
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -8,41 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.driver import compile_tile
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
-from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
 from systolith.sim.stats import RunResult
-
-TINY = load_chip("tiny")
-ROWS = 12
-
-HEAD = """module "m"
-%a = HBM 7680 align 4 BufferDecl("a", "parameter", "f32", (12, 160,), 7680, 0)
-%r = HBM 7680 align 4 BufferDecl("r", "result", "f32", (12, 160,), 7680, 0)
-%x = VMEM 640 align 4
-%z = VMEM 640 align 4
-p0 = Pattern("f32", (160,), (4,))
-o0 = Origin("h", "g", "copy")
-"""
-
-
-def row(at: int = 0, moves: str = "") -> str:
-    """Copy a row: its offset, and how loops move it."""
-    there = f", {at}, moves=({moves})" if moves else f", {at}"
-    return f"""dma.load src=Ref(%a, p0{there}) dst=Ref(%x, p0) ; o0
-xlu.shuffle src=Ref(%x, p0) dst=Ref(%z, p0) ; o0
-dma.store src=Ref(%z, p0) dst=Ref(%r, p0{there}) ; o0
-"""
-
-
-def program(body: str) -> Program:
-    return compile_tile(parse_tile_ir(HEAD + body), TINY).program
+from tests.compiler.loops.rows import HEAD, NESTS, ROWS, TINY, counted, program, row
 
 
 def ran(of: Program) -> tuple[RunResult, np.ndarray, np.ndarray]:
@@ -63,14 +37,23 @@ def rows_copied(body: str, rows: int) -> int:
     return result.cycles
 
 
-def counted(count: str, offset: int = 0) -> str:
-    return f'loop $1 count {count} "g" {{\n{row(offset, "($1, 640,),")}}}\n'
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 3, ROWS])
 def test_a_loop_runs_as_often_as_it_says(count: int) -> None:
     rows_copied(counted(str(count)), count)
     rows_copied(f"li rd=$2 imm={count} ; o0\n" + counted("$2"), count)
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_a_nest_runs_each_iteration_once(name: str) -> None:
+    of = program(NESTS[name].body)
+    result, given, made = ran(of)
+    assert result.ok, result.hazards
+    rows = NESTS[name].rows
+    assert (made[:rows] == given[:rows]).all()
+    assert not made[rows:].any()
+    stores = [n for n, i in enumerate(of.code) if i.op == "dma.store"]
+    assert len(stores) == NESTS[name].body.count("dma.store")
+    assert result.executed[stores].sum() == NESTS[name].copies
 
 
 def test_a_register_moves_with_every_loop_around() -> None:
@@ -83,20 +66,28 @@ def test_loops_one_after_another_may_have_one_variable() -> None:
     rows_copied(counted("2") + other + counted("6", 6 * 640), ROWS)
 
 
-def test_an_induction_variable_is_an_operand() -> None:
-    """Iteration n stores n to scalar memory; the last one stays."""
-    body = """%s = SMEM 4 align 4
+def word_stored(body: str) -> int:
+    """Run a body that leaves a number in register $9."""
+    head = """%s = SMEM 4 align 4
 %w = HBM 4 align 4 BufferDecl("w", "result", "s32", (1,), 4, 1)
 p1 = Pattern("s32", (1,), (4,))
-loop $1 count 5 "g" {
-sts rb=$1 ra=0 imm=Ref(%s, p1) ; o0
-}
-dma.store src=Ref(%s, p1) dst=Ref(%w, p1) ; o0
+li rd=$9 imm=0 ; o0
 """
+    store = "sts rb=$9 ra=0 imm=Ref(%s, p1) ; o0\ndma.store src=Ref(%s, p1) dst=Ref(%w, p1) ; o0\n"
     made = np.zeros(4, np.uint8)
-    result = simulate(program(body), TINY, {2: made}, hostile=True)
-    assert result.ok
-    assert made.view(np.int32)[0] == 4
+    assert simulate(program(head + body + store), TINY, {2: made}, hostile=True).ok
+    return int(made.view(np.int32)[0])
+
+
+def test_an_induction_variable_is_an_operand() -> None:
+    assert word_stored('loop $1 count 5 "g" {\nadd rd=$9 ra=$1 b=0 ; o0\n}\n') == 4
+
+
+@pytest.mark.parametrize("count", ["0", "1", "3", "$5"])
+def test_scalar_instructions_of_nests_run_once_an_iteration(count: str) -> None:
+    inner = f'loop $2 count {count} "g" {{\nadd rd=$9 ra=$9 b=1 ; o0\n}}\n'
+    body = f'li rd=$5 imm=2 ; o0\nloop $1 count 4 "g" {{\nadd rd=$9 ra=$9 b=100 ; o0\n{inner}}}\n'
+    assert word_stored(body) == 400 + 4 * int(count.replace("$5", "2"))
 
 
 FOLDED = row() + counted(str(ROWS - 2), 640) + row(7680 - 640)

@@ -83,7 +83,8 @@ class _Line:
         labels: the index that each stands before.
         boundaries: where SEQ has to join the queues.
         spans: loops.
-        joined: loops with labels or jumps in them, or of unknown counts: SEQ joins the queues after each iteration.
+        joined: loops of unknown counts, and those with labels, jumps or joined loops in them: SEQ joins the queues
+            after each iteration.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -97,7 +98,7 @@ def _strip(lines: Sequence[LinearOp]) -> _Line:
     """Instructions, and where loops and labels lie among them."""
     line = _Line()
     heads: list[int] = []
-    divided: set[int] = set()  # heads of loops with a boundary in them
+    divided: set[int] = set()  # heads of loops with a boundary in them: of a label, a jump, or a loop that is joined
     for op in lines:
         at = len(line.instructions)
         if op.target or op.label or (op.instruction is not None and op.instruction.op == "halt"):
@@ -105,7 +106,8 @@ def _strip(lines: Sequence[LinearOp]) -> _Line:
             divided |= set(heads)
         if op.instruction is None:
             if op.loop:
-                _close(line, heads.pop(), divided)
+                if _close(line, heads.pop(), divided):
+                    divided |= set(heads)
             else:
                 line.labels[op.label] = at
             continue
@@ -115,12 +117,15 @@ def _strip(lines: Sequence[LinearOp]) -> _Line:
     return line
 
 
-def _close(line: _Line, head: int, divided: Collection[int]) -> None:
+def _close(line: _Line, head: int, divided: Collection[int]) -> bool:
+    """Note the loop that ends here; whether SEQ joins the queues after each of its iterations."""
     count = line.instructions[head].args["count"]
     span = Span(head, head + 1, len(line.instructions), count if isinstance(count, int) else 0)
     line.spans.append(span)
-    if head in divided or span.count < 2:
+    joined = head in divided or span.count < 2
+    if joined:
         line.joined.add(span)
+    return joined
 
 
 def _order(line: _Line, program: Program, chip: Chip) -> Ordered:

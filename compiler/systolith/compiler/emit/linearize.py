@@ -119,10 +119,15 @@ def _while(line: Linear, item: While) -> None:
 
 
 def _loop(line: Linear, item: Loop) -> None:
-    """A loop: registers that its iterations move are set before it and changed at the end of its body."""
+    """A loop: registers that its iterations move are set before it and changed at the end of its body.
+
+    A loop of nothing is left out, since the machine has none.
+    """
+    if not _any(item.body):
+        return
     name, origin = line.label("loop"), Origin(item.name, item.name, "loop")
     steps = {m: m[-1][1] for m in _moves(item.body) if m[-1][0] == item.var}
-    used = any(item.var in vregs_of(op) for op in item.body.ops())
+    used = _names(item.body, item.var)
     for moves in steps:
         line.pointers.setdefault(moves, line.vreg())  # loops one after another may name the same variable
         made = {"rd": line.pointers[moves]}
@@ -137,8 +142,25 @@ def _loop(line: Linear, item: Loop) -> None:
     _block(line, item.body)
     changed = [(line.pointers[m], step) for m, step in steps.items()] + [(item.var, 1)] * used
     line.items += [TileOp("add", {"rd": r, "ra": r, "b": step}, origin) for r, step in changed]
+    if isinstance(line.items[-1], Label):
+        line.items.append(TileOp("sync", {}, origin))  # jumps to what follows the body would leave the loop
     line.loops.append((first, len(line.items)))
     line.items.append(LoopEnd(name))
+
+
+def _any(block: Block) -> bool:
+    """Whether anything runs in a block."""
+    return any(_any(item.body) if isinstance(item, Loop) else True for item in block.items)
+
+
+def _names(block: Block, var: VReg) -> bool:
+    """Whether an operation or region of a block has a register as an operand."""
+    return any(
+        var in vregs_of(item)
+        if isinstance(item, TileOp)
+        else item.operand == var or any(_names(region, var) for region in item.regions)
+        for item in block.items
+    )
 
 
 def _moves(block: Block) -> dict[Moves, None]:

@@ -137,6 +137,11 @@ class While:
     trip_count: int | None = None
 
     @property
+    def operand(self) -> Scalar:
+        """The scalar that says what runs."""
+        return self.predicate
+
+    @property
     def regions(self) -> list[Block]:
         """The blocks in it, in program order."""
         return [self.condition, self.body]
@@ -161,6 +166,11 @@ class Loop:
     name: str = ""
 
     @property
+    def operand(self) -> Scalar:
+        """The scalar that says what runs."""
+        return self.count
+
+    @property
     def regions(self) -> list[Block]:
         """The blocks in it, in program order."""
         return [self.body]
@@ -173,6 +183,11 @@ class If:
     index: VReg
     branches: list[Block]
     name: str = ""
+
+    @property
+    def operand(self) -> Scalar:
+        """The scalar that says what runs."""
+        return self.index
 
     @property
     def regions(self) -> list[Block]:
