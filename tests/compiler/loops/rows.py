@@ -35,8 +35,18 @@ def program(body: str) -> Program:
     return compile_tile(parse_tile_ir(HEAD + body), TINY).program
 
 
-def counted(count: str, offset: int = 0) -> str:
-    return f'loop $1 count {count} "g" {{\n{row(offset, "($1, 640,),")}}}\n'
+def loop(var: str, count: int | str, body: str) -> str:
+    return f'loop {var} count {count} "g" {{\n{body}}}\n'
+
+
+def counted(count: int | str, offset: int = 0) -> str:
+    """Copy rows one after another."""
+    return loop("$1", count, row(offset, "($1, 640,),"))
+
+
+def nested(moves: str) -> str:
+    """Copy 12 rows, as two loops move them."""
+    return loop("$1", 4, loop("$2", 3, row(0, moves)))
 
 
 class Nest(NamedTuple):
@@ -47,24 +57,20 @@ class Nest(NamedTuple):
     copies: int
 
 
-def _loop(var: str, count: int | str, body: str) -> str:
-    return f'loop {var} count {count} "g" {{\n{body}}}\n'
-
-
 IN_ONE, IN_BOTH, IN_INNER = row(0, "($1, 640,),"), row(0, "($1, 1920,), ($2, 640,),"), row(0, "($2, 640,),")
 THREE = "li rd=$5 imm=3 ; o0\n"
 TWICE = 'li rd=$5 imm=2 ; o0\nwhile $5 "w" trip 2 {\n} do {\n' + row() + "add rd=$5 ra=$5 b=-1 ; o0\n}\n"
 BRANCH = 'if $1 "c" {\n' + row() + "} {\nsync ; o0\n}\n"
 
 NESTS = {
-    "a loop of register count in a loop": Nest(THREE + _loop("$1", 4, _loop("$2", "$5", IN_BOTH)), 12, 12),
-    "a loop of one iteration in a loop": Nest(_loop("$1", 4, _loop("$2", 1, IN_ONE)), 4, 4),
-    "a loop of no iteration in a loop": Nest(_loop("$1", 4, _loop("$2", 0, row(640)) + IN_ONE), 4, 4),
-    "a loop that ends with a loop": Nest(_loop("$1", 2, _loop("$2", 3, IN_INNER)), 3, 6),
-    "a loop that ends with a while": Nest(_loop("$1", 3, TWICE), 1, 6),
-    "a loop that ends with a branch": Nest(_loop("$1", 4, IN_ONE + _loop("$2", 2, BRANCH)), 4, 6),
-    "a count that is an induction variable": Nest(_loop("$1", 4, _loop("$2", "$1", IN_INNER)), 3, 6),
+    "a loop of register count in a loop": Nest(THREE + loop("$1", 4, loop("$2", "$5", IN_BOTH)), 12, 12),
+    "a loop of one iteration in a loop": Nest(loop("$1", 4, loop("$2", 1, IN_ONE)), 4, 4),
+    "a loop of no iteration in a loop": Nest(loop("$1", 4, loop("$2", 0, row(640)) + IN_ONE), 4, 4),
+    "a loop that ends with a loop": Nest(loop("$1", 2, loop("$2", 3, IN_INNER)), 3, 6),
+    "a loop that ends with a while": Nest(loop("$1", 3, TWICE), 1, 6),
+    "a loop that ends with a branch": Nest(loop("$1", 4, IN_ONE + loop("$2", 2, BRANCH)), 4, 6),
+    "a count that is an induction variable": Nest(loop("$1", 4, loop("$2", "$1", IN_INNER)), 3, 6),
     "loops of nothing": Nest(
-        THREE + row() + _loop("$1", 4, _loop("$2", 3, "")) + _loop("$3", "$5", _loop("$4", 2, "")), 1, 1
+        THREE + row() + loop("$1", 4, loop("$2", 3, "")) + loop("$3", "$5", loop("$4", 2, "")), 1, 1
     ),
 }

@@ -16,7 +16,7 @@ from systolith.isa.instruction import Instruction
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
 from systolith.sim.stats import RunResult
-from tests.compiler.loops.rows import HEAD, NESTS, ROWS, TINY, counted, program, row
+from tests.compiler.loops.rows import HEAD, NESTS, ROWS, TINY, counted, loop, nested, program, row
 
 
 def ran(of: Program) -> tuple[RunResult, np.ndarray, np.ndarray]:
@@ -57,8 +57,7 @@ def test_a_nest_runs_each_iteration_once(name: str) -> None:
 
 
 def test_a_register_moves_with_every_loop_around() -> None:
-    moves = "($1, 1920,), ($2, 640,),"
-    rows_copied(f'loop $1 count 4 "g" {{\nloop $2 count 3 "g" {{\n{row(0, moves)}}}\n}}\n', ROWS)
+    rows_copied(nested("($1, 1920,), ($2, 640,),"), ROWS)
 
 
 def test_loops_one_after_another_may_have_one_variable() -> None:
@@ -159,14 +158,23 @@ def test_loops_round_trip() -> None:
         assert print_tile_ir(parse_tile_ir(text)) == text
 
 
+OUTSIDE = r"moves of %s: must be loops around it \(%s\), each once, the outermost first"
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (counted("$2"), "loop g: register VReg.n=2. is not set"),
-        (counted("4294967296"), "loop g: count 4294967296: must be 0 to 2147483647"),
-        ("li rd=$1 imm=3 ; o0\n" + counted("3"), "loop g: register VReg.n=1. is set outside"),
-        ('loop $1 count 3 "g" {\nli rd=$1 imm=3 ; o0\n}\n', "its body sets the induction variable"),
-        (row(0, "($1, 640,),"), "register VReg.n=1. is not set"),
+        (counted("$2"), r"tile IR line 8: loop g: register \$2 is not set"),
+        (counted("4294967296"), "line 8: loop g: count 4294967296: must be 0 to 2147483647"),
+        ("li rd=$1 imm=3 ; o0\n" + counted("3"), r"line 9: loop g: register \$1 is set outside"),
+        ('loop $1 count 3 "g" {\nli rd=$1 imm=3 ; o0\n}\n', "line 9: loop g: its body sets the induction variable"),
+        (row(0, "($1, 640,),"), "line 8: dma.load of 'g' .copy.: src: " + OUTSIDE % (r"\$1", "")),
+        (nested("($2, 640,), ($1, 1920,),"), "line 10: .* src: " + OUTSIDE % (r"\$2, \$1", r"\$1, \$2")),
+        (nested("($1, 320,), ($1, 320,),"), "line 10: .* src: " + OUTSIDE % (r"\$1, \$1", r"\$1, \$2")),
+        (counted("13"), "line 9: .* src: bytes 0 to 8320 of a, 7680 long in all iterations"),
+        ("li rd=$2 imm=0 ; o0\n" + counted("$2", 7680), "line 10: .* src: bytes 7680 to 8320 of a, 7680 long"),
+        (nested("($1, 1920,), ($2, -640,),"), "line 10: .* src: bytes -1280 to 6400 of a"),
+        (loop("$1", 2, "lds rd=$3 ra=0 imm=Ref(%x, p0, 0, moves=(($1, 4,),)) ; o0\n"), "line 9: .* imm: a number"),
     ],
 )
 def test_loops_that_break_a_rule_are_refused(body: str, message: str) -> None:

@@ -52,6 +52,9 @@ class VReg:
 
     n: int
 
+    def __str__(self) -> str:
+        return f"${self.n}"
+
 
 Scalar = int | VReg
 
@@ -255,6 +258,7 @@ class TileModule:
         whole: buffers in VMEM that hold whole values.
         groups: for reports; cycles that are predicted from the code are not in them yet.
         records: for checks.
+        lines: of the text that it was read from, where its items stand; empty: it was lowered.
     """
 
     name: str
@@ -265,3 +269,4 @@ class TileModule:
     whole: set[Buf] = field(default_factory=set)
     groups: list[GroupInfo] = field(default_factory=list)
     records: list[GroupRecord] = field(default_factory=list)
+    lines: dict[Item, int] = field(default_factory=dict)

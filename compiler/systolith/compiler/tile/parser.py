@@ -146,9 +146,11 @@ class _Parser:
             if text.startswith("}"):
                 return block, text
             try:
-                block.items.append(self._item(text))
+                item = self._item(text)
             except PROBLEMS as problem:
                 raise self._bad(number, line, problem) from None
+            block.items.append(item)
+            self.module.lines[item] = number
         return block, ""
 
     def _inner(self) -> tuple[Block, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NoReturn
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Arg, Block, If, Loop, Ref, TileModule, TileOp, VReg
+from systolith.compiler.tile.ir import Arg, Block, If, Item, Loop, Ref, TileModule, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
@@ -15,6 +16,17 @@ from systolith.isa.opcodes import OPCODES, Field, FieldKind
 CONTROL = frozenset({"jmp", "loop", "halt", "beq", "bne", "blt", "bge", "bltu", "bgeu"})
 """Made of regions, never written in tile IR."""
 
+Loops = tuple[Loop, ...]
+"""Those around, the outermost first."""
+
+
+class _BrokenRuleError(Exception):
+    """An item of tile IR breaks a rule."""
+
+    def __init__(self, item: Item, what: str) -> None:
+        super().__init__(what)
+        self.item = item
+
 
 def verify_tile_ir(block: Block) -> None:
     """Check a block.
@@ -22,7 +34,7 @@ def verify_tile_ir(block: Block) -> None:
     Raises:
         CompileError: a rule is broken (by a lowering); names the operation, its origin and the rule.
     """
-    _block(block, set())
+    _checked(block, {})
 
 
 def verify_tile_module(module: TileModule, chip: Chip | None) -> None:
@@ -36,47 +48,55 @@ def verify_tile_module(module: TileModule, chip: Chip | None) -> None:
             f"module {module.name!r}: its tile IR is for chip {module.chip} {module.chip_digest}, not for {chip.name}"
             f" {chip.digest()}: compile it from HLO for this one"
         )
-    verify_tile_ir(module.block)
+    _checked(module.block, module.lines)
 
 
-def _block(block: Block, known: set[VReg]) -> None:
+def _checked(block: Block, lines: Mapping[Item, int]) -> None:
+    try:
+        _block(block, set(), ())
+    except _BrokenRuleError as problem:
+        line = f" line {lines[problem.item]}" if problem.item in lines else ""
+        raise CompileError(f"tile IR{line}: {problem}") from None
+
+
+def _block(block: Block, known: set[VReg], loops: Loops) -> None:
     for item in block.items:
         if isinstance(item, TileOp):
-            _op(item, known)
+            _op(item, known, loops)
         elif isinstance(item, If):
-            _need(item.index in known, f"if {item.name}", f"register {item.index} is not set")
+            _need(item.index in known, item, f"if {item.name}: register {item.index} is not set")
             for branch in item.branches:
-                _block(branch, set(known))
+                _block(branch, set(known), loops)
         elif isinstance(item, Loop):
-            _loop(item, known)
+            _loop(item, known, loops)
         else:
-            _block(item.condition, known)
-            _need(item.predicate in known, f"while {item.name}", f"register {item.predicate} is not set")
-            _block(item.body, set(known))
+            _block(item.condition, known, loops)
+            _need(item.predicate in known, item, f"while {item.name}: register {item.predicate} is not set")
+            _block(item.body, set(known), loops)
 
 
-def _loop(item: Loop, known: set[VReg]) -> None:
+def _loop(item: Loop, known: set[VReg], loops: Loops) -> None:
     where = f"loop {item.name}"
     if isinstance(item.count, int):
-        _need(0 <= item.count < 1 << 31, where, f"count {item.count}: must be 0 to {(1 << 31) - 1}")
+        _need(0 <= item.count < 1 << 31, item, f"{where}: count {item.count}: must be 0 to {(1 << 31) - 1}")
     else:
-        _need(item.count in known, where, f"register {item.count} is not set")
-    _need(item.var not in known, where, f"register {item.var} is set outside")
-    written = [op for op in item.body.ops() if op.args.get("rd") == item.var]
-    _need(not written, where, f"its body sets the induction variable {item.var}")
-    _block(item.body, {*known, item.var})
+        _need(item.count in known, item, f"{where}: register {item.count} is not set")
+    _need(item.var not in known, item, f"{where}: register {item.var} is set outside")
+    for op in item.body.ops():
+        _need(op.args.get("rd") != item.var, op, f"{where}: its body sets the induction variable {item.var}")
+    _block(item.body, {*known, item.var}, (*loops, item))
 
 
-def _need(good: bool, where: str, what: str) -> None:
+def _need(good: bool, item: Item, what: str) -> None:
     if not good:
-        raise CompileError(f"tile IR: {where}: {what}")
+        raise _BrokenRuleError(item, what)
 
 
 def _fail(op: TileOp, what: str) -> NoReturn:
-    raise CompileError(f"tile IR: {op.op} of {op.origin.group!r} ({op.origin.what}): {what}")
+    raise _BrokenRuleError(op, f"{op.op} of {op.origin.group!r} ({op.origin.what}): {what}")
 
 
-def _op(op: TileOp, known: set[VReg]) -> None:
+def _op(op: TileOp, known: set[VReg], loops: Loops) -> None:
     opcode = OPCODES.get(op.op)
     if opcode is None or op.op in CONTROL:
         _fail(op, "not an operation of tile IR")
@@ -88,7 +108,7 @@ def _op(op: TileOp, known: set[VReg]) -> None:
     for name, value in op.args.items():
         for part in value if type(value) is tuple else (value,):
             if type(part) is Ref:
-                _ref(op, name, part, known)
+                _ref(op, name, part, known, loops)
             elif type(part) is VReg and name != "rd" and part not in known:
                 _fail(op, f"{name}: register {part} is not set")
     result = op.args.get("rd")
@@ -123,20 +143,37 @@ def _is_of_kind(value: Arg, field: Field) -> bool:
     return type(value) in _VALUES.get(field.kind, ())
 
 
-def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg]) -> None:
-    registers = [r for r in (ref.dynamic, *ref.bias, *(var for var, _ in ref.moves)) if type(r) is VReg]
-    if ref.moves and ref.dynamic is not None:
-        _fail(op, f"{name}: moves of loops and a dynamic offset")
+def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg], loops: Loops) -> None:
+    registers = [r for r in (ref.dynamic, *ref.bias) if type(r) is VReg]
     for register in registers:
         if register not in known:
             _fail(op, f"{name}: register {register} is not set")
     if ref.index is not None and ref.index.space is not Space.VMEM:
         _fail(op, f"{name}: the index list {ref.index.name} is in {ref.index.space.name}, must be in VMEM")
+    if name == "imm" and (registers or ref.moves):
+        _fail(op, f"{name}: a number, which no register and no loop moves")
+    lo, hi = _moved(op, name, ref, loops)
     if ref.buf is None or registers:
         return
     span = interval(ref.pattern)
     if not isinstance(span, Interval) or ref.buf.space in (Space.HOST, Space.LINK) or ref.pattern.coords:
         return
-    first, end = ref.offset + span.lo, ref.offset + span.hi
+    first, end = ref.offset + span.lo + lo, ref.offset + span.hi + hi
     if first < 0 or end > ref.buf.bytes:
-        _fail(op, f"{name}: bytes {first} to {end} of {ref.buf.name}, {ref.buf.bytes} long")
+        over = " in all iterations" if ref.moves else ""
+        _fail(op, f"{name}: bytes {first} to {end} of {ref.buf.name}, {ref.buf.bytes} long{over}")
+
+
+def _moved(op: TileOp, name: str, ref: Ref, loops: Loops) -> tuple[int, int]:
+    """How many bytes loops move a stream down and up; those of unknown counts need not."""
+    if not ref.moves:
+        return 0, 0
+    if ref.dynamic is not None:
+        _fail(op, f"{name}: moves of loops and a dynamic offset")
+    moving = [var for var, _ in ref.moves]
+    if moving != [loop.var for loop in loops if loop.var in moving]:
+        given, around = (", ".join(map(str, of)) for of in (moving, [loop.var for loop in loops]))
+        _fail(op, f"{name}: moves of {given}: must be loops around it ({around}), each once, the outermost first")
+    counts = {loop.var: loop.count for loop in loops if isinstance(loop.count, int)}
+    ends = [stride * max(0, counts.get(var, 1) - 1) for var, stride in ref.moves]
+    return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends)
