@@ -14,6 +14,7 @@ from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.memory import Machine
+from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
 from tests.compiler.loops import rows
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
@@ -78,6 +79,15 @@ def test_rolled_tile_loops(core: Lockstep, name: str) -> None:
 @pytest.mark.parametrize("name", NESTS)
 def test_nests_of_loops_whiles_and_branches(core: Lockstep, name: str) -> None:
     agree(core, Case(rows.program(NESTS[name].body), {0: np.arange(ROWS * 160, dtype=np.uint32).view(np.uint8)}))
+
+
+@pytest.mark.parametrize("text", [lookup(90, 5, 70), update(90, 5, 40, ADD), update(90, 5, 40, TAKE, width=3)])
+def test_windows_through_lists_of_indices(core: Lockstep, text: str) -> None:
+    """Copies through a list, and a kernel in serial mode; of equal indices the order counts."""
+    program = compiled(text).program
+    given = row_arguments(text)
+    buffers = {b.number: n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
+    agree(core, Case(program, {buffers[k]: np.frombuffer(a.tobytes(), np.uint8) for k, a in enumerate(given)}))
 
 
 @pytest.mark.parametrize("seed", range(100))

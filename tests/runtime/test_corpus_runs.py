@@ -18,6 +18,11 @@ TINY = (
     "mlp_infer", "mlp_infer_bf16", "lenet_infer", "int8_dot_i32", "bf16_dot_f32", "lstm_scan", "cond_switch",
     "gpt2_decode_kvcache",
 )  # fmt: skip
+# A family of operations each: precisions and chips make little difference.
+OPERATIONS = (
+    "mlp_train_sgd", "gpt2_tiny_infer", "embedding_gather_scatteradd_grad", "fori_while_dynamic", "elementwise_zoo",
+    "cumsum_reduce_window", "reduce_variants",
+)  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
     ("mlp_infer", "tiny", "highest"),
@@ -33,15 +38,16 @@ HEAVY = (
     ("lstm_scan", "tiny", "highest"),
 )
 # On tiny gpt2_block_bf16 just fits, with 700,000 instructions: nothing that a test should wait for.
-TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, "gpt2_block_bf16"))
+TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, *OPERATIONS, "gpt2_block_bf16"))
 
 
 def cases() -> list[ParameterSet]:
     found = []
     for name, chip, precision in product(names("path"), ("tiny", "small", "tpu_v3"), ("default", "highest")):
-        if chip == "tiny" and name not in TINY:
+        if chip == "tiny" and name not in TINY + OPERATIONS:
             continue
-        marks = [pytest.mark.slow] if name in LARGE or (name, chip, precision) in HEAVY else []
+        repeated = name in OPERATIONS and (chip, precision) != ("tiny", "highest")
+        marks = [pytest.mark.slow] if name in LARGE or repeated or (name, chip, precision) in HEAVY else []
         found.append(pytest.param(name, chip, precision, id=f"{name}-{chip}-{precision}", marks=marks))
     return found
 

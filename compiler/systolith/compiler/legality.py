@@ -93,7 +93,7 @@ def _check_computed(i: Instruction) -> None:
     """Whether the units have what an instruction computes in its element types."""
     if family(i) is Family.CONTRACTION:
         sums_integers(i)
-    elif family(i) in (Family.REDUCTION, Family.MAP):
+    elif family(i) in (Family.REDUCTION, Family.MAP) or i.opcode == "scatter":
         called = i.computation()
         inline_scalar(Graph(), called, [_ANY] * len(called.parameters))
     elif family(i) is Family.ELEMENTWISE:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.gather import lower_gather
 from systolith.compiler.lower.installed import lower_installed
 from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.lower.scatter import lower_scatter
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view
@@ -31,7 +34,7 @@ def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     if family(root) is Family.REGISTERED:
         lower_installed(ctx, root, given, results)
     elif root.opcode in _RULES:
-        _RULES[root.opcode](ctx, root, given, results[0])
+        _RULES[root.opcode](ctx, root, given, results)
     else:
         raise compile_error(root, "not an operation that DMA does")
 
@@ -45,8 +48,7 @@ def _operand(
     if operand.opcode == "constant" and not operand.dims and operand.shape.dtype.is_integer:
         return int(np.asarray(operand.literal))
     if operand.opcode == "constant":
-        array = ctx.constant(operand)
-        return ctx.stage_in(array, Box(array.origin, array.dims))
+        return ctx.constant(operand)
     raise compile_error(root, f"its operand {operand.name!r} ({operand.opcode}) is computed inside its group")
 
 
@@ -87,16 +89,20 @@ def _least(ctx: TileBuilder, index: VReg, limit: int) -> VReg:
     return alu(ctx, "add", alu(ctx, "mul", difference, less, "clamp"), limit, "clamp")
 
 
-def _dynamic_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+def _dynamic_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]) -> None:
     source, *starts = operands
     assert isinstance(source, Array)
-    ctx.move(window(ctx, root, source, root.ints("dynamic_slice_sizes"), _indices(starts)), result, "dynamic slice")
+    part = window(ctx, root, source, root.ints("dynamic_slice_sizes"), _indices(starts))
+    ctx.move(part, results[0], "dynamic slice")
 
 
-def _dynamic_update_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], result: Array) -> None:
+def _dynamic_update_slice(
+    ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]
+) -> None:
     base, update, *starts = operands
     assert isinstance(base, Array)
     assert isinstance(update, Array)
+    (result,) = results
     if result.buf.memory is not base.buf.memory:
         ctx.move(base, result, "copy")
     target = window(ctx, root, result, update.dims, _indices(starts))
@@ -111,4 +117,26 @@ def _indices(starts: list[Operand]) -> list[Operand]:
     return starts
 
 
-_RULES = of_family(Family.DMA, {"dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice})
+def _gather(ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]) -> None:
+    source, starts = _arrays(operands)
+    lower_gather(ctx, source, starts, results[0])
+
+
+def _scatter(ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]) -> None:
+    lower_scatter(ctx, root, _arrays(operands), results)
+
+
+def _arrays(operands: list[Operand]) -> list[Array]:
+    assert all(isinstance(o, Array) for o in operands), "only scalars are numbers"
+    return cast("list[Array]", operands)
+
+
+_RULES = of_family(
+    Family.DMA,
+    {
+        "dynamic-slice": _dynamic_slice,
+        "dynamic-update-slice": _dynamic_update_slice,
+        "gather": _gather,
+        "scatter": _scatter,
+    },
+)

@@ -25,7 +25,7 @@ from systolith.compiler.hlo.text.codecs import codec
 from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, leaf_liveness, leaf_shapes
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Unit
-from systolith.compiler.ops.table import Family, family, is_elementwise
+from systolith.compiler.ops.table import Family, family, info, is_elementwise
 
 ATTRIBUTE = "input_output_alias"
 DONORS = "buffer_donor"
@@ -291,7 +291,7 @@ class Uses:
         self.position = {i: n for n, i in enumerate(computation.instructions)}
 
     def updated(self, leaf: Leaf) -> list[Leaf]:
-        """The leaf, what it is an update of (by dynamic-update-slice) that nothing needs afterwards, and so on."""
+        """The leaf, what it is an update of that nothing needs afterwards, and so on."""
         chain = [leaf]
         while (base := self._base(chain[-1][0])) is not None and self.last[base] == self.position[chain[-1][0]]:
             chain.append(base)
@@ -330,7 +330,7 @@ class Uses:
         return [n for n, o in enumerate(group.operands) if leaf in self.aliases.leaves[o]]
 
     def _base(self, group: Instruction) -> Leaf | None:
-        """The leaf that a group updates (it is a dynamic-update-slice of its operand, used for nothing else)."""
+        """The leaf that a group updates: its operand, changed in places, and used for nothing else."""
         number = _updated_operand(group)
         if number is None:
             return None
@@ -353,11 +353,11 @@ class Uses:
 
 
 def _updated_operand(group: Instruction) -> int | None:
-    """The number of the operand of which a group is a dynamic-update-slice, and which it uses for nothing else."""
+    """The number of the operand that a group changes in places, and uses for nothing else."""
     if not isinstance(group, Group):
         return None
     root = group.body.result
-    if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+    if not info(root).updates or not root.shape.is_array or root.operands[0].opcode != "parameter":
         return None
     once = group.body.users()[root.operands[0]] == [root] and root.operands.count(root.operands[0]) == 1
     return root.operands[0].number if once else None

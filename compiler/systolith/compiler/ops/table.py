@@ -80,6 +80,7 @@ class OpInfo:
         move: of data movement of one operand.
         dim: which dimension of an operand belongs to one of the result; None: all of the operands is needed.
         view: whether it may only change how an array in memory is addressed.
+        updates: whether its result is its first operand, changed in places (if it has one result).
         expander: name of the pass that writes it as other operations, always or where it has to.
     """
 
@@ -89,6 +90,7 @@ class OpInfo:
     move: MoveRule | None = None
     dim: DimRule | None = None
     view: bool = False
+    updates: bool = False
     expander: str = ""
 
     @property
@@ -165,7 +167,10 @@ OPS: dict[str, OpInfo] = {
         OpInfo("convolution", Family.CONTRACTION, dim=dims.convolution_dim),
         OpInfo("reduce", Family.REDUCTION, dim=dims.reduce_dim),
         OpInfo("reduce-window", Family.REDUCTION, dim=dims.reduce_window_dim, expander="reduce-window-rewriter"),
-        *_rows(Family.DMA, "dynamic-slice dynamic-update-slice"),
+        OpInfo("dynamic-slice", Family.DMA),
+        OpInfo("dynamic-update-slice", Family.DMA, updates=True),
+        OpInfo("gather", Family.DMA, expander="gather_simplifier"),
+        OpInfo("scatter", Family.DMA, expander="scatter_simplifier", updates=True),
         *(
             OpInfo(name, Family.EXPANDED, expander="batchnorm_expander")
             for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
@@ -176,7 +181,7 @@ OPS: dict[str, OpInfo] = {
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
         *_rows(
             Family.COMPOUND,
-            """cholesky fft gather ragged-dot rng-bit-generator scaled-dot scan scatter select-and-scatter sort topk
+            """cholesky fft ragged-dot rng-bit-generator scaled-dot scan select-and-scatter sort topk
             triangular-solve""",
         ),
         *_rows(Family.ORDER, "add-dependency after-all domain"),

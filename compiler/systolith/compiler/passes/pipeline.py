@@ -13,11 +13,13 @@ from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.flatten import FlattenCallGraph
+from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
+from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
@@ -53,6 +55,8 @@ LEGAL: tuple[Pass, ...] = (
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
     SplitScans(),
+    SimplifyGathers(),
+    SimplifyScatters(),
     ExpandBarriers(),
 )
 """Passes that make HLO legal for later stages: calls inlined, layouts row-major, expanded operations gone."""

@@ -17,11 +17,13 @@ from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.flatten import FlattenCallGraph
+from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
+from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
@@ -42,10 +44,12 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "dce": DeadCode,
     "flatten-call-graph": FlattenCallGraph,
     "fusion-inliner": lambda: Inline(("fusion",)),
+    "gather_simplifier": SimplifyGathers,
     "integer-dot-expander": ExpandIntegerDots,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,
+    "scatter_simplifier": SimplifyScatters,
     "sharding-remover": RemoveShardings,
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,

@@ -1,0 +1,139 @@
+"""`scatter` with one index for each window, into the middle of three dimensions.
+
+XLA's `scatter_simplifier` has a like form; see `passes/index_vectors.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.shape import array, tuple_of
+from systolith.compiler.passes.index_vectors import Axis, Windows, greatest, reordered, resized
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.isa.dtypes import PRED, S32, Kind
+
+
+@dataclass(frozen=True)
+class SimplifyScatters:
+    """Write each `scatter` as one of windows of `[B, w, R]` into `[B, D, R]` at s32 indices along D.
+
+    Index vectors become offsets, -1 where a component is outside.
+    """
+
+    def run(self, module: Module) -> bool:
+        return rewrite(module, lambda r, i: _expanded(r, i) if i.opcode == "scatter" else None)
+
+
+def is_simple(i: Instruction) -> bool:
+    """Whether a scatter is of the expanded form."""
+    (x, *_), indices, (updates, *_) = _operands(i)
+    wide = updates.shape.rank == 4
+    return (
+        (x.shape.rank, indices.shape.rank, i.integer("index_vector_dim")) == (3, 1, 1)
+        and indices.shape.dtype is S32
+        and i.ints("scatter_dims_to_operand_dims") == (1,)
+        and i.ints("update_window_dims") == ((0, 2, 3) if wide else (0, 2))
+        and i.ints("inserted_window_dims", ()) == (() if wide else (1,))
+        and not i.ints("input_batching_dims", ())
+        and (updates.dims[0], updates.dims[-1]) == x.dims[::2]
+    )
+
+
+def _operands(i: Instruction) -> tuple[list[Instruction], Instruction, list[Instruction]]:
+    """Arrays, indices, updates."""
+    count = len(i.operands) // 2
+    return i.operands[:count], i.operands[count], i.operands[count + 1 :]
+
+
+def windows_of(i: Instruction) -> Windows:
+    """The windows that a scatter writes."""
+    arrays, indices, updates = _operands(i)
+    x, vector_dim = arrays[0], i.integer("index_vector_dim")
+    pairs = zip(i.ints("input_batching_dims", ()), i.ints("scatter_indices_batching_dims", ()), strict=True)
+    batching = {d: s - (s > vector_dim) for d, s in pairs}
+    dropped = {*i.ints("inserted_window_dims", ()), *batching}
+    window = iter(updates[0].dims[d] for d in i.ints("update_window_dims"))
+    sizes = tuple(1 if d in dropped else next(window) for d in range(len(x.dims)))
+    mapped = dict.fromkeys((d for d, n in enumerate(x.dims) if sizes[d] < n and d not in batching), -1)
+    mapped |= {d: k for k, d in enumerate(i.ints("scatter_dims_to_operand_dims"))}
+    if not mapped and not batching:  # all of the operand, for each index vector
+        return Windows(x.dims or (1,), sizes or (1,), {0: -1}, {}, indices, vector_dim)
+    return Windows(x.dims, sizes, mapped, batching, indices, vector_dim)
+
+
+def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
+    arrays, _, updates = _operands(i)
+    given = [o.shape for o in i.operands]
+    if any(s.is_dynamic for s in given) or is_simple(i) or not arrays[0].shape.size:
+        return None
+    if not updates[0].shape.size:
+        return r.emit("tuple", *arrays, shape=i.shape) if i.shape.is_tuple else arrays[0]
+    w = windows_of(i).joined()
+    flat = [resized(r, reordered(r, x, w.order), w.flat) for x in arrays]
+    shapes = [x.shape for x in flat]
+    made = r.emit(
+        "scatter",
+        *flat,
+        _offsets(r, w),
+        *(_updates(r, i, w, u) for u in updates),
+        shape=tuple_of(shapes) if i.shape.is_tuple else shapes[0],
+        name=i.name,
+        to_apply=i.computation(),
+        update_window_dims=(0, 2, 3) if w.width > 1 else (0, 2),
+        inserted_window_dims=() if w.width > 1 else (1,),
+        scatter_dims_to_operand_dims=(1,),
+        index_vector_dim=1,
+        indices_are_sorted=False,
+        unique_indices=False,
+    )
+    if not i.shape.is_tuple:
+        return _back(r, w, made, i.dims)
+    parts = [r.emit("get-tuple-element", made, shape=s, index=k) for k, s in enumerate(shapes)]
+    return r.emit("tuple", *(_back(r, w, p, arrays[0].dims) for p in parts), shape=i.shape)
+
+
+def _offsets(r: Rewriter, w: Windows) -> Instruction:
+    """Offsets of windows; -1, or outside, where one is left out."""
+    starts = w.components(r)
+    dtype = w.indices.shape.dtype
+    if len(starts) == 1 and dtype is S32:
+        return w.offsets(r, starts)
+    valid: Instruction | None = None
+    for d, start in starts.items():
+        if not w.given(d):
+            continue
+        for test in _tests(r, start, w.limit(d)):
+            valid = test if valid is None else r.emit("and", valid, test)
+        if dtype is not S32:
+            starts[d] = r.emit("convert", start, shape=array(S32, start.dims))
+    return w.offsets(r, starts, valid)
+
+
+def _tests(r: Rewriter, start: Instruction, limit: int) -> list[Instruction]:
+    """Whether start indices are between 0 and a limit."""
+    dtype, shape = start.shape.dtype, array(PRED, start.dims)
+    found: list[Instruction] = []
+    if dtype.kind is Kind.SIGNED:
+        found.append(r.emit("compare", start, r.full(0, start.shape), shape=shape, direction="GE"))
+    if limit < greatest(dtype):
+        found.append(r.emit("compare", start, r.full(limit, start.shape), shape=shape, direction="LE"))
+    return found
+
+
+def _updates(r: Rewriter, i: Instruction, w: Windows, updates: Instruction) -> Instruction:
+    """Updates with their dimensions as the expanded form has them."""
+    kept = i.ints("update_window_dims")
+    dropped = {*i.ints("inserted_window_dims", ()), *w.batching}
+    window = iter(d for d in range(len(w.sizes)) if d not in dropped)
+    batch = iter(range(len(w.count)))
+    given = [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(updates.shape.rank)]
+    given = [a for a in given if a in w.axes]
+    there = resized(r, updates, [w.size(a) for a in given])
+    return resized(r, reordered(r, there, [given.index(a) for a in w.axes]), w.flat_windows())
+
+
+def _back(r: Rewriter, w: Windows, made: Instruction, dims: tuple[int, ...]) -> Instruction:
+    """The expanded result, as the scatter gives it."""
+    apart = resized(r, made, [w.operand[d] for d in w.order])
+    return resized(r, reordered(r, apart, [w.order.index(d) for d in range(len(w.order))]), dims)

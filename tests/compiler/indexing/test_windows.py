@@ -1,0 +1,143 @@
+"""Gather and scatter on the chip: bits of the evaluator and of XLA, without a race, in VMEM and in HBM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import Compiled
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.isa.chip import load_chip
+from systolith.isa.program import Role
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.index_cases import (
+    ADD,
+    TAKE,
+    Draw,
+    gather_module,
+    index_arguments,
+    lookup,
+    numbers,
+    row_arguments,
+    scatter_module,
+    update,
+)
+from tests.compiler.machine import compiled, run
+
+Array = npt.NDArray[Any]
+INDICES = ("s32", "u32", "s8", "u16")
+
+
+def same_bits(text: str, arguments: list[Array], chip: str = "tiny") -> Compiled:
+    """Run a module on a chip in hostile mode; the results have the evaluator's bits."""
+    made = compiled(text, chip, "highest")
+    got = run(made.program, load_chip(chip), arguments)
+    with np.errstate(all="ignore"):
+        wanted = evaluate(parse_hlo(text), *arguments)
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(np.atleast_1d(a).view(np.uint8), np.atleast_1d(b).view(np.uint8))
+    return made
+
+
+@settings(max_examples=25)
+@given(numbers(), st.integers(0, 1000), st.sampled_from(["tiny", "small"]))
+def test_any_gather(draw: Draw, seed: int, chip: str) -> None:
+    module = gather_module(draw, ("f32", "u8", "bf16", "s16", "pred"), INDICES)
+    same_bits(print_hlo(module), index_arguments(module, seed), chip)
+
+
+@settings(max_examples=25)
+@given(numbers(), st.integers(0, 1000), st.sampled_from([1, 1, 2]))
+def test_any_scatter(draw: Draw, seed: int, arrays: int) -> None:
+    module = scatter_module(draw, ("f32", "s32", "bf16", "s8", "u16"), INDICES, arrays=arrays)
+    same_bits(print_hlo(module), index_arguments(module, seed))
+
+
+@pytest.mark.slow
+@settings(max_examples=400)
+@given(numbers(), st.integers(0, 1000), st.sampled_from([0, 1, 2]))
+def test_any_of_larger_dimensions(draw: Draw, seed: int, arrays: int) -> None:
+    types = ("f32", "s32", "bf16", "s8", "u16")
+    module = scatter_module(draw, types, INDICES, 12, arrays) if arrays else gather_module(draw, types, INDICES, 12)
+    same_bits(print_hlo(module), index_arguments(module, seed))
+
+
+@pytest.mark.parametrize(
+    ("depth", "row", "count", "t"),
+    [
+        (3000, 64, 400, "f32"),
+        (3, 20000, 9, "f32"),
+        (5000, 1, 3000, "f32"),
+        (100, 3, 3000, "bf16"),
+        (70000, 1, 40, "u8"),
+    ],
+    ids=["rows in parts", "rows larger than parts", "elements", "a small table", "bytes in HBM"],
+)
+def test_lookups_in_tables(depth: int, row: int, count: int, t: str) -> None:
+    text = lookup(depth, row, count, t)
+    same_bits(text, row_arguments(text))
+
+
+SIZES = [(1000, 64, 300, 1), (20000, 7, 300, 1), (3, 20000, 9, 1), (1500, 50, 60, 3)]
+
+
+@pytest.mark.parametrize("combine", [ADD, TAKE], ids=["add", "take"])
+@pytest.mark.parametrize(("depth", "row", "count", "width"), SIZES, ids=["blocks", "narrow", "wide rows", "windows"])
+def test_tables_in_hbm_are_updated_in_the_order_of_the_indices(
+    depth: int, row: int, count: int, width: int, combine: str
+) -> None:
+    text = update(depth, row, count, combine, width=width)
+    given = row_arguments(text)
+    given[1] %= max(depth // 7, 3)  # many are equal
+    same_bits(text, given)
+
+
+@pytest.mark.parametrize("combine", [ADD, TAKE], ids=["add", "take"])
+def test_as_xla_computes_it(combine: str) -> None:
+    for text in (lookup(50, 6, 40), update(50, 6, 40, combine), update(50, 6, 40, combine, "bf16", 2)):
+        given = row_arguments(text)
+        got = run(compiled(text, "tiny", "highest").program, load_chip("tiny"), given)
+        for a, b in zip(got, run_xla(text, *given), strict=True):
+            np.testing.assert_array_equal(a.view(np.uint8), b.view(np.uint8))
+
+
+def test_a_donated_table_is_written_where_windows_are_only() -> None:
+    header = ", input_output_alias={ {}: (0, {}, must-alias) }"
+    text = update(20000, 8, 5, TAKE, header=header)
+    made = same_bits(text, row_arguments(text))
+    assert sum(b.bytes for b in made.program.buffers if b.role is Role.RESULT and b.alias < 0) == 0
+    assert sum(i.op == "dma.store" for i in made.program.code) == 1
+
+
+def test_a_computation_that_the_vector_unit_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(CompileError, match=r"5:2: cosh 'r' \(f32\[\]\)"):
+        compiled(update(9, 1, 4, "cosh(a)"))
+
+
+def test_more_arrays_than_a_kernel_has_streams_are_refused_by_name() -> None:
+    count = 7
+    parameters = "".join(f" p{k} = f32[] parameter({k})\n" for k in range(2 * count))
+    sums = "".join(f" s{k} = f32[] add(p{k}, p{count + k})\n" for k in range(count))
+
+    def tuple_of(shape: str) -> str:
+        return f"({', '.join([shape] * count)})"
+
+    arrays = "".join(
+        f" x{k} = f32[9] parameter({k})\n u{k} = f32[4] parameter({count + 1 + k})\n" for k in range(count)
+    )
+    names, updates, made = (", ".join(f"{stem}{k}" for k in range(count)) for stem in "xus")
+    text = (
+        f"HloModule m\nc {{\n{parameters}{sums} ROOT r = {tuple_of('f32[]')} tuple({made})\n}}\nENTRY e {{\n{arrays}"
+        f" i = s32[4] parameter({count})\n ROOT r = {tuple_of('f32[9]')} scatter({names}, i, {updates}), to_apply=c,"
+        " update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1\n}\n"
+    )
+    with pytest.raises(CompileError, match=r"scatter 'r.1'.*14 streams.*use fewer arrays"):
+        compiled(text)
