@@ -8,6 +8,7 @@ from systolith.compiler.driver import compile_tile
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.isa.chip import load_chip
+from tests.compiler.loops.rows import HEAD, NESTS
 from tests.compiler.machine import compiled
 from tests.fuzz.assembler import check_program
 from tests.fuzz.fuzzer import Fuzzer, draws
@@ -32,18 +33,19 @@ ENTRY e { n = s32[] parameter(0)  x = f32[4] parameter(1)  t = (s32[], f32[4]) t
 """
 SOUP = (
     "( ) { } [ ] , = ; % $ \" ' \\ $1 $2 $99 $-1 %a %x %nothing p0 p1 k0 o0 g0 0 1 -1 4 7 64 4294967296 99999999999999"
-    " HBM VMEM SMEM ACC NONE HOST LINK align unit whole begin end trip while if do module chip group Ref Array Pattern"
-    ' Kernel Section MicroOp Coord Origin BufferDecl GroupRecord GroupInfo "f32" "c64" "add" "ld" None () (1,) b\'\''
-    " dma.load dma.store mxu.load mxu.latch mxu.matmul vpu.run xlu.shuffle xlu.reduce lds sts li add jmp loop halt nop"
-    " \n é \0 \ud800"
+    " HBM VMEM SMEM ACC NONE HOST LINK align unit whole begin end trip while if do loop count moves= module chip group"
+    ' Ref Array Pattern Kernel Section MicroOp Coord Origin BufferDecl GroupRecord GroupInfo "f32" "c64" "add" "ld"'
+    " None () (1,) b'' dma.load dma.store mxu.load mxu.latch mxu.matmul vpu.run xlu.shuffle xlu.reduce lds sts li add"
+    " jmp halt nop \n é \0 \ud800"
 ).split(" ")
 
 
 @cache
 def samples() -> tuple[str, ...]:
-    """The compiler's texts of small modules."""
+    """The compiler's texts of small modules, and nests of loops."""
     texts = [f"HloModule m\nENTRY e {{ {text} }}\n" for text in MODULES]
-    return tuple(compiled(text).stages["tile.txt"] for text in (*texts, LOOP))
+    nests = [print_tile_ir(parse_tile_ir(HEAD + nest.body)) for nest in NESTS.values()]
+    return *(compiled(text).stages["tile.txt"] for text in (*texts, LOOP)), *nests
 
 
 class TileText(Fuzzer):

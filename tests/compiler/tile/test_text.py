@@ -91,6 +91,8 @@ def test_compiled_modules_round_trip(name: str) -> None:
         ("dma.load src=[1] dst={1} ; o0", "not a number, text or name"),
         ("mxu.latch ; o0 begin g0", "no 'g0'"),
         ('if $1 "x" {\n} do {', "does not end"),
+        ('%b = HBM 4 align 4 BufferDecl("b", "temp", "u8", (4,), 4), (1)', "line 4: .* more than a BufferDecl"),
+        ('group GroupInfo("g", "k"), (1)', "line 4: .* more than a GroupInfo"),
     ],
 )
 def test_bad_text_names_the_line(line: str, message: str) -> None:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.ir import (
@@ -30,6 +30,8 @@ from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.pattern import Coord, Pattern
 from systolith.isa.program import BufferDecl, GroupInfo, Origin, Role
+
+T = TypeVar("T")
 
 RECORDS: dict[str, type] = {
     c.__name__: c for c in (Array, Pattern, Coord, Kernel, Section, MicroOp, Origin, BufferDecl, GroupInfo, Ref)
@@ -110,7 +112,7 @@ class _Parser:
         elif found := BUFFER.fullmatch(line):
             self._buffer(*found.groups())
         elif group := GROUP.fullmatch(line):
-            self.module.groups.append(self._value(group[1]))
+            self.module.groups.append(self._record(group[1], GroupInfo))
         elif entry := ENTRY.fullmatch(line):
             self._define(entry[1], self._value(entry[2]))
 
@@ -122,7 +124,7 @@ class _Parser:
     def _buffer(
         self, name: str, space: str, size: str, align: str, unit: str | None, whole: str | None, text: str | None
     ) -> None:
-        decl: BufferDecl | None = self._value(text) if text else None
+        decl = self._record(text, BufferDecl) if text else None
         if (decl is not None) != (Space[space] is Space.HBM):
             raise ValueError("a buffer has a BufferDecl if it is in HBM, and only then")
         buf = Buf(name, Space[space], int(size), int(align), decl, int(unit or 0))
@@ -219,6 +221,12 @@ class _Parser:
 
     def _value(self, text: str) -> Any:
         return self._build(ast.parse(_pythonic(text), mode="eval").body)
+
+    def _record(self, text: str, kind: type[T]) -> T:
+        value = self._value(text)
+        if not isinstance(value, kind):
+            raise ValueError(f"{text[:40]}: more than a {kind.__name__}")
+        return value
 
     def _build(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
