@@ -112,6 +112,26 @@ def test_the_first_difference_is_the_one_that_is_reported(core: CoreModel) -> No
     assert (found.unit, "vpu.run" in found.instruction) == ("vpu", True)
 
 
+def test_a_difference_names_the_iteration(core: CoreModel) -> None:
+    """The word that the third iteration copies was changed before the run."""
+    text = """.program p
+.buffer a parameter u32 [8] number=0
+.buffer r result u32 [8] number=0
+.token t ld -> st
+.pattern word u32 counts=(1) strides=(4)
+    loop 2, end
+    loop 4, end
+    dma.load hbm(a)[r1]:word, vmem[r1]:word signal t
+    dma.store vmem[r1]:word, hbm(r)[r1]:word wait t
+    add r1, r1, 4
+end:
+    halt
+"""
+    case = Case(assemble(text, core.chip), {0: np.arange(8, dtype=np.uint32).view(np.uint8)})
+    found = differs(core, case, HBM, 6, 1)
+    assert found.instruction.endswith("in iteration 2 of 2, 3 of 4")
+
+
 def case_of_axpy(chip: Chip) -> Case:
     program = assemble((HERE.parents[1] / "examples" / "axpy.s").read_text(), chip)
     return Case(program)

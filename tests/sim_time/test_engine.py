@@ -18,7 +18,7 @@ Row = tuple[int, int, int, int]  # issue, start, end, retire
 
 
 def run(stream: Stream, tokens: list[TokenDecl] | None = None, limits: Limits = LIMITS) -> Engine:
-    engine = Engine(limits, QUEUES, tokens or [], lambda i: f"#{i}")
+    engine = Engine(limits, QUEUES, tokens or [], lambda i, _: f"#{i}")
     for i, item in enumerate(stream):
         if isinstance(item, bool):
             engine.scalar(item)

@@ -37,7 +37,7 @@ def touch(space: Space, write: bool, lo: int, hi: int) -> Access:
 
 
 def detect(steps: list[Step], limit: int = 10_000) -> RaceDetector:
-    detector = RaceDetector(QUEUES, len(TOKENS), lambda i: f"#{i}", limit)
+    detector = RaceDetector(QUEUES, len(TOKENS), lambda i, _: f"#{i}", limit)
     for i, s in enumerate(steps):
         detector.execute(i, s.queue, s.waits, s.signals, s.fence, s.accesses, s.alone)
     return detector

@@ -92,8 +92,8 @@ def test_hostile_mode_finds_a_race_and_only_then() -> None:
     result = simulate(program, CHIP, buffers, hostile=True)
     assert not result.ok
     assert str(result.hazards[0]) == (
-        "race, read after write: acc 0 bytes 0 to 511: instruction 9 (mxu.matmul, matmul of dot.1) and "
-        "instruction 10 (vpu.run, epilogue of add.2) are not ordered"
+        "race, read after write: acc 0 bytes 0 to 511: instruction 9 (mxu.matmul, matmul of dot.1) in iteration 1 of 3 "
+        "and instruction 10 (vpu.run, epilogue of add.2) in iteration 1 of 3 are not ordered"
     )
 
 
@@ -102,7 +102,8 @@ def test_a_deadlock_names_instructions_and_hlo() -> None:
     vpu = next(i for i, c in enumerate(program.code) if c.op == "vpu.run")
     c = program.code[vpu]
     program.code[vpu] = Instruction(c.op, c.args, c.unit, c.waits, (8,))
-    with pytest.raises(DeadlockError, match=r"st: instruction 11 \(dma.store\) waits for token 5 \(count 0, .* by vpu"):
+    waits = r"st: instruction 11 \(dma.store\) in iteration 1 of 3 waits for token 5 \(count 0, .* by vpu"
+    with pytest.raises(DeadlockError, match=waits):
         simulate(program, CHIP, mode="time")
 
 

@@ -28,7 +28,7 @@ def executed(program: Program) -> Iterator[tuple[int, Instruction]]:
 @pytest.fixture(scope="module")
 def result() -> RunResult:
     program = matmul_program(TILES)
-    plane = TimePlane(program, CHIP, str)
+    plane = TimePlane(program, CHIP)
     counts = np.zeros(len(program.code), np.int64)
     for i, instr in executed(program):
         plane.execute(i, queue_of(instr), False)
@@ -130,7 +130,7 @@ def test_the_trace_is_what_perfetto_reads(result: RunResult, tmp_path: Path) -> 
 
 
 def races(program: Program) -> list[str]:
-    plane = HazardPlane(program, CHIP, str)
+    plane = HazardPlane(program, CHIP)
     for i, instr in executed(program):
         plane.execute(i, instr)
     return [f"{h.kind} {h.place}" for h in plane.hazards]

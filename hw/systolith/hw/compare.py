@@ -18,6 +18,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.program import Program
 from systolith.sim.memory import Bytes
+from systolith.sim.naming import Iterations, during
 from systolith.sim.stats import Trace, origin_of
 
 Ints = NDArray[np.int64]
@@ -47,6 +48,7 @@ class Reference:
         program, chip: of the run.
         trace: its times.
         issued: the instructions of the trace, registers resolved.
+        iterations: of the loops around each of them.
         cycles: of the run.
         executed: instructions, SEQ's included.
         after: memories at the end.
@@ -56,6 +58,7 @@ class Reference:
     chip: Chip
     trace: Trace
     issued: list[Instruction]
+    iterations: list[Iterations]
     cycles: int
     executed: int
     after: Contents
@@ -112,7 +115,7 @@ class Difference:
 def _describe(reference: Reference, n: int) -> tuple[str, str]:
     """Instruction and origin of the n-th of the trace."""
     index = int(reference.trace.index[n])
-    text = f"{index}: {instruction_text(reference.issued[n], reference.program)}"
+    text = f"{index}: {instruction_text(reference.issued[n], reference.program)}{during(reference.iterations[n])}"
     origin = origin_of(reference.program, index)
     parts = [origin.what, origin.hlo or origin.group]
     return text, " of ".join(p for p in parts if p)

@@ -35,6 +35,7 @@ from systolith.isa.program import Program
 from systolith.isa.verify import require_chip
 from systolith.sim.limit import CycleLimit
 from systolith.sim.memory import Bytes, Machine
+from systolith.sim.naming import Iterations
 from systolith.sim.plane import TimePlane
 from systolith.sim.sequencer import Hooks, Sequencer
 
@@ -96,22 +97,25 @@ class Result:
 
 
 def _simulate(program: Program, chip: Chip, machine: Machine, max_cycles: int | None) -> Reference:
-    plane = TimePlane(program, chip, str)
+    plane = TimePlane(program, chip)
     limit = CycleLimit(program, max_cycles, plane.now) if max_cycles is not None else None
     issued: list[Instruction] = []
+    iterations: list[Iterations] = []
+    sequencer = Sequencer(program, machine)
     executed = 0
     with np.errstate(all="ignore"):
-        for issue in Sequencer(program, machine).execute(Hooks()):
-            plane.execute(issue.index, issue.queue, issue.taken)
+        for issue in sequencer.execute(Hooks()):
+            plane.execute(issue.index, issue.queue, issue.taken, sequencer.iterations)
             executed += 1
             if issue.queue != "seq" or issue.instr.op == "sync":
                 issued.append(issue.instr)
+                iterations.append(sequencer.iterations)
             if limit is not None:
-                limit.after(issue)
+                limit.after(issue, sequencer.iterations)
     cycles, _, trace, _ = plane.finish()
     if limit is not None:
         limit.finish(cycles)
-    return Reference(program, chip, trace, issued, cycles, executed, contents(machine))
+    return Reference(program, chip, trace, issued, iterations, cycles, executed, contents(machine))
 
 
 class Lockstep:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from systolith.isa.errors import SystolithError
+from systolith.sim.naming import Describe, Iterations
 from systolith.sim.queues import Op, Queue, Record, Token
-
-Describe = Callable[[int], str]
 
 
 class DeadlockError(SystolithError):
@@ -15,7 +14,13 @@ class DeadlockError(SystolithError):
 
 
 def explain(
-    time: int, queues: Iterable[Queue], record: Record, stuck: Op | None, index: int, describe: Describe
+    time: int,
+    queues: Iterable[Queue],
+    record: Record,
+    stuck: Op | None,
+    index: int,
+    iterations: Iterations,
+    describe: Describe,
 ) -> DeadlockError:
     """The error for a machine in which nothing can proceed.
 
@@ -25,22 +30,23 @@ def explain(
         record: of the run.
         stuck: the instruction that SEQ cannot issue (or a sync that waits); None: it has issued everything.
         index: its instruction index.
-        describe: text for an instruction index.
+        iterations: those in which SEQ is.
+        describe: text for an executed instruction.
     """
     queues = list(queues)
     parts = [_head(q, queues, record, describe) for q in queues if q.pending]
     if stuck is None:
         parts.append("seq: has issued everything")
     elif stuck.queue.name == "seq":
-        parts.append(f"seq: {describe(index)} waits for {_missing(stuck, queues, record, describe)}")
+        parts.append(f"seq: {describe(index, iterations)} waits for {_missing(stuck, queues, record, describe)}")
     else:
-        parts.append(f"seq: {describe(index)} cannot be issued, the FIFO of {stuck.queue.name} is full")
+        parts.append(f"seq: {describe(index, iterations)} cannot be issued, the FIFO of {stuck.queue.name} is full")
     return DeadlockError(f"deadlock at cycle {time}: " + "; ".join(parts))
 
 
 def _head(q: Queue, queues: list[Queue], record: Record, describe: Describe) -> str:
-    op, i = q.pending[0]
-    return f"{q.name}: {describe(record.index[i])} waits for {_missing(op, queues, record, describe)}"
+    op, i, iterations = q.pending[0]
+    return f"{q.name}: {describe(record.index[i], iterations)} waits for {_missing(op, queues, record, describe)}"
 
 
 def _missing(op: Op, queues: list[Queue], record: Record, describe: Describe) -> str:
@@ -54,7 +60,7 @@ def _missing(op: Op, queues: list[Queue], record: Record, describe: Describe) ->
 
 def _signaller(token: Token, queues: list[Queue], record: Record, describe: Describe) -> str:
     for q in queues:
-        for op, i in q.pending:
+        for op, i, iterations in q.pending:
             if token in op.signals:
-                return f"{describe(record.index[i])} in {q.name} will signal it"
+                return f"{describe(record.index[i], iterations)} in {q.name} will signal it"
     return "nothing issued will signal it"

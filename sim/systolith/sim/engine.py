@@ -11,7 +11,7 @@ The cost is per instruction, whatever its size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from systolith.isa.program import TokenDecl
 from systolith.sim import causes as why
 from systolith.sim.deadlock import explain
 from systolith.sim.hbm import Arbiter
+from systolith.sim.naming import Describe, Iterations
 from systolith.sim.queues import SEQ, Limits, Op, Queue, Record, Token, Work
 
 
@@ -37,18 +38,20 @@ class Engine:
         limits: of the chip.
         queues: names of the unit queues, without `seq`.
         tokens: the program's tokens.
-        describe: text for the instruction with that index, in error messages.
+        describe: text for an executed instruction, in error messages.
+
+    Attributes:
+        iterations: of the hardware loops around the next instruction, for error messages.
     """
 
-    def __init__(
-        self, limits: Limits, queues: Sequence[str], tokens: Sequence[TokenDecl], describe: Callable[[int], str] = str
-    ) -> None:
+    def __init__(self, limits: Limits, queues: Sequence[str], tokens: Sequence[TokenDecl], describe: Describe) -> None:
         self.limits = limits
         self.describe = describe
         self.seq = Queue(SEQ, 0)
         self.queues = {name: Queue(name, n) for n, name in enumerate(queues, 1)}
         self.tokens = [Token(n, t.producer, t.consumer) for n, t in enumerate(tokens)]
         self.record = Record()
+        self.iterations: Iterations = ()
         self.cycles = 0
         self._depth = limits.fifo_depth
         self._time = 0
@@ -148,7 +151,7 @@ class Engine:
                 time = freed
         q.pushed += 1
         self._time = time
-        q.pending.append((op, self.record.add(index, q.number, time)))
+        q.pending.append((op, self.record.add(index, q.number, time), self.iterations))
         if not q.blocked:
             self._run(q)
             if self._ready:
@@ -190,7 +193,7 @@ class Engine:
         """Start instructions of `q` as far as their inputs are known."""
         pending, record = q.pending, self.record
         while pending:
-            op, i = pending[0]
+            op, i, _ = pending[0]
             for token in op.waits:
                 if token.used >= len(token.times):
                     token.waiter = q
@@ -267,7 +270,7 @@ class Engine:
         done = self._arbiter.advance()
         if done is None:
             self._check_tokens()
-            raise explain(self._time, self.queues.values(), self.record, op, index, self.describe)
+            raise explain(self._time, self.queues.values(), self.record, op, index, self.iterations, self.describe)
         q = self._clients[done.client]
         assert q.transfer is not None
         current, i, start = q.transfer

@@ -18,20 +18,24 @@ clock knows are dropped, so each is compared only with those in flight.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systolith.isa.access import Access
 from systolith.isa.errors import ProgramError
+from systolith.sim.naming import Describe, Iterations
 
 UNORDERED = ("ld", "st")
 FIRST_CAPACITY = 256
 PLACE = ("lo", "hi", "run", "pitch")
 COLUMNS = len(PLACE) + 3
 Clock = NDArray[np.int64]
+Executed = tuple[int, Iterations]
+"""An executed instruction: its index, and the iterations that it was in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +69,27 @@ class Live:
         self.size = 0
         # lo, hi, run, pitch, queue, position in the queue, index
         self.rows = np.zeros((FIRST_CAPACITY, COLUMNS), np.int64)
+        self.iterations: list[Iterations] = []
         self._slots: dict[tuple[int, ...], int] = {}
 
-    def conflicts(self, access: Access, clock: Clock) -> list[list[int]]:
-        """Rows of accesses that share bytes with one and that `clock` does not know."""
+    def conflicts(self, access: Access, clock: Clock) -> Iterator[tuple[list[int], Iterations]]:
+        """Rows of accesses that share bytes with one and that `clock` does not know, and their iterations."""
         rows = self.rows[: self.size]
-        found = rows[(rows[:, 0] < access.hi) & (rows[:, 1] > access.lo) & (rows[:, 5] > clock[rows[:, 4]])]
-        return [row for row in found.tolist() if access.meets(access._replace(**dict(zip(PLACE, row, strict=False))))]
+        found = (rows[:, 0] < access.hi) & (rows[:, 1] > access.lo) & (rows[:, 5] > clock[rows[:, 4]])
+        for slot in np.flatnonzero(found).tolist():
+            row = rows[slot].tolist()
+            if access.meets(access._replace(**dict(zip(PLACE, row, strict=False)))):
+                yield row, self.iterations[slot]
 
-    def add(self, access: Access, place: tuple[int, int, int], known: Callable[[], Clock]) -> None:
+    def add(
+        self, access: Access, place: tuple[int, int, int], iterations: Iterations, known: Callable[[], Clock]
+    ) -> None:
         """Keep an access.  It replaces an earlier one of the same queue to the same bytes: who knows it knows that one.
 
         Args:
             access: the range, and whether it is written.
             place: queue, position in the queue, instruction index.
+            iterations: in which the instruction is executed.
             known: lower bound of all clocks, for dropping.
         """
         row = (access.lo, access.hi, access.run, access.pitch, *place)
@@ -88,10 +99,15 @@ class Live:
                 self._drop(known())
             slot = self._slots[row[:5]] = self.size
             self.size += 1
+            self.iterations.append(iterations)
+        else:
+            self.iterations[slot] = iterations
         self.rows[slot] = row
 
     def _drop(self, known: Clock) -> None:
-        kept = self.rows[self.rows[:, 5] > known[self.rows[:, 4]]]
+        late = self.rows[:, 5] > known[self.rows[:, 4]]
+        kept = self.rows[late]
+        self.iterations = [*compress(self.iterations, late.tolist())]
         self.size = len(kept)
         self.rows = np.zeros((max(FIRST_CAPACITY, 2 * self.size), COLUMNS), np.int64)
         self.rows[: self.size] = kept
@@ -104,13 +120,11 @@ class RaceDetector:
     Args:
         queues: names of the queues in use, `seq` first.
         tokens: how many tokens there are.
-        describe: text for an instruction index.
+        describe: text for an executed instruction.
         limit: races to collect; each pair of instructions counts once.
     """
 
-    def __init__(
-        self, queues: Sequence[str], tokens: int, describe: Callable[[int], str] = str, limit: int = 10
-    ) -> None:
+    def __init__(self, queues: Sequence[str], tokens: int, describe: Describe, limit: int = 10) -> None:
         self.hazards: list[Hazard] = []
         self._numbers = {name: n for n, name in enumerate(queues)}
         self._ordered = [name not in UNORDERED for name in queues]
@@ -132,8 +146,9 @@ class RaceDetector:
         fence: bool,
         accesses: Sequence[Access],
         alone: bool = False,
+        iterations: Iterations = (),
     ) -> None:
-        """The next instruction of the program; `alone`: it does not retire in order.
+        """The next instruction of the program; `alone`: it does not retire in order; `iterations`: of loops around it.
 
         Raises:
             ProgramError: it waits for a token that nothing before it signals.
@@ -144,7 +159,9 @@ class RaceDetector:
             np.maximum(clock, self._clocks[0], out=clock)
         for t in waits:
             if not self._tokens[t]:
-                raise ProgramError(f"{self._describe(index)} waits for token {t}, which nothing before it signals")
+                raise ProgramError(
+                    f"{self._describe(index, iterations)} waits for token {t}, which nothing before it signals"
+                )
             np.maximum(clock, self._tokens[t].popleft(), out=clock)
         if fence:
             clock[self._own(q)] = self._count[self._own(q)]
@@ -152,10 +169,10 @@ class RaceDetector:
         number = q + len(self._clocks) if alone else q
         self._count[number] += 1
         for a in accesses:
-            self._check(a, before, index)
+            self._check(a, before, index, iterations)
         for a in accesses:
             live = self._live.setdefault((a.space, a.buffer, a.write), Live())
-            live.add(a, (number, int(self._count[number]), index), self._known)
+            live.add(a, (number, int(self._count[number]), index), iterations, self._known)
         if signals:
             retired = clock.copy()
             own = slice(number, number + 1) if alone else self._own(q)
@@ -182,23 +199,25 @@ class RaceDetector:
         befores = (np.maximum(self._before(q), self._clocks[0]) for q in range(len(self._clocks)))
         return np.asarray(np.min(list(befores), axis=0), np.int64)
 
-    def _check(self, access: Access, clock: Clock, index: int) -> None:
+    def _check(self, access: Access, clock: Clock, index: int, iterations: Iterations) -> None:
         for wrote in (True, False) if access.write else (True,):
             live = self._live.get((access.space, access.buffer, wrote))
             if live is None:
                 continue
-            for lo, hi, _, _, _, _, other in live.conflicts(access, clock):
+            for (lo, hi, _, _, _, _, other), before in live.conflicts(access, clock):
                 if len(self.hazards) < self._limit and (other, index) not in self._pairs:
                     self._pairs.add((other, index))
                     common = (max(lo, access.lo), min(hi, access.hi))
-                    self.hazards.append(self._hazard(access, wrote, common, other, index))
+                    self.hazards.append(self._hazard(access, wrote, common, (other, before), (index, iterations)))
 
-    def _hazard(self, access: Access, wrote: bool, common: tuple[int, int], first: int, second: int) -> Hazard:
+    def _hazard(
+        self, access: Access, wrote: bool, common: tuple[int, int], first: Executed, second: Executed
+    ) -> Hazard:
         verb = {True: "write", False: "read"}
         kind = f"{verb[access.write]} after {verb[wrote]}"
         place = f"{access.space.name.lower()} {access.buffer}"
         text = (
-            f"race, {kind}: {place} bytes {common[0]} to {common[1] - 1}: {self._describe(first)} and "
-            f"{self._describe(second)} are not ordered"
+            f"race, {kind}: {place} bytes {common[0]} to {common[1] - 1}: {self._describe(*first)} and "
+            f"{self._describe(*second)} are not ordered"
         )
-        return Hazard(kind, place, *common, first, second, text)
+        return Hazard(kind, place, *common, first[0], second[0], text)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from systolith.isa.errors import SystolithError
 from systolith.isa.opcodes import BRANCH_OPS
 from systolith.isa.program import Program
-from systolith.sim.memory import describe
+from systolith.sim.naming import Iterations, named
 from systolith.sim.sequencer import Issue
 
 
@@ -42,8 +42,8 @@ class CycleLimit:
         self._executed = 0
         self._turns = dict.fromkeys(_back_edges(program), 0)
 
-    def after(self, issue: Issue) -> None:
-        """An instruction has been executed.
+    def after(self, issue: Issue, iterations: Iterations) -> None:
+        """An instruction has been executed; `iterations`: of the hardware loops around it.
 
         Raises:
             CycleLimitError: the limit is reached before the program's end.
@@ -52,7 +52,7 @@ class CycleLimit:
         if issue.taken and issue.index in self._turns:
             self._turn(issue.index)
         if (self._now() if self._now else self._executed) > self._cycles:
-            self._stop(issue.index)
+            self._stop(issue.index, iterations)
 
     def finish(self, cycles: int | None) -> None:
         """The run has ended, after `cycles`.
@@ -70,11 +70,11 @@ class CycleLimit:
                 self._turns[inner] = 0
         self._turns[index] += 1
 
-    def _stop(self, index: int) -> None:
+    def _stop(self, index: int, iterations: Iterations) -> None:
         around = [jump for jump in self._turns if _target(self._program, jump) <= index <= jump]
         around.sort(key=lambda jump: _target(self._program, jump) - jump)
         loops = [f"iteration {self._turns[jump] + 1} of {self._name(jump)}" for jump in around]
-        where = ", ".join(loops) or f"instruction {index} ({describe(self._program, index, self._program.code[index])})"
+        where = ", ".join(loops) or named(self._program, index, iterations)
         raise CycleLimitError(f"{self._program.name}: not done after {self._cycles} cycles, the limit; in {where}")
 
     def _name(self, jump: int) -> str:

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
-from systolith.isa.instruction import Instruction, Space, Stream
+from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import Program
 from systolith.sim.calls import Calls, Direct
+from systolith.sim.naming import Iterations, named
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -93,6 +94,7 @@ class Machine:
         cache: prepared streams and kernels, by identity of their sources.
         calls: makes native calls; whoever looks at memory by other means calls its `wait` first.
         at: index of the instruction being executed, for messages.
+        iterations: those in which it is executed.
     """
 
     def __init__(self, program: Program, chip: Chip, buffers: Mapping[int, Bytes], hostile: bool = False) -> None:
@@ -115,6 +117,7 @@ class Machine:
         self.calls: Calls = Direct()
         self._regions: dict[tuple[Space, int], Region] = {}
         self.at = -1
+        self.iterations: Iterations = ()
 
     def _fresh(self, size: int) -> Bytes:
         if not self.hostile:
@@ -189,19 +192,11 @@ class Machine:
 
     def error(self, message: str) -> SimulationError:
         """An error at the current instruction."""
-        return error_at(self.program, self.at, message)
+        return error_at(self.program, self.at, message, self.iterations)
 
 
-def error_at(program: Program, index: int, message: str) -> SimulationError:
-    """An error that names an instruction and the HLO operation that it comes from."""
+def error_at(program: Program, index: int, message: str, iterations: Iterations = ()) -> SimulationError:
+    """An error that names an instruction, the HLO operation that it comes from, and the iterations that it is in."""
     if not 0 <= index < len(program.code):
         return SimulationError(message)
-    return SimulationError(f"instruction {index} ({describe(program, index, program.code[index])}): {message}")
-
-
-def describe(program: Program, index: int, instr: Instruction) -> str:
-    """Operation and origin of an instruction, for messages."""
-    origin = program.origins[program.debug[index]] if index < len(program.debug) and program.debug[index] >= 0 else None
-    if origin is None or not (origin.hlo or origin.group):
-        return instr.op
-    return f"{instr.op}, {origin.what + ' of ' if origin.what else ''}{origin.hlo or origin.group}"
+    return SimulationError(f"{named(program, index, iterations)}: {message}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from systolith.isa.access import accesses
 from systolith.isa.chip import Chip
@@ -11,11 +11,10 @@ from systolith.isa.opcodes import OPCODES, queue_of, queues, registers_of
 from systolith.isa.program import Program
 from systolith.sim.engine import Engine
 from systolith.sim.hazards import Hazard, RaceDetector
+from systolith.sim.naming import Iterations, named
 from systolith.sim.queues import SEQ, Op
 from systolith.sim.stats import Facts, Trace
 from systolith.sim.work import Works, limits_of
-
-Describe = Callable[[int], str]
 
 
 class TimePlane:
@@ -24,18 +23,23 @@ class TimePlane:
     Args:
         program: the program.
         chip: the chip.
-        describe: text for an instruction index, in error messages.
     """
 
-    def __init__(self, program: Program, chip: Chip, describe: Describe) -> None:
-        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, describe)
+    def __init__(self, program: Program, chip: Chip) -> None:
+        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program))
         self._works = Works(program, chip)
         self._ops: list[Op | None] = [None] * len(program.code)
         self._code = program.code
         self._queues = queues(chip)
 
-    def execute(self, index: int, queue: str, taken: bool) -> None:
-        """The next instruction, which goes to `queue`; `taken`: it is a branch that is taken.
+    def execute(self, index: int, queue: str, taken: bool, iterations: Iterations = ()) -> None:
+        """The next instruction.
+
+        Args:
+            index: its index in the program.
+            queue: that it goes to.
+            taken: it is a branch that is taken.
+            iterations: of the loops around it, for error messages.
 
         Raises:
             DeadlockError: nothing can proceed.
@@ -47,6 +51,7 @@ class TimePlane:
         op = self._ops[index]
         if op is None:
             op = self._ops[index] = self._engine.prepare(self._works.of(index, queue))
+        self._engine.iterations = iterations
         if queue == SEQ:
             self._engine.sync(op, index)
         else:
@@ -74,17 +79,17 @@ class HazardPlane:
     An instruction with registers as operands is looked at anew each time, with their values; others once.
     """
 
-    def __init__(self, program: Program, chip: Chip, describe: Describe) -> None:
+    def __init__(self, program: Program, chip: Chip) -> None:
         used = {queue_of(i) for i in program.code}
         self._names = [name for name in queues(chip) if name == "seq" or name in used]
-        self._detector = RaceDetector(self._names, len(program.tokens), describe)
+        self._detector = RaceDetector(self._names, len(program.tokens), partial(named, program))
         self._program = program
         self._chip = chip
         self._fixed = [None if registers_of(i) else accesses(i, program, chip) for i in program.code]
         self._queue = [queue_of(i) for i in program.code]
 
-    def execute(self, index: int, instr: Instruction) -> None:
-        """The next instruction, with its operands resolved.
+    def execute(self, index: int, instr: Instruction, iterations: Iterations = ()) -> None:
+        """The next instruction, with its operands resolved; `iterations`: of the loops around it, for messages.
 
         Raises:
             ProgramError: it waits for a token that nothing before it signals.
@@ -94,7 +99,8 @@ class HazardPlane:
             touched = accesses(instr, self._program, self._chip)
         if touched or instr.waits or instr.signals or instr.fence:
             alone = OPCODES[instr.op].retires_alone
-            self._detector.execute(index, self._queue[index], instr.waits, instr.signals, instr.fence, touched, alone)
+            queue = self._queue[index]
+            self._detector.execute(index, queue, instr.waits, instr.signals, instr.fence, touched, alone, iterations)
 
     @property
     def hazards(self) -> list[Hazard]:

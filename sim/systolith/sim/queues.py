@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from systolith.sim import causes as why
+from systolith.sim.naming import Iterations
 
 SEQ = "seq"
 
@@ -101,7 +102,7 @@ class Queue:
         retire: when all that started have retired.
         starts: start times of those that started, in order.
         pushed: how many were issued.
-        pending: those issued that have not started: (op, position in the record).
+        pending: those issued that have not started: (op, position in the record, iterations of the loops around it).
         transfer: the one at the HBM arbiter: (op, position, start).
         blocked: its next instruction cannot start with the times known (waiting for a token or the arbiter).
         tail: cause of the time from `free` to `retire`, if nothing follows.
@@ -122,7 +123,7 @@ class Queue:
         self.retire = 0
         self.starts = array("q")
         self.pushed = 0
-        self.pending: deque[tuple[Op, int]] = deque()
+        self.pending: deque[tuple[Op, int, Iterations]] = deque()
         self.transfer: tuple[Op, int, int] | None = None
         self.blocked = False
         self.tail = why.DRAIN

@@ -17,7 +17,8 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS, queue_of, registers_of
 from systolith.isa.program import Program
-from systolith.sim.memory import Bytes, Machine, describe, error_at
+from systolith.sim.memory import Bytes, Machine, SimulationError, error_at
+from systolith.sim.naming import Iterations, named
 from systolith.sim.resolve import Resolver
 from systolith.sim.scalar import ALU, BRANCH, MASK, signed
 from systolith.sim.values import EXECUTE
@@ -122,6 +123,7 @@ class Sequencer:
 
     Attributes:
         registers: r0 to r31; None: unknown (only without a machine).
+        iterations: of the hardware loops around the instruction that was executed last.
         decisions: the values that `lds` read so far.
     """
 
@@ -135,6 +137,7 @@ class Sequencer:
         self.program = program
         self.machine = machine
         self.registers: list[int | None] = [0] * NREGISTERS
+        self.iterations: Iterations = ()
         self.decisions: list[int] = []
         self._trace = decisions
         self._known: dict[int, int | None] = {}
@@ -152,10 +155,10 @@ class Sequencer:
         pc = steps = 0
         while True:
             if not 0 <= pc < len(code):
-                raise error_at(self.program, len(code) - 1, f"the program runs on to {pc}, it has {len(code)}")
+                raise self._error(len(code) - 1, f"the program runs on to {pc}, it has {len(code)}")
             steps += 1
             if steps > self._limit:
-                raise error_at(self.program, pc, f"still running after {self._limit} instructions")
+                raise self._error(pc, f"still running after {self._limit} instructions")
             instr = code[pc]
             if machine is not None:
                 machine.at = pc
@@ -196,11 +199,19 @@ class Sequencer:
             start, end, left = self._loops[-1]
             if pc == end and left > 1:
                 self._loops[-1][2] -= 1
+                *around, (number, count) = self.iterations
+                self._now_in((*around, (number + 1, count)))
                 return start
             if start <= pc < end:
                 return pc
             self._loops.pop()
+            self._now_in(self.iterations[:-1])
         return pc
+
+    def _now_in(self, iterations: Iterations) -> None:
+        self.iterations = iterations
+        if self.machine is not None:
+            self.machine.iterations = iterations
 
     def _scalar(self, pc: int, instr: Instruction) -> int:
         """Execute a scalar instruction; where to go on."""
@@ -218,7 +229,7 @@ class Sequencer:
         elif op in _SCALAR:
             return _SCALAR[op](self, pc, instr)
         else:
-            raise error_at(self.program, pc, f"{op} is not an instruction of seq")
+            raise self._error(pc, f"{op} is not an instruction of seq")
         return int(a["target"]) if self._branched else pc + 1  # type: ignore[arg-type, unused-ignore]
 
     def _get(self, operand: object) -> int | None:
@@ -233,10 +244,11 @@ class Sequencer:
             self.registers[register.n] = value
 
     def _unknown(self, pc: int, what: str) -> TraceNeededError:
-        name = describe(self.program, pc, self.program.code[pc])
-        return TraceNeededError(
-            f"instruction {pc} ({name}): the {what} depends on data: mode time needs the decisions of a full run"
-        )
+        name = named(self.program, pc, self.iterations)
+        return TraceNeededError(f"{name}: the {what} depends on data: mode time needs the decisions of a full run")
+
+    def _error(self, pc: int, message: str) -> SimulationError:
+        return error_at(self.program, pc, message, self.iterations)
 
     def _li(self, pc: int, instr: Instruction) -> int:
         self._set(instr.args["rd"], self._get(instr.args["imm"]))
@@ -250,10 +262,11 @@ class Sequencer:
         if signed(count) <= 0:
             return end
         if len(self._loops) == MAX_LOOP_NEST:
-            raise error_at(self.program, pc, f"loops nest deeper than {MAX_LOOP_NEST}")
+            raise self._error(pc, f"loops nest deeper than {MAX_LOOP_NEST}")
         if end <= pc + 1:
-            raise error_at(self.program, pc, f"loop of an empty body, end {end}")
+            raise self._error(pc, f"loop of an empty body, end {end}")
         self._loops.append([pc + 1, end, signed(count)])
+        self._now_in((*self.iterations, (1, signed(count))))
         return pc + 1
 
     def _address(self, pc: int, instr: Instruction) -> int | None:
@@ -262,9 +275,7 @@ class Sequencer:
             return None
         address = (base + offset) & MASK
         if self.machine is not None and (address % 4 or address + 4 > len(self.machine.smem)):
-            raise error_at(
-                self.program, pc, f"smem word at {address}: not a word of its {len(self.machine.smem)} bytes"
-            )
+            raise self._error(pc, f"smem word at {address}: not a word of its {len(self.machine.smem)} bytes")
         return address
 
     def _lds(self, pc: int, instr: Instruction) -> int:
@@ -277,7 +288,7 @@ class Sequencer:
             self.decisions.append(value)
         elif self._trace is not None:
             if len(self.decisions) == len(self._trace):
-                raise error_at(self.program, pc, f"the decision trace ends after {len(self._trace)} reads")
+                raise self._error(pc, f"the decision trace ends after {len(self._trace)} reads")
             value = self._trace[len(self.decisions)] & MASK
             self.decisions.append(value)
         else:
@@ -299,7 +310,7 @@ class Sequencer:
         return pc + 1
 
     def _trap(self, pc: int, instr: Instruction) -> int:
-        raise error_at(self.program, pc, f"the program traps with code {instr.args['code']}")
+        raise self._error(pc, f"the program traps with code {instr.args['code']}")
 
     def _nothing(self, pc: int, instr: Instruction) -> int:
         return pc + 1

@@ -20,9 +20,9 @@ from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
 from systolith.sim.limit import CycleLimit
-from systolith.sim.memory import Bytes, Machine, describe
+from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import HazardPlane, TimePlane
-from systolith.sim.sequencer import Hook, Hooks, Issue, Sequencer
+from systolith.sim.sequencer import Hook, Hooks, Sequencer
 from systolith.sim.stats import Facts, RunResult
 from systolith.sim.work import Works
 
@@ -97,7 +97,7 @@ def simulate(
     sequencer = Sequencer(program, machine, decisions)
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
-        _run(result, sequencer.execute(_hooks(observer)), hostile, max_cycles)
+        _run(result, sequencer, _hooks(observer), hostile, max_cycles)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
         raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
@@ -141,22 +141,21 @@ def _check_arithmetic() -> None:
         )
 
 
-def _run(result: RunResult, issues: Iterator[Issue], hostile: bool, max_cycles: int | None) -> None:
+def _run(result: RunResult, sequencer: Sequencer, hooks: Hooks, hostile: bool, max_cycles: int | None) -> None:
     """Drive the planes with the executed instructions."""
     program, chip = result.program, result.chip
-    text = partial(_text, program)
-    time = TimePlane(program, chip, text) if result.mode != "values" else None
-    hazards = HazardPlane(program, chip, text) if hostile else None
+    time = TimePlane(program, chip) if result.mode != "values" else None
+    hazards = HazardPlane(program, chip) if hostile else None
     limit = CycleLimit(program, max_cycles, time.now if time is not None else None) if max_cycles is not None else None
     executed = [0] * len(program.code)
-    for issue in issues:
+    for issue in sequencer.execute(hooks):
         executed[issue.index] += 1
         if time is not None:
-            time.execute(issue.index, issue.queue, issue.taken)
+            time.execute(issue.index, issue.queue, issue.taken, sequencer.iterations)
         if hazards is not None:
-            hazards.execute(issue.index, issue.instr)
+            hazards.execute(issue.index, issue.instr, sequencer.iterations)
         if limit is not None:
-            limit.after(issue)
+            limit.after(issue, sequencer.iterations)
     result.executed = np.array(executed, np.int64)
     result.instructions = sum(executed)
     if time is not None:
@@ -174,10 +173,6 @@ def _facts(result: RunResult) -> Facts:
     for index in np.flatnonzero(result.executed):
         works.of(int(index), queue_of(result.program.code[index]))
     return works.facts
-
-
-def _text(program: Program, index: int) -> str:
-    return f"instruction {index} ({describe(program, index, program.code[index])})"
 
 
 def _hooks(observer: Observer | None) -> Hooks:

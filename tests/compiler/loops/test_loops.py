@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -121,7 +122,9 @@ def test_every_token_of_a_loop_is_needed() -> None:
     for token in tokens:
         wrong = program(FOLDED)
         wrong.code = [without(i, token) for i in right.code]
-        assert not ran(wrong)[0].ok, token
+        result = ran(wrong)[0]
+        assert not result.ok, token
+        assert any(re.search(rf"in iteration \d+ of {ROWS - 2} ", str(hazard)) for hazard in result.hazards)
 
 
 def test_a_signal_too_few_before_a_loop_is_a_deadlock() -> None:

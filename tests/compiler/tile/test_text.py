@@ -89,6 +89,7 @@ def test_compiled_modules_round_trip(name: str) -> None:
         ("dma.load src=" + "(" * 5000 + " ; o0", "line 4"),
         ("dma.load src=Ref(%a, 5) dst=Ref(%a, p0) ; o0", "pattern = 5"),
         ("dma.load src=[1] dst={1} ; o0", "not a number, text or name"),
+        ("li imm=1or 1 ; o0", "line 4: .* invalid decimal literal"),
         ("mxu.latch ; o0 begin g0", "no 'g0'"),
         ('if $1 "x" {\n} do {', "does not end"),
         ('%b = HBM 4 align 4 BufferDecl("b", "temp", "u8", (4,), 4), (1)', "line 4: .* more than a BufferDecl"),

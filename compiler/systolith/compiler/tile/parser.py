@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
@@ -70,7 +71,9 @@ def parse_tile_ir(text: str, name: str = "tile IR") -> TileModule:
     Raises:
         CompileError: a line is not tile IR; gives its number.
     """
-    return _Parser(text, name).run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # those about syntax are a SyntaxError then
+        return _Parser(text, name).run()
 
 
 class _Parser:

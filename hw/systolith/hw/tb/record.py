@@ -104,7 +104,7 @@ class Recorder:
         setup(machine)
         before, acc_before = machine.vmem.copy(), machine.acc[self.unit].copy()
         self._known, self._known_acc = before.copy(), acc_before.copy()
-        plane = TimePlane(self.program, self.chip, str)
+        plane = TimePlane(self.program, self.chip)
         sequencer = Sequencer(self.program, machine)
         with np.errstate(all="ignore"):
             for issue in sequencer.execute(Hooks()):

@@ -199,7 +199,7 @@ def timed_stimulus(program: Program, chip: Chip) -> tuple[Stimulus, Trace]:
     Raises:
         SystolithError: the program does something that the machine cannot do.
     """
-    plane = TimePlane(program, chip, str)
+    plane = TimePlane(program, chip)
     for issue in Sequencer(program, None, max_steps=STEPS).execute(Hooks()):
         plane.execute(issue.index, issue.queue, issue.taken)
     cycles, _, trace, _ = plane.finish()
