@@ -42,5 +42,5 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(100_000)
+    gc.set_threshold(500_000, 20, 100)
     gc.enable()

@@ -7,8 +7,8 @@ import pytest
 from tests.fuzz.fuzzer import Failure, attempt
 from tests.fuzz.table import FUZZERS, REGRESSIONS
 
-COUNT = 200
-LONG = 50  # of those whose cases may take a minute
+COUNT = 120
+LONG = 30  # of those whose cases may take a minute
 PARTS = 2  # so that two processes share them
 
 

@@ -17,6 +17,7 @@ from systolith.runtime.job import Request, arguments_of, to_program
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.corpus.load import load
+from tests.goldens import CORPUS, check, known
 
 CHIPS = Path(__file__).parent / "chips"
 ON_TINY = (
@@ -46,6 +47,8 @@ def agree(both: Lockstep, name: str, precision: str = "default") -> Result:
     result = both.run(compiled(name, both.chip, precision))
     assert result.ok, result.difference
     assert result.timed > 20
+    if (key := f"{name} {both.chip.name} {precision}") in known(CORPUS):
+        check(CORPUS, key, result.cycles)
     return result
 
 

@@ -25,6 +25,7 @@ OPERATIONS = (
 )  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
+    ("mlp_infer", "tiny", "default"),
     ("mlp_infer", "tiny", "highest"),
     ("mlp_infer_bf16", "tiny", "default"),
     ("mlp_infer_bf16", "tiny", "highest"),

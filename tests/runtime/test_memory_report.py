@@ -15,8 +15,8 @@ from tests.compiler.memory.test_hbm_plan import LENGTH, SMALL, SPILLED
 from tests.runtime.command import systolith
 
 TINY_TEXT = (files("systolith.isa") / "chips" / "tiny.toml").read_text()
-PIECE = 128 * 100 * 4
-WEIGHTS = 100 * 100 * 4
+PIECE = 100 * 52 * 4
+WEIGHTS = 52 * 52 * 4
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
+from pathlib import Path
 from threading import Thread
 
 import numpy as np
@@ -74,9 +74,15 @@ def test_one_thread_makes_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(made, Queue)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for machine code, empty at first."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @settings(max_examples=25)
-@given(st.integers(0, 2**20))
-def test_any_program_leaves_the_same(seed: int) -> None:
+@given(seed=st.integers(0, 2**20))
+def test_any_program_leaves_the_same(cache: Path, seed: int) -> None:
     """One thread and numpy, two threads, and two threads with every kernel as machine code."""
     case = program(seed, TINY)
     kept = []
@@ -87,10 +93,10 @@ def test_any_program_leaves_the_same(seed: int) -> None:
             case.setup(machine)
             machines.append(machine)
 
-        with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(calls_module, "threads", lambda made=made: made)
             patch.setattr(native_kernels, "WORTH", worth)
-            patch.setenv("XDG_CACHE_HOME", folder)
+            patch.setenv("XDG_CACHE_HOME", str(cache))
             result = simulate(case.program, case.chip, case.buffers(), setup=setup)
         m = machines[0]
         memories: list[Array] = [m.vmem, m.smem, *m.acc, *m.buffers, *(n.vmem for n in m.links.values())]

@@ -66,7 +66,7 @@ def test_a_chain_of_movements() -> None:
 
 def test_two_values_that_need_each_other_many_times() -> None:
     lines, a, b = [], "x", "y"
-    for n in range(250):
+    for n in range(120):
         lines.append(f"v{n} = f32[8] {('add', 'subtract', 'multiply')[n % 3]}({a}, {b})")
         lines.append(f"w{n} = f32[8] sine(v{n})")
         a, b = b, f"w{n}"
@@ -86,13 +86,13 @@ def test_a_sum_of_300_parameters() -> None:
     check("HloModule m\nENTRY e {\n " + "\n ".join(lines) + "\n}\n", given(300))
 
 
-def test_a_concatenation_of_a_thousand_operands() -> None:
-    sizes = [1 + n % 3 for n in range(1000)]
+def test_a_concatenation_of_400_operands() -> None:
+    sizes = [1 + n % 3 for n in range(400)]
     lines = [f"p{n} = f32[{size}] slice(x), slice={{[{n % 6}:{n % 6 + size}]}}" for n, size in enumerate(sizes)]
-    lines += [f"q{n} = f32[{size}] parameter({n + 1})" for n, size in enumerate(sizes[:500])]
-    names = [f"q{n}" if n < 500 else f"p{n}" for n in range(1000)]
+    lines += [f"q{n} = f32[{size}] parameter({n + 1})" for n, size in enumerate(sizes[:200])]
+    names = [f"q{n}" if n < 200 else f"p{n}" for n in range(400)]
     lines.append(f"ROOT c = f32[{sum(sizes)}] concatenate({', '.join(names)}), dimensions={{0}}")
-    args = [*given(1), *(np.full(size, n, np.float32) for n, size in enumerate(sizes[:500]))]
+    args = [*given(1), *(np.full(size, n, np.float32) for n, size in enumerate(sizes[:200]))]
     check("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n " + "\n ".join(lines) + "\n}\n", args)
 
 

@@ -280,19 +280,24 @@ def test_many_blocks_and_chunks_where_memory_is_tight(m: int, k: int, n: int, vm
     assert kinds(result.module) == ["kOutput"]
 
 
+V3 = load_chip("tpu_v3")
+QUARTER = replace(V3, vmem=replace(V3.vmem, bytes=V3.vmem.bytes // 4))
+LARGE = DOT.format(m=4096, k=512, n=512)
+"""Its value takes twice the VMEM of `QUARTER`."""
+
+
 @pytest.fixture(scope="module")
 def inside() -> Compiled:
     """A value larger than VMEM, computed in the tiles of its user."""
-    return compiled(DOT.format(m=16384, k=1024, n=1024), load_chip("tpu_v3"), When.FASTER)
+    return compiled(LARGE, QUARTER, When.FASTER)
 
 
 def test_a_value_larger_than_vmem_is_computed_in_tiles(inside: Compiled) -> None:
-    chip = load_chip("tpu_v3")
-    stored = compiled(DOT.format(m=16384, k=1024, n=1024), chip, When.NEVER)
+    stored = compiled(LARGE, QUARTER, When.NEVER)
     assert kinds(inside.module) == ["kOutput"]
     assert kinds(stored.module) == ["kLoop", "kOutput"]
-    taken = cycles(inside, chip)
-    assert taken < 0.7 * cycles(stored, chip)
+    taken = cycles(inside, QUARTER)
+    assert taken < 0.7 * cycles(stored, QUARTER)
     (tiles,) = (d for d in inside.explain if d.kind == "tiles")
     assert 0.97 <= tiles.numbers["cycles"] / taken <= 1.03
 
@@ -311,7 +316,7 @@ def test_what_was_decided_is_said_with_its_numbers(inside: Compiled) -> None:
 
 def test_what_little_would_be_won_by_is_stored() -> None:
     """Two rows: the product waits for weights in any case."""
-    module, decisions = grouped(DOT.format(m=2, k=512, n=512), load_chip("tpu_v3"), When.FASTER)
+    module, decisions = grouped(DOT.format(m=2, k=512, n=512), V3, When.FASTER)
     assert kinds(module) == ["kLoop", "kOutput"]
     (said,) = (d for d in decisions if d.kind == "prologue")
     assert said.rejected[0].what == "a is computed in tiles of d"
@@ -450,7 +455,7 @@ def test_what_cannot_be_lowered_so_is_stored(monkeypatch: pytest.MonkeyPatch) ->
         return lower(module, *rest)
 
     monkeypatch.setattr(driver, "compile_grouped", crowded)
-    result = driver.compile_module(parse_hlo(DOT.format(m=16384, k=1024, n=1024)), load_chip("tpu_v3"))
+    result = driver.compile_module(parse_hlo(LARGE), QUARTER)
     assert kinds(result.module) == ["kLoop", "kOutput"]
     (said,) = (d for d in result.explain if d.kind == "prologue")
     assert said.rejected[0].why == "no place"
@@ -459,7 +464,7 @@ def test_what_cannot_be_lowered_so_is_stored(monkeypatch: pytest.MonkeyPatch) ->
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Decided, explained, checked against the evaluator without a race."""
     path = tmp_path / "dot.hlo"
-    path.write_text(DOT.format(m=1024, k=128, n=32))
+    path.write_text(DOT.format(m=1024, k=128, n=8))
     told = systolith(capsys, "explain", path, "--chip", "tiny")
     assert "a is computed in tiles of d" in told.out
     ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")

@@ -34,7 +34,11 @@ ENTRY e {{
 """
 
 
-@pytest.mark.parametrize("case", range(40 if THOROUGH else 12))
+LONG = 9  # 40 x 40 x 40 tiles, nearly
+NEAR = [pytest.param(n, marks=pytest.mark.slow) if n == LONG else n for n in range(40 if THOROUGH else 12)]
+
+
+@pytest.mark.parametrize("case", NEAR)
 def test_prediction_is_near(case: int) -> None:
     """Products drawn by number, the same ones on every run.
 

@@ -18,8 +18,8 @@ from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.test_aliasing import draw, shared
 from tests.examples import seeds
 
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
-BYTES = 64 * 100 * 4
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=4 << 10))
+BYTES = 32 * 52 * 4
 
 
 def module(donors: str, body: str, more: str = "") -> str:
@@ -60,73 +60,73 @@ def test_impossible_donors_are_refused(donors: str, more: str, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
-CHOICE = """  a = f32[64,100] parameter(0)
-  b = f32[64,100] parameter(1)
-  n = f32[64,100] reverse(a), dimensions={0}
-  s = f32[64,100] subtract(a, b)
-  ROOT r = (f32[64,100], f32[64,100]) tuple(n, s)
+CHOICE = """  a = f32[32,52] parameter(0)
+  b = f32[32,52] parameter(1)
+  n = f32[32,52] reverse(a), dimensions={0}
+  s = f32[32,52] subtract(a, b)
+  ROOT r = (f32[32,52], f32[32,52]) tuple(n, s)
 """
 
 
 def test_what_is_made_in_place_is_preferred() -> None:
-    result = check(module("(0, {})", CHOICE), [draw(64, 100), draw(64, 100) + 1])
+    result = check(module("(0, {})", CHOICE), [draw(32, 52), draw(32, 52) + 1])
     assert shared(result) == {1: 0}
     assert result.memory.aliased == BYTES
 
 
-UPDATED = """  a = f32[64,100] parameter(0)
-  u = f32[1,100] parameter(1)
+UPDATED = """  a = f32[32,52] parameter(0)
+  u = f32[1,52] parameter(1)
   i = s32[] parameter(2)
   z = s32[] constant(0)
-  n = f32[64,100] reverse(a), dimensions={0}
-  d = f32[64,100] dynamic-update-slice(a, u, i, z)
-  ROOT r = (f32[64,100], f32[64,100]) tuple(n, d)
+  n = f32[32,52] reverse(a), dimensions={0}
+  d = f32[32,52] dynamic-update-slice(a, u, i, z)
+  ROOT r = (f32[32,52], f32[32,52]) tuple(n, d)
 """
 
 
 def test_an_update_of_a_donor_is_made_where_it_lies() -> None:
-    args = [draw(64, 100), draw(1, 100), np.array(5, np.int32)]
+    args = [draw(32, 52), draw(1, 52), np.array(5, np.int32)]
     assert shared(check(module("(0, {})", UPDATED), args)) == {1: 0}
 
 
-LATER = """  a = f32[64,100] parameter(0)
-  w = f32[100,100] parameter(1)
-  m = f32[64,100] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  n = f32[64,100] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT t = f32[100,64] transpose(n), dimensions={1,0}
+LATER = """  a = f32[32,52] parameter(0)
+  w = f32[52,52] parameter(1)
+  m = f32[32,52] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  n = f32[32,52] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = f32[52,32] transpose(n), dimensions={1,0}
 """
 
 
 def test_a_result_of_other_dimensions_and_as_many_bytes_is_made_in_a_donor_that_is_not_needed_any_more() -> None:
-    result = check(module("(0, {})", LATER), [draw(64, 100), draw(100, 100) / np.float32(10)])
+    result = check(module("(0, {})", LATER), [draw(32, 52), draw(52, 52) / np.float32(10)])
     assert shared(result) == {0: 0}
     assert result.memory.results == 0
 
 
 def test_a_donor_that_is_a_result_stays_where_it_is() -> None:
-    body = "  a = f32[64,100] parameter(0)\n  b = f32[64,100] parameter(1)\n"
-    body += "  ROOT r = (f32[64,100], f32[64,100]) tuple(b, a)\n"
-    result = check(module("(0, {}), (1, {})", body), [draw(64, 100), draw(64, 100) + 1])
+    body = "  a = f32[32,52] parameter(0)\n  b = f32[32,52] parameter(1)\n"
+    body += "  ROOT r = (f32[32,52], f32[32,52]) tuple(b, a)\n"
+    result = check(module("(0, {}), (1, {})", body), [draw(32, 52), draw(32, 52) + 1])
     assert shared(result) == {0: 1, 1: 0}
     assert not any(i.op.startswith("dma") for i in result.program.code)
 
 
 def test_what_is_read_until_the_end_gives_its_memory_to_nothing() -> None:
-    body = "  a = f32[64,100] parameter(0)\n  n = f32[64,100] reverse(a), dimensions={0}\n"
-    body += "  ROOT r = (f32[64,100], f32[64,100]) tuple(n, n)\n"
-    assert shared(check(module("(0, {})", body), [draw(64, 100)])) == {}
+    body = "  a = f32[32,52] parameter(0)\n  n = f32[32,52] reverse(a), dimensions={0}\n"
+    body += "  ROOT r = (f32[32,52], f32[32,52]) tuple(n, n)\n"
+    assert shared(check(module("(0, {})", body), [draw(32, 52)])) == {}
 
 
 CHAIN = "\n".join(
     [
-        "  v0 = f32[64,100] parameter(0)",
-        "  w = f32[100,100] parameter(1)",
+        "  v0 = f32[32,52] parameter(0)",
+        "  w = f32[52,52] parameter(1)",
         *(
-            f"  v{n} = f32[64,100] dot(v{n - 1}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+            f"  v{n} = f32[32,52] dot(v{n - 1}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
             for n in range(1, 5)
         ),
         "  m = f32[] constant(0)",
-        "  ROOT r = f32[64] reduce(v4, m), dimensions={1}, to_apply=sum\n",
+        "  ROOT r = f32[32] reduce(v4, m), dimensions={1}, to_apply=sum\n",
     ]
 )
 SUM = "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"
@@ -134,7 +134,7 @@ SUM = "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] 
 
 def test_temporaries_lie_in_a_donor_once_nothing_reads_it() -> None:
     text = module("(0, {})", CHAIN).replace("ENTRY", SUM + "ENTRY")
-    args: list[Array] = [draw(64, 100), draw(100, 100) / np.float32(10)]
+    args: list[Array] = [draw(32, 52), draw(52, 52) / np.float32(10)]
     result = check(text, args, SMALL, "default", 3e-2)
     assert "v0" in inside(result).values()
     plain = check(text.replace("buffer_donor={ (0, {}) }", "is_scheduled=true"), args, SMALL, "default", 3e-2)
@@ -143,23 +143,23 @@ def test_temporaries_lie_in_a_donor_once_nothing_reads_it() -> None:
     assert plain.memory.hosted == 0
 
 
-KEPT = """  a = f32[64,100] parameter(0)
-  w = f32[100,100] parameter(1)
-  u = f32[1,100] parameter(2)
+KEPT = """  a = f32[32,52] parameter(0)
+  w = f32[52,52] parameter(1)
+  u = f32[1,52] parameter(2)
   i = s32[] parameter(3)
   z = s32[] constant(0)
-  m = f32[64,100] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  n = f32[64,100] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  o = f32[64,100] tanh(n)
-  q = f32[64,100] reverse(o), dimensions={0}
-  t = f32[64,100] dot(q, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  d = f32[64,100] dynamic-update-slice(a, u, i, z)
-  ROOT r = (f32[64,100], f32[64,100]) tuple(t, d)
+  m = f32[32,52] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  n = f32[32,52] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  o = f32[32,52] tanh(n)
+  q = f32[32,52] reverse(o), dimensions={0}
+  t = f32[32,52] dot(q, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[32,52] dynamic-update-slice(a, u, i, z)
+  ROOT r = (f32[32,52], f32[32,52]) tuple(t, d)
 """
 
 
 def test_what_an_update_leaves_as_it_is_is_not_overwritten_by_temporaries() -> None:
-    args = [draw(64, 100), draw(100, 100) / np.float32(10), draw(1, 100), np.array(5, np.int32)]
+    args = [draw(32, 52), draw(52, 52) / np.float32(10), draw(1, 52), np.array(5, np.int32)]
     result = check(module("(0, {})", KEPT), args, SMALL, "default", 3e-2)
     assert shared(result) == {1: 0}
     assert any(b.role == "temp" for b in result.program.buffers)

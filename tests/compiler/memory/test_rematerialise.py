@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import jax
@@ -41,6 +42,7 @@ def floor(result: Compiled) -> int:
     return result.memory.hbm - result.memory.temporaries
 
 
+@cache
 def grouped(text: str) -> Module:
     return compiled(text, chip_of(32 << 10)).module
 
@@ -275,8 +277,8 @@ def training_step() -> tuple[str, list[Array]]:
         return jax.grad(loss)(weights)
 
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((64, 32)).astype(np.float32)
-    weights = [(rng.standard_normal((32, 32)) / 8).astype(np.float32) for _ in range(LAYERS)]
+    x = rng.standard_normal((32, 16)).astype(np.float32)
+    weights = [(rng.standard_normal((16, 16)) / 8).astype(np.float32) for _ in range(LAYERS)]
     lowered = jax.jit(gradients).lower(x, weights)
     return lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True), [x, *weights]  # type: ignore[union-attr]
 
@@ -286,7 +288,7 @@ def step() -> tuple[str, list[Array]]:
     return training_step()
 
 
-VMEM = 8 << 10
+VMEM = 2 << 10
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import Array, assert_same_bits, assert_unchanged, transformed
 from tests.corpus.load import Case
+from tests.examples import seeds
 
 QUICK = (
     "mlp_infer mlp_infer_bf16 bf16_dot_f32 int8_dot_i32 lstm_scan cond_switch fori_while_dynamic elementwise_zoo"
@@ -39,7 +40,7 @@ def freeze(module: Module, arguments: list[Array], rng: random.Random) -> None:
             entry.instructions.insert(entry.instructions.index(p) + 1, constant)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, 60))
 def test_random_modules(seed: int) -> None:
     text, arguments = random_module(seed)
     module = parse_hlo(text)

@@ -82,15 +82,18 @@ def test_integers_along_every_dimension(t: str, op: str) -> None:
         return  # XLA has it as or; `or` itself is the same row
     neutral = {"add": 0, "multiply": 1, "maximum": -(2 ** (dtype(t).bits - 1)) if t[0] == "s" else 0, "xor": 0}[op]
     init = str(bool(neutral)).lower() if t == "pred" else neutral
-    for dims, reduced in SHAPES[:4]:
-        text = module(f" ROOT s = {t}[] {op}(a0, b0)", [t], [init], dims, reduced)
-        x = (
-            small(1, t, dims)
-            if t == "pred"
-            else np.random.default_rng(2).integers(0, 256, dims).astype(dtype(t).stored)
-        )
-        (got,), (want,) = on_chip(text, [x]), run_xla(text, x)
-        np.testing.assert_array_equal(got, want)
+    lines, shapes, arrays = [f" i = {t}[] constant({init})"], list[str](), list[Array]()
+    for n, (dims, reduced) in enumerate(SHAPES[:4]):
+        shapes.append(f"{t}[{show(tuple(size for d, size in enumerate(dims) if d not in reduced))}]")
+        lines.append(f" x{n} = {t}[{show(dims)}] parameter({n})")
+        lines.append(f" r{n} = {shapes[-1]} reduce(x{n}, i), dimensions={{{show(reduced)}}}, to_apply=f")
+        whole = np.random.default_rng(2).integers(0, 256, dims).astype(dtype(t).stored)
+        arrays.append(small(1, t, dims) if t == "pred" else whole)
+    lines.append(f" ROOT r = ({', '.join(shapes)}) tuple(r0, r1, r2, r3)")
+    f = f"f {{\n a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT s = {t}[] {op}(a, b)\n}}\n"
+    text = f"HloModule m\n{f}ENTRY e {{\n" + "\n".join(lines) + "\n}\n"
+    for got, want in zip(on_chip(text, arrays), run_xla(text, *arrays), strict=True):
+        np.testing.assert_array_equal(got, want.reshape(got.shape))
 
 
 # Sums and products of narrow floats.

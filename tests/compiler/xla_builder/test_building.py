@@ -288,15 +288,15 @@ def test_padding_by_name_is_jax_s() -> None:
             assert list(found) == lax.padtype_to_pads(sizes, window, strides, name)
 
 
-def test_a_hundred_thousand_operations_take_seconds() -> None:
+def test_thirty_thousand_operations_take_seconds() -> None:
     b = sl.XlaBuilder("large")
     x = b.parameter(0, "f32[8]", "x")
     start = time.process_time()
-    for _ in range(100_000):
+    for _ in range(30_000):
         x = b.add(x, x)
     built = b.build()
-    assert time.process_time() - start < 30
-    assert len(built.module().entry.instructions) == 100_001
+    assert time.process_time() - start < 9
+    assert len(built.module().entry.instructions) == 30_001
 
 
 def test_dot_of_more_dimensions_is_numpys() -> None:
