@@ -222,8 +222,8 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     module = lowered.module
     tile = lowered.tile(records=options.probes)
     groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
-    explain = each_once([*decided, *groups, *relief.decisions, *lowered.lowering.ctx.explain])
     made = _assembled(tile, lowered.fitted.plan, chip, relief.remade, given=bool(installed(LOWERINGS)))
+    explain = each_once([*decided, *groups, *relief.decisions, *lowered.lowering.ctx.explain, *made.explain])
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
     return Compiled(made.program, before | made.stages | after, made.memory, explain, module=module)
@@ -260,7 +260,7 @@ def _assembled(
     tile: TileModule, plan: MemoryPlan, chip: Chip, remade: Sequence[Remade] = (), given: bool = False
 ) -> Assembled:
     """The program of tile IR, with its stages; `remade`: see `MemoryUse`; `given`: see `program_of`."""
-    program = program_of(tile, chip, plan, given)
+    program, _, explain = program_of(tile, chip, plan, given)
     memory = MemoryUse(program, Layout(tile.block, plan, tile.buffers, tile.whole), remade)
     stages = Stages(
         {
@@ -268,9 +268,10 @@ def _assembled(
             "plan.txt": plan.text,
             "memory.txt": memory.table,
             "program.s": lambda: disassemble(program),
+            "explain.txt": lambda: as_text(explain),
         }
     )
-    return Assembled(program, stages, memory)
+    return Assembled(program, stages, memory, explain)
 
 
 def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:

@@ -222,7 +222,7 @@ def _addresses(tile: TileModule, chip: Chip) -> str:
 
 def _assembly(tile: TileModule, chip: Chip) -> str:
     """Assembly: addresses, registers, tokens."""
-    return disassemble(program_of(tile, chip, planned(tile, chip), given=True))
+    return disassemble(program_of(tile, chip, planned(tile, chip), given=True).program)
 
 
 TILE_PASSES = {

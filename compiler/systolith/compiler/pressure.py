@@ -136,7 +136,7 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
 
 def _rematerialised(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered], relief: Relief) -> Lowered:
     tile = lowered.tile(records=False)
-    program, _ = assemble(tile.name, tile.block, tile.buffers, lowered.fitted.plan, chip)
+    program = assemble(tile.name, tile.block, tile.buffers, lowered.fitted.plan, chip).program
     cycles = {g.name: g.predicted for g in predicted(tile.groups, program, chip)}
     wanted, most = lowered.hbm - chip.hbm.bytes, -1
     for _ in range(MOST_ROUNDS):

@@ -141,7 +141,7 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     from systolith.isa.binary import to_bytes
     from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.files import make_folder, require_apart, write_all
-    from systolith.runtime.stages import compile_from
+    from systolith.runtime.stages import LOWERED, compile_from
     from systolith.runtime.tuning import with_tuner
 
     inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
@@ -162,6 +162,8 @@ def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, 
     if note:
         tell(note)
     tell_unmet(compiled.explain)
+    for decision in compiled.explain if stage in LOWERED else ():  # `explain` is for modules
+        tell(decision.lines()[0])
     tell(
         f"{output}: {len(program.code)} instructions, {len(program.patterns)} patterns, "
         f"{len(program.kernels)} kernels\n{compiled.memory}"

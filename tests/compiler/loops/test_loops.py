@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from systolith.compiler.driver import compile_tile
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
@@ -152,6 +153,37 @@ dma.store src=Ref(%x, p0) dst=Ref(%r, p0, 1920, moves=(($1, 640,),)) ; o0
     result, given, made = ran(program(f'{first}loop $1 count {ROWS - 3} "g" {{\n{body}}}\n'))
     assert result.ok
     assert (made == np.tile(given[:3], (ROWS // 3, 1))).all()
+
+
+FAR = """dma.load src=Ref(%r, p0, moves=(($1, 640,),)) dst=Ref(%x, p0) ; o0
+dma.store src=Ref(%x, p0) dst=Ref(%r, p0, 1920, moves=(($1, 640,),)) ; o0
+"""
+
+
+REGISTER, JOINED = "its count is in a register", "SEQ joins the queues in its body"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (FOLDED, []),
+        (counted(1), []),
+        (counted(ROWS), [("the 12", "its first two iterations are ordered differently")]),
+        ("li rd=$2 imm=3 ; o0\n" + counted("$2"), [("all", REGISTER)]),
+        (row() + loop("$1", 9, FAR), [("the 9", "an iteration depends on one before the last")]),
+        (NESTS["a loop of register count in a loop"].body, [("the 4", JOINED), ("all", REGISTER)]),
+        (NESTS["a loop that ends with a while"].body, [("the 3", JOINED)]),
+        (NESTS["a loop of one iteration in a loop"].body, [("the 4", JOINED)]),
+    ],
+)
+def test_loops_whose_iterations_do_not_overlap_are_told(body: str, said: list[tuple[str, str]]) -> None:
+    made = compile_tile(parse_tile_ir(HEAD + body), TINY)
+    told = [line for decision in made.explain for line in decision.lines()]
+    heads = [n for n, i in enumerate(made.program.code) if i.op == "loop"]
+    assert told == [
+        f"repeat g: SEQ joins the queues after each of {count} iterations of the loop at instruction {head} ({why})"
+        for head, (count, why) in zip(heads, said, strict=False)
+    ]
 
 
 def test_loops_round_trip() -> None:

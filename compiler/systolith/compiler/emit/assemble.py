@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from systolith.compiler.emit.codegen import Generator, LinearOp
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.emit.loops import Span
-from systolith.compiler.emit.tokens import FINE, Ordered, Orderer, ordered
+from systolith.compiler.emit.tokens import FINE, INNER, Ordered, Orderer, ordered
+from systolith.compiler.explain import Decision
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp
 from systolith.isa.access import Access, Tile, accesses, size_of
@@ -21,16 +23,31 @@ from systolith.isa.verify import verify_code
 
 MEMORIES = (Space.VMEM, Space.SMEM)
 
+UNKNOWN = -1
+"""The count of a loop that is in a register."""
+
+
+class Emitted(NamedTuple):
+    """A program, and how it was made.
+
+    Attributes:
+        program: it.
+        ops: for each instruction the tile operation it was made of.
+        decisions: the loops whose iterations do not overlap.
+    """
+
+    program: Program
+    ops: list[TileOp | None]
+    decisions: list[Decision]
+
 
 def line_bytes(chip: Chip) -> int:
     """VMEM addresses are multiples of this, and tokens tell lines of this size apart."""
     return max(32, chip.vmem.bytes >> 15)
 
 
-def assemble(
-    name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip: Chip, given: bool = False
-) -> tuple[Program, list[TileOp | None]]:
-    """The program, and for each instruction the tile operation it was made of.
+def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip: Chip, given: bool = False) -> Emitted:
+    """The program.
 
     Args:
         name: of the program.
@@ -55,11 +72,13 @@ def assemble(
     program.vmem_high_water = plan.high_water
     if given:
         verify_code(stripped.instructions, program, chip)
-    result = _order(stripped, program, chip)
+    result, joined = _order(stripped, program, chip)
     program.tokens = result.tokens
     real = [line for line in lines if line.instruction is not None]
     origins: dict[Origin, int] = {}
     ops: list[TileOp | None] = []
+    why = {span.head: (span, reason) for span, reason in joined.items() if reason}
+    decisions: list[Decision] = []
     for instruction, source in zip(result.instructions, result.sources, strict=True):
         line = real[source] if source >= 0 else LinearOp(instruction, Origin(what="join"))
         if line.target:
@@ -67,11 +86,19 @@ def assemble(
             instruction = replace(instruction, args={**instruction.args, "target": target})
         elif line.loop:
             instruction = replace(instruction, args={**instruction.args, "end": result.ends[source]})
+            if source in why:
+                decisions.append(_joined(*why[source], len(program.code), line.origin))
         program.code.append(instruction)
         program.debug.append(origins.setdefault(line.origin, len(origins)))
         ops.append(line.op)
     program.origins = list(origins)
-    return program, ops
+    return Emitted(program, ops, decisions)
+
+
+def _joined(span: Span, why: str, place: int, origin: Origin) -> Decision:
+    count = "all" if span.count == UNKNOWN else f"the {span.count:,}"
+    what = f"SEQ joins the queues after each of {count} iterations of the loop at instruction {place}"
+    return Decision("repeat", origin.group, what, why)
 
 
 @dataclass
@@ -83,15 +110,15 @@ class _Line:
         labels: the index that each stands before.
         boundaries: where SEQ has to join the queues.
         spans: loops.
-        joined: loops of unknown counts, and those with labels, jumps or joined loops in them: SEQ joins the queues
-            after each iteration.
+        joined: loops of unknown counts, and those with labels, jumps or joined loops in them, each with the reason: SEQ
+            joins the queues after each iteration.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     boundaries: set[int] = field(default_factory=set)
     spans: list[Span] = field(default_factory=list)
-    joined: set[Span] = field(default_factory=set)
+    joined: dict[Span, str] = field(default_factory=dict)
 
 
 def _strip(lines: Sequence[LinearOp]) -> _Line:
@@ -120,15 +147,18 @@ def _strip(lines: Sequence[LinearOp]) -> _Line:
 def _close(line: _Line, head: int, divided: Collection[int]) -> bool:
     """Note the loop that ends here; whether SEQ joins the queues after each of its iterations."""
     count = line.instructions[head].args["count"]
-    span = Span(head, head + 1, len(line.instructions), count if isinstance(count, int) else 0)
+    span = Span(head, head + 1, len(line.instructions), count if isinstance(count, int) else UNKNOWN)
     line.spans.append(span)
-    joined = head in divided or span.count < 2
-    if joined:
-        line.joined.add(span)
-    return joined
+    if span.count < 2:
+        line.joined[span] = "its count is in a register" if span.count == UNKNOWN else ""
+    elif head in divided:
+        line.joined[span] = INNER
+    return span in line.joined
 
 
-def _order(line: _Line, program: Program, chip: Chip) -> Ordered:
+def _order(line: _Line, program: Program, chip: Chip) -> tuple[Ordered, dict[Span, str]]:
+    """The order of instructions, and the loops of several iterations that do not overlap, each with the reason."""
+
     def touches(instruction: Instruction) -> Iterable[Access]:
         return accesses(instruction, program, chip)
 
@@ -140,7 +170,7 @@ def _order(line: _Line, program: Program, chip: Chip) -> Ordered:
         sizes[(int(Space.HBM), number)] = decl.bytes
     fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1}
     orderer = partial(Orderer, queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine)
-    return ordered(orderer, line.instructions, frozenset(line.boundaries), line.spans, line.joined)[0]
+    return ordered(orderer, line.instructions, frozenset(line.boundaries), line.spans, line.joined)
 
 
 def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> list[Probe]:

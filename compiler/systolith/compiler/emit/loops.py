@@ -8,7 +8,7 @@ loop conflicts with all that any iteration touches, which stands at the loop's e
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import cast
@@ -61,16 +61,19 @@ Used = list[tuple[str, Access]]
 """Accesses to HBM, each with the queue of its instruction."""
 
 
+OTHER_MEMORY = "its iterations touch different memories"
+
+
 class NotAlikeError(Exception):
     """Iterations of loops are not all ordered alike.
 
     Attributes:
-        spans: the loops.
+        why: of each of the loops.
     """
 
-    def __init__(self, spans: Collection[Span]) -> None:
-        super().__init__(spans)
-        self.spans = set(spans)
+    def __init__(self, why: Mapping[Span, str]) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Unroller:
@@ -146,9 +149,9 @@ class Unroller:
             if r in middle and self._registers.get(r) == 2 * middle[r] - v
         }
         if len(used) != len(later):
-            raise NotAlikeError({span})
+            raise NotAlikeError({span: OTHER_MEMORY})
         if any(_far(a, b, span.count) for a, b in product(list(zip(used, later, strict=True)), repeat=2)):
-            raise NotAlikeError({span})
+            raise NotAlikeError({span: "an iteration depends on one before the last"})
         settled = [_settled(span, *each) for each in zip(first, second, strict=True)]
         body = [*self._copy(span, [one for one, _ in settled]), *self._copy(span, [other for _, other in settled])]
         return body, [(q, _covered(a, b, span.count)) for (q, a), (_, b) in zip(used, later, strict=True)]
@@ -179,7 +182,7 @@ def _settled(span: Span, first: Item, second: Item) -> tuple[Item, Item]:
     if not isinstance(first, Step) or not isinstance(second, Step) or first.touched == second.touched:
         return first, second
     if len(first.touched) != len(second.touched):
-        raise NotAlikeError({span})
+        raise NotAlikeError({span: OTHER_MEMORY})
     touched: tuple[list[Access], list[Access]] = [], []
     for pair in zip(first.touched, second.touched, strict=True):
         fixed = _covered(*pair, span.count) if pair[0].space is not Space.HBM else None
@@ -261,11 +264,11 @@ def fold(marks: Sequence[tuple[Mark, int]], nodes: Sequence[Tokened]) -> Folded:
         else:
             copies[mark.span].append((begun.pop(), at))
     kept = [True] * len(nodes)
-    different = set()
+    different: dict[Span, str] = {}
     for span, found in copies.items():
         for first, second in zip(found[::2], found[1::2], strict=True):
             if nodes[slice(*first)] != nodes[slice(*second)] or not _balanced(nodes[slice(*first)]):
-                different.add(span)
+                different[span] = "its first two iterations are ordered differently"
             kept[slice(*second)] = [False] * (second[1] - second[0])
     if different:
         raise NotAlikeError(different)

@@ -341,28 +341,32 @@ class Orderer:
         return table
 
 
+INNER = "SEQ joins the queues in its body"
+
+
 def ordered(
     orderer: Callable[[], Orderer],
     instructions: Sequence[Instruction],
     boundaries: frozenset[int],
     spans: Collection[Span],
-    joined: Collection[Span],
-) -> tuple[Ordered, set[Span]]:
-    """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, too.
+    joined: Mapping[Span, str],
+) -> tuple[Ordered, dict[Span, str]]:
+    """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, and why.
 
     Args:
         orderer: makes one.
         instructions, boundaries: as for `Orderer.run`.
         spans: loops.
-        joined: those before which and after each iteration of which SEQ joins the queues.
+        joined: those before which and after each iteration of which SEQ joins the queues, and why.
     """
-    apart = set(joined)
+    apart = dict(joined)
     while True:
         edges = {at for s in apart for at in (s.head, s.first, s.end)}
         try:
             found = orderer().run(instructions, boundaries | edges, [s for s in spans if s not in apart])
         except NotAlikeError as problem:
-            apart |= {s for s in spans for p in problem.spans if s.first <= p.first and p.end <= s.end}
+            around = {s: INNER for s in spans for p in problem.why if s.first <= p.first and p.end <= s.end}
+            apart = around | dict(problem.why) | apart
             continue
         found.ends.update({s.head: found.entries[s.end] for s in apart})
         return found, apart

@@ -79,7 +79,7 @@ def alone(
     fitted = schedule(sub, lowering.free)
     if fitted.plan.failed is not None:
         return None, sub.plans
-    program, _ = assemble(group.name, fitted.block, sub.buffers, fitted.plan, sub.chip)
+    program = assemble(group.name, fitted.block, sub.buffers, fitted.plan, sub.chip).program
     return program, sub.plans
 
 

@@ -108,7 +108,7 @@ class _Cycles(NamedTuple):
 
 
 def _cycles(ctx: TileBuilder, fitted: Fitted) -> _Cycles:
-    program, _ = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip)
+    program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
     predictions = predict(program, ctx.chip).values()
     work: dict[str, float] = defaultdict(float)
     for p in predictions:

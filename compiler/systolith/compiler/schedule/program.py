@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from systolith.compiler.emit.assemble import assemble, probes
+from systolith.compiler.emit.assemble import Emitted, assemble, probes
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.schedule.fitting import memory_plan
@@ -16,8 +16,8 @@ from systolith.isa.program import GroupInfo, Program
 from systolith.isa.verify import verify_program
 
 
-def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = False) -> Program:
-    """The program of a module.
+def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = False) -> Emitted:
+    """The program of a module, and how it was made.
 
     Args:
         tile: the module.
@@ -29,11 +29,11 @@ def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = Fal
         CompileError: it asks for more registers or tokens than there are.
         ProgramError: it breaks a rule of the instruction set.
     """
-    program, ops = assemble(tile.name, tile.block, tile.buffers, plan, chip, given)
-    program.probes = probes(tile, ops, plan)
-    verify_program(program, chip)
-    program.groups = predicted(tile.groups, program, chip)
-    return program
+    made = assemble(tile.name, tile.block, tile.buffers, plan, chip, given)
+    made.program.probes = probes(tile, made.ops, plan)
+    verify_program(made.program, chip)
+    made.program.groups = predicted(tile.groups, made.program, chip)
+    return made
 
 
 def predicted(groups: Sequence[GroupInfo], program: Program, chip: Chip) -> list[GroupInfo]:
