@@ -16,6 +16,10 @@ _OTHER = {"ld": "st", "st": "ld"}
 """The queue that shares HBM with a queue."""
 
 
+NEAR = 1.002
+"""Cycles, as a ratio, that count as equal."""
+
+
 class Timeline:
     """The queues of a chip, and the bandwidth of HBM, as far as they are taken."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
@@ -168,7 +168,7 @@ def _moves(block: Block) -> dict[Moves, None]:
     found: dict[Moves, None] = {}
     for item in block.items:
         if isinstance(item, TileOp):
-            found |= {ref.moves: None for ref in refs_of(item) if ref.moves}
+            found |= {ref.moves: None for ref in item.refs if ref.moves}
             continue
         inner = {m: None for region in item.regions for m in _moves(region)}
         if isinstance(item, Loop):
@@ -192,11 +192,6 @@ def _if(line: Linear, item: If) -> None:
         _block(line, item.branches[k])
         line.items.append(Jump("jmp", end, origin=origin))
     line.items.append(Label(end))
-
-
-def refs_of(op: TileOp) -> Iterator[Ref]:
-    """The streams of an operation."""
-    return (part for v in op.args.values() for part in (v if type(v) is tuple else (v,)) if type(part) is Ref)
 
 
 def vregs_of(item: Item, pointers: Mapping[Moves, VReg] | None = None) -> list[VReg]:

@@ -10,7 +10,7 @@ from systolith.compiler.hlo.values import custom_calls
 from systolith.compiler.ops.table import OPS, TARGETS, Family, OpInfo, register, row_name
 from systolith.compiler.plugins import CUSTOM_CALLS, LOWERINGS, installed
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, If, Loop, TileOp, While
+from systolith.compiler.tile.ir import Array, Region, TileOp
 
 
 @cache
@@ -48,5 +48,5 @@ def lower_installed(
     start = len(builder.block.items)
     plugin(builder, instruction, list(operands), list(results))
     for item in builder.block.items[start:]:
-        if not isinstance(item, TileOp | While | Loop | If):
+        if not isinstance(item, TileOp | Region):
             raise plugin.error(f"appends a {type(item).__name__} for {instruction.name!r}, not tile IR")

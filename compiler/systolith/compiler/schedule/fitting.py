@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.emit.assemble import assemble, line_bytes
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
@@ -29,9 +30,6 @@ WORTH = 0.75
 
 SPARE = (0, 1)
 """Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
-
-NEAR = 1.002
-"""Cycles, as a ratio, that count as equal: then the shorter program is taken."""
 
 
 @dataclass

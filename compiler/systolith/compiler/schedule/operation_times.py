@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
 
+from systolith.compiler.cost.timeline import Timeline
 from systolith.compiler.tile.ir import Item, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -54,6 +55,25 @@ class Stage:
     ops: tuple[Timed, ...]
     products: int = 0
     sums: tuple[Rows, ...] = ()
+
+
+class Progress:
+    """Operations that run in the order in which they are given, each once what it reads is there."""
+
+    def __init__(self) -> None:
+        self._timeline = Timeline()
+        self._written: dict[int, dict[Hashable, int]] = defaultdict(dict)
+
+    def start(self, op: Timed, block: int = 0) -> int:
+        """When an operation could start; `block`: the number of its block, which reads what that has written."""
+        written = self._written[block]
+        return self._timeline.start(op.queue, (written.get(what, 0) for what in op.reads))
+
+    def run(self, op: Timed, start: int, block: int = 0) -> int:
+        """Let an operation start; when it is done."""
+        done = self._timeline.run(op.queue, start, op.cost)
+        self._written[block].update(dict.fromkeys(op.writes, done))
+        return done
 
 
 def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
@@ -121,8 +141,7 @@ def _timed(item: Item, chip: Chip) -> Timed:
     rule = _COSTS.get(item.op)
     cost = rule(item.args, chip) if rule else _ONE
     outs = _outs(item)
-    refs = [r for v in item.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
-    reads = [_place(r) for r in refs if r not in outs]
+    reads = [_place(r) for r in item.refs if r not in outs]
     writes = [_place(r) for r in outs]
     before, after = _STATE.get(item.op, ("", ""))
     reads += [(before, item.unit)] if before else []

@@ -13,20 +13,17 @@ An operation waits for its unit and for what wrote its operands.  Loads wait for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 
-from systolith.compiler.cost.timeline import Timeline
-from systolith.compiler.schedule.operation_times import Rows, Stage, Timed
+from systolith.compiler.cost.timeline import NEAR
+from systolith.compiler.schedule.operation_times import Progress, Rows, Stage, Timed
 from systolith.compiler.tile.ir import Buf
 from systolith.isa.instruction import Space
 
 FEW = 16
 """Blocks of which no loop is made."""
-
-NEAR = 1.002
-"""Cycles, as a ratio, that count as equal."""
 
 
 @dataclass
@@ -57,26 +54,21 @@ def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
     """Put the operations of blocks in one order, in which at most so many are begun and not done."""
     order = Order()
     blocks = [block for block in blocks if block]
-    line, timeline = _Line(blocks, most), Timeline()
-    written: list[dict[Hashable, int]] = [{} for _ in blocks]  # when what a block has written is there
-
-    def start(b: int, op: Timed) -> int:
-        return timeline.start(op.queue, (written[b].get(what, 0) for what in op.reads))
-
-    while choices := [(start(b, op), b, op) for b, op in line.next()]:
+    line, progress = _Line(blocks, most), Progress()
+    while choices := [(progress.start(op, b), b, op) for b, op in line.next()]:
         at, b, op = min(choices, key=lambda c: c[:2])
-        done = timeline.run(op.queue, at, op.cost)
-        written[b].update(dict.fromkeys(op.writes, done))
-        order.cycles = max(order.cycles, done)
+        order.cycles = max(order.cycles, progress.run(op, at, b))
         order.ops.append((b, op))
         line.advance(b)
     return order
 
 
 def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Order:
-    """An order that repeats from block to block, so that loops can be made of it; `order` if that takes no longer.
+    """An order that repeats from block to block, so that loops can be made of it; `order` where it takes longer.
 
-    Each operation comes as long after the same one of the block before as a block takes (modulo scheduling).
+    Within a block, operations are as far apart as in a block that runs alone; blocks follow one another at the pace
+    that they have in `order`, but no faster than lets `most` of them be begun (modulo scheduling).  Few blocks, and
+    those with products, stay in `order`, too.
 
     Args:
         blocks, most: as for `interleave`.
@@ -84,30 +76,24 @@ def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Orde
     """
     if len(blocks) < FEW or any(stage.products for block in blocks for stage in block):
         return order
-    alone = [_starts([op for stage in block for op in stage.ops]) for block in blocks[:2]]
-    pace = max((order.cycles - alone[1][-1]) // (len(blocks) - 1), -(-alone[1][-1] // most), 1)
-    found = Order()
-    places = [(at + n * pace, n, k) for n in range(len(blocks)) for k, at in enumerate(alone[min(n, 1)])]
     flat = [[op for stage in block for op in stage.ops] for block in blocks]
+    alone = [_starts(ops) for ops in flat[:2]]
     if any(len(ops) != len(alone[min(n, 1)]) for n, ops in enumerate(flat)):
         return order
-    found.ops = [(n, flat[n][k]) for _, n, k in sorted(places)]
-    timeline = Timeline()
-    written: list[dict[Hashable, int]] = [{} for _ in blocks]
+    pace = max((order.cycles - alone[1][-1]) // (len(blocks) - 1), -(-alone[1][-1] // most), 1)
+    places = [(at + n * pace, n, k) for n in range(len(blocks)) for k, at in enumerate(alone[min(n, 1)])]
+    found, progress = Order([(n, flat[n][k]) for _, n, k in sorted(places)]), Progress()
     for n, op in found.ops:
-        done = timeline.run(op.queue, timeline.start(op.queue, (written[n].get(r, 0) for r in op.reads)), op.cost)
-        written[n].update(dict.fromkeys(op.writes, done))
-        found.cycles = max(found.cycles, done)
+        found.cycles = max(found.cycles, progress.run(op, progress.start(op, n), n))
     return found if found.cycles <= order.cycles * NEAR else order
 
 
 def _starts(ops: Sequence[Timed]) -> list[int]:
     """When operations start that run alone, none of them before the one in front of it."""
-    timeline, written = Timeline(), dict[Hashable, int]()
-    starts = []
+    progress, starts = Progress(), []
     for op in ops:
-        starts.append(timeline.start(op.queue, (written.get(r, 0) for r in op.reads)))
-        written.update(dict.fromkeys(op.writes, timeline.run(op.queue, starts[-1], op.cost)))
+        starts.append(progress.start(op))
+        progress.run(op, starts[-1])
     return [*accumulate(starts, max)]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from systolith.compiler.tile.ir import Block, Buf, If, Loop, Ref, TileOp, While
+from systolith.compiler.tile.ir import Block, Buf, Loop, Ref, TileOp
 from systolith.isa.instruction import Space
 
 
@@ -38,12 +38,7 @@ def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp], fixed: Collecti
             continue
         out.items += _segment(segment, ahead, moved, fixed)
         segment = []
-        inner = [prefetch(region, ahead, moved, fixed) for region in item.regions]
-        if isinstance(item, While):
-            condition, body = inner
-            out.items.append(While(condition, item.predicate, body, item.name, item.trip_count))
-        else:
-            out.items.append(If(item.index, inner, item.name))
+        out.items.append(item.with_regions([prefetch(region, ahead, moved, fixed) for region in item.regions]))
     out.items += _segment(segment, ahead, moved, fixed)
     return out
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from systolith.compiler.cost.timeline import Timeline
 from systolith.compiler.emit.assemble import line_bytes
-from systolith.compiler.emit.linearize import refs_of
 from systolith.compiler.explain import Decision
-from systolith.compiler.schedule.operation_times import timed
-from systolith.compiler.tile.ir import Arg, Block, Buf, If, Item, Loop, Ref, TileOp, VReg, While
+from systolith.compiler.schedule.operation_times import Progress, timed
+from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -50,7 +48,6 @@ class Lives:
 
     def __init__(self, block: Block, whole: frozenset[Buf]) -> None:
         self.whole = whole
-        self._vars = 0
         self.at: dict[TileOp, int] = {}
         self.first: dict[Buf, int] = {}
         self.last: dict[Buf, int] = {}
@@ -59,11 +56,6 @@ class Lives:
             for buf in op.buffers:
                 self.first.setdefault(buf, n)
                 self.last[buf] = n
-
-    def var(self) -> VReg:
-        """A new induction variable: registers of lowerings count up from 1."""
-        self._vars += 1
-        return VReg((1 << 20) + self._vars)
 
 
 class Places:
@@ -186,10 +178,11 @@ class Repetition:
 
     # The loop.
 
-    def loop(self, places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
+    def loop(self, var: VReg, places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
         """A loop in the place of most repetitions; None: it saves too little, or its buffers do not fit in `room`.
 
         Args:
+            var: its induction variable.
             places: gets those of its buffers.
             room: bytes of VMEM.
             spare: places for each buffer more than it takes by estimate.
@@ -203,7 +196,7 @@ class Repetition:
             return None
         layout = _Layout(chains, turns, self.lives, line_bytes(chip))
         if layout.apart(room) or layout.shared(room, self._trace(turns)):
-            return self._made(turns, saved, layout, places)
+            return self._made(var, turns, saved, layout, places)
         return None
 
     def _chains(self) -> list[list[Buf]]:
@@ -234,19 +227,19 @@ class Repetition:
         if any(isinstance(item, Loop) for item in items):
             return 1
         (stage,) = timed([items], chip)
-        timeline = Timeline()
+        progress = Progress()
         work: dict[str, int] = defaultdict(int)
-        written: dict[object, tuple[int, int]] = {}
+        latency: dict[object, int] = {}
         read: dict[object, tuple[int, int]] = {}
         for op in stage.ops:
-            start = timeline.start(op.queue, (written[r][1] for r in op.reads if r in written))
-            done = timeline.run(op.queue, start, op.cost)
-            written |= dict.fromkeys(op.writes, (op.cost.latency, done))
+            start = progress.start(op)
+            done = progress.run(op, start)
+            latency |= dict.fromkeys(op.writes, op.cost.latency)
             read |= {r: (read.get(r, (start, 0))[0], done) for r in op.reads}
             work["hbm" if op.cost.chunks else op.queue] += op.cost.occupancy
         chained = {buf for one, other in self._next.items() if one is not other for buf in (one, other)}
-        own = [b for b in read if b in written and b in chained]
-        longest = max((written[b][0] + read[b][1] - read[b][0] for b in own), default=0)
+        own = [b for b in read if b in latency and b in chained]
+        longest = max((latency[b] + read[b][1] - read[b][0] for b in own), default=0)
         return -(-longest * LOOKED_AT // max(1, *work.values()))
 
     def _saved(self, turns: int) -> int:
@@ -261,12 +254,11 @@ class Repetition:
         body = self.forms[first : first + turns * self.period]
         return range(body[0].at, body[0].at + sum(f.length for f in body))
 
-    def _made(self, turns: int, saved: int, layout: _Layout, places: Places) -> Rolled | None:
+    def _made(self, var: VReg, turns: int, saved: int, layout: _Layout, places: Places) -> Rolled | None:
         body = turns * self.period
         first, count = self.start + body, self.count // turns - 2
-        var = self.lives.var()
         moved = Block([self._moved(first + x, turns, var) for x in range(body)])
-        moves = [[ref.moves for ref in refs_of(op) if ref.moves] for op in moved.ops()]
+        moves = [[ref.moves for ref in op.refs if ref.moves] for op in moved.ops()]
         if max(map(len, moves)) > MOST_MOVED or len({m for each in moves for m in each}) > MOST_STRIDES:
             return None
         group = next(moved.ops()).origin.group
@@ -402,12 +394,7 @@ def changed(item: Item, change: Callable[[Ref], Ref], note: Callable[[TileOp, Ti
         made = TileOp(item.op, args, item.origin, item.unit)
         note(item, made)
         return made
-    regions = [Block([changed(inner, change, note) for inner in region.items]) for region in item.regions]
-    if isinstance(item, Loop):
-        return Loop(item.var, item.count, regions[0], item.name)
-    if isinstance(item, While):
-        return While(regions[0], item.predicate, regions[1], item.name, item.trip_count)
-    return If(item.index, regions, item.name)
+    return item.with_regions([Block([changed(i, change, note) for i in region.items]) for region in item.regions])
 
 
 def moved_to(block: Block, places: Places, now: dict[TileOp, TileOp]) -> Block:

@@ -17,9 +17,12 @@ import numpy.typing as npt
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.schedule.repetition import LEAST, LONGEST, SMALLEST, Form, Lives, Places, Repetition, moved_to
-from systolith.compiler.tile.ir import Arg, Block, Buf, If, Item, Loop, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
+
+FIRST_VAR = (1 << 20) + 1
+"""The register of the first loop's induction variable: those of lowerings count up from 1."""
 
 
 @dataclass
@@ -96,12 +99,7 @@ class _Search:
         return out
 
     def _region(self, item: Item) -> Item:
-        if isinstance(item, While):
-            condition, body = map(self.block, item.regions)
-            return While(condition, item.predicate, body, item.name, item.trip_count)
-        if isinstance(item, If):
-            return If(item.index, [*map(self.block, item.branches)], item.name)
-        return item
+        return item if isinstance(item, TileOp | Loop) else item.with_regions([*map(self.block, item.regions)])
 
     def _straight(self, ops: Sequence[TileOp], segment: range) -> list[Item]:
         """Operations of one group with loops: of the shortest period first, which may shorten longer ones.
@@ -129,7 +127,8 @@ class _Search:
             for start, end in _stretches(keys, sizes, period):
                 while (start := max(start, at)) + 3 * period <= end:
                     found = Repetition(forms, start, end, period, segment, self.lives)
-                    loop = found.loop(self.places, self.room, self.spare, self.chip) if found.count > 3 else None
+                    var = VReg(FIRST_VAR + len(self.decisions))
+                    loop = found.loop(var, self.places, self.room, self.spare, self.chip) if found.count > 3 else None
                     if loop is None:
                         start += max(1, found.count - 1) * period
                         continue

@@ -7,8 +7,8 @@ are no tokens: they are derived after addresses are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from systolith.isa.dtypes import DType
@@ -97,18 +97,15 @@ class TileOp:
     origin: Origin
     unit: int = 0
 
+    @property
+    def refs(self) -> list[Ref]:
+        """Its streams."""
+        return [r for v in self.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
+
     @cached_property
     def buffers(self) -> list[Buf]:
         """Every buffer that it names, index lists included."""
-        found: list[Buf] = []
-        for value in self.args.values():
-            for ref in value if type(value) is tuple else (value,):
-                if type(ref) is Ref:
-                    if ref.buf is not None:
-                        found.append(ref.buf)
-                    if ref.index is not None:
-                        found.append(ref.index)
-        return found
+        return [buf for ref in self.refs for buf in (ref.buf, ref.index) if buf is not None]
 
 
 @dataclass(eq=False)
@@ -149,6 +146,11 @@ class While:
         """The blocks in it, in program order."""
         return [self.condition, self.body]
 
+    def with_regions(self, regions: Sequence[Block]) -> While:
+        """The same with other blocks, in this order."""
+        condition, body = regions
+        return replace(self, condition=condition, body=body)
+
 
 @dataclass(eq=False)
 class Loop:
@@ -178,6 +180,11 @@ class Loop:
         """The blocks in it, in program order."""
         return [self.body]
 
+    def with_regions(self, regions: Sequence[Block]) -> Loop:
+        """The same with other blocks, in this order."""
+        (body,) = regions
+        return replace(self, body=body)
+
 
 @dataclass(eq=False)
 class If:
@@ -196,6 +203,10 @@ class If:
     def regions(self) -> list[Block]:
         """The blocks in it, in program order."""
         return self.branches
+
+    def with_regions(self, regions: Sequence[Block]) -> If:
+        """The same with other blocks, in this order."""
+        return replace(self, branches=[*regions])
 
 
 Region = While | Loop | If
