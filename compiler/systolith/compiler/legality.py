@@ -13,11 +13,14 @@ from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, info
-from systolith.compiler.passes.wide_integers import obstacle
+from systolith.compiler.passes.wide_integers import WIDE_INTEGERS
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 
 _ANY = Const(0)
+
+_AT_THE_EDGE = ("parameter", "bitcast", "tuple", "get-tuple-element")
+"""Opcodes of what takes values from outside, shows their parts, and gives such values."""
 
 DEEPEST = 256
 """Loops and conditionals around an instruction."""
@@ -33,7 +36,7 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
             loops nested too deep; its `refusals` name each instruction, its shape and its line, and what to do.
     """
     refused: dict[str, None] = {}
-    wide = cache(partial(obstacle, module))
+    wide = cache(partial(WIDE_INTEGERS.obstacle, module))
     for instruction in _running(module):
         if grouped and is_allocation(instruction):
             continue
@@ -110,7 +113,7 @@ def _check_shape(i: Instruction, chip: Chip, wide: Callable[[], Instruction | No
             raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say")
         if leaf.dtype.kind is Kind.COMPLEX:
             raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays")
-        if leaf.dtype.bits == 64 and not chip.features.wide:
+        if leaf.dtype.bits == 64 and not (WIDE_INTEGERS.splits(leaf) and i.opcode in _AT_THE_EDGE and wide() is None):
             raise compile_error(
                 wide() or i,
                 f"chip {chip.name!r} has no 64-bit types (features.wide), and this has no form on pairs of u32;"

@@ -138,12 +138,13 @@ class Lowering:
                 for leaf, target in early:
                     if leaf == (instruction, k) and array.buf.memory is not target.buf.memory:
                         self._for_result(instruction)
-                        self.ctx.move(recast(array, target.dims), target, "store result")
+                        self.ctx.move(recast(array, target.dims, target.dtype), target, "store result")
 
         final = flatten(trampoline(self.computation(computation, values, store)))
         if donation.late:
             self._for_result(computation.result)
-            late = [(recast(final[n], results[n][1].dims), results[n][1]) for n in sorted(donation.late)]
+            late = [(final[n], results[n][1]) for n in sorted(donation.late)]
+            late = [(recast(array, target.dims, target.dtype), target) for array, target in late]
             carry(self.ctx, *zip(*late, strict=True))
 
     def _for_result(self, instruction: Instruction) -> None:
@@ -193,7 +194,7 @@ class Lowering:
         if i.opcode == "bitcast":
             (source,) = operands
             assert isinstance(source, Array)
-            return recast(source, i.dims)
+            return recast(source, i.dims, i.shape.dtype)
         self.ctx.group = i
         self.ctx.budget = self.placement.budget.get(i, 0)
         if isinstance(i, Group):
@@ -221,7 +222,7 @@ class Lowering:
     def result(self, leaf: Leaf, shape: Shape) -> Array:
         """Where one result is to lie."""
         if leaf in self.homes:
-            return recast(self.homes[leaf], shape.dims)
+            return recast(self.homes[leaf], shape.dims, shape.dtype)
         if leaf in self.placement.spilled:
             self.spilled.add(leaf)
             return self.ctx.table(leaf[0].name, Role.TEMP, shape.dtype, shape.dims)
@@ -270,7 +271,7 @@ class Lowering:
         array = inputs[number]
         role = array.buf.decl.role if array.buf.decl is not None else Role.TEMP
         fits = ((i, 0) in self.placement.spilled) == (array.buf.space is Space.HBM)
-        return [recast(array, i.dims)] if fits and role is Role.TEMP else []
+        return [recast(array, i.dims, i.shape.dtype)] if fits and role is Role.TEMP else []
 
     def _blocks(self, i: Group, inputs: list[Array], outputs: list[Array]) -> None:
         """Lower a blocked group; to what watches groups, those in it are one."""

@@ -52,7 +52,8 @@ def lower_module(
     shapes = leaf_shapes(entry.result.shape)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
         array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number)
-        results.append((leaf, recast(array, leaf_shapes(leaf[0].shape)[leaf[1]].dims)))
+        made = leaf_shapes(leaf[0].shape)[leaf[1]]
+        results.append((leaf, recast(array, made.dims, made.dtype)))
     ctx.explain += donation.decisions
     lowering.entry(entry, results, donation)
     return lowering, lowering.owners

@@ -30,6 +30,10 @@ class Callees:
             self._made.append(made)
         return self._reducers[opcode, dtype]
 
+    def add(self, made: Computation) -> None:
+        """Have a computation placed, too."""
+        self._made.append(made)
+
     def place(self) -> None:
         """Put what was made to the front of the module."""
         self._module.computations[:0] = self._made

@@ -16,16 +16,17 @@ from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.linear_layout import COMBINED, check_layout, is_dense, memory_size, row_major, tiles
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.bitcasts import bit_width
+from systolith.compiler.passes.pairs import is_view_of_parts
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES, PRED, DType, Kind
 
 
 @dataclass(frozen=True)
 class NormaliseLayouts:
-    """Replace `bitcast`, and make every array's layout row-major."""
+    """Replace `bitcast` (but those that show two parts of an element), and make every array's layout row-major."""
 
     def run(self, module: Module) -> bool:
-        changed = rewrite(module, lambda r, i: _expand(r, i) if i.opcode == "bitcast" else None)
+        changed = rewrite(module, _rule)
         for instruction in module.instructions():
             shape = _row_major(instruction.shape)
             if shape != instruction.shape:
@@ -35,6 +36,10 @@ class NormaliseLayouts:
             module.attributes.pop("entry_computation_layout", None)
             module.attributes.pop("is_scheduled", None)
         return changed
+
+
+def _rule(r: Rewriter, i: Instruction) -> Instruction | None:
+    return _expand(r, i) if i.opcode == "bitcast" and not is_view_of_parts(i) else None
 
 
 def _row_major(shape: Shape) -> Shape:

@@ -6,39 +6,21 @@ Shifts rely on HLO's: by the width or more they give 0, or the sign; amounts are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.algebraic_arithmetic import splat
-from systolith.compiler.passes.rewrite import Rewriter
+from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, is_view_of_parts
+from systolith.compiler.passes.wide_division import divided
 from systolith.isa.dtypes import F32, PRED, S32, U32, Kind
 
-Pair = tuple[Instruction, Instruction]
-Value = Instruction | Pair
-"""An array of at most 32 bits an element, or the low and the high word of one of 64 bits."""
-
-Rule = Callable[[Rewriter, Instruction, Sequence[Value]], Value]
 Amount = int | Instruction
+Rule = Callable[[PairRewriter, Instruction, Sequence[Value]], Value]
 
 WORD = (1 << 32) - 1
-
-
-@dataclass(frozen=True)
-class Wide:
-    """How an opcode is rewritten.
-
-    Attributes:
-        rule: makes what stands for an instruction, of what stands for its operands.
-        takes: whether the rule is for this instruction; None: for every one of the opcode.
-    """
-
-    rule: Rule
-    takes: Callable[[Instruction], bool] | None = None
 
 
 def is_wide(shape: Shape) -> bool:
@@ -56,27 +38,27 @@ def _one(value: Value) -> Instruction:
     return value
 
 
-def _zero(r: Rewriter, like: Instruction) -> Instruction:
+def _zero(r: PairRewriter, like: Instruction) -> Instruction:
     return r.full(0, array(U32, like.dims))
 
 
-def _number(r: Rewriter, value: int, like: Instruction) -> Instruction:
+def _number(r: PairRewriter, value: int, like: Instruction) -> Instruction:
     return r.full(value, array(like.shape.dtype, like.dims))
 
 
-def _bit(r: Rewriter, direction: str, a: Instruction, b: Instruction) -> Instruction:
+def _bit(r: PairRewriter, direction: str, a: Instruction, b: Instruction) -> Instruction:
     """1 where a comparison of words holds, else 0."""
     return r.emit("convert", _compared(r, direction, a, b), shape=array(U32, a.dims))
 
 
-def _compared(r: Rewriter, direction: str, a: Instruction, b: Instruction) -> Instruction:
+def _compared(r: PairRewriter, direction: str, a: Instruction, b: Instruction) -> Instruction:
     return r.emit("compare", a, b, direction=direction)
 
 
 # Words one by one.
 
 
-def _by_word(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _by_word(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """The same operation on each word; 64-bit operands of what is narrow, and those after the data, are indices."""
     data = _DATA.get(i.opcode, len(operands))
     rest = [_index(r, i.operands[k], v) for k, v in enumerate(operands) if k >= data]
@@ -93,7 +75,7 @@ _DATA = {"dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1}
 """How many operands are data; the others are indices."""
 
 
-def _index(r: Rewriter, i: Instruction, value: Value) -> Instruction:
+def _index(r: PairRewriter, i: Instruction, value: Value) -> Instruction:
     """An index as it is, or cut to the values of s32, which clamps it no further than the operation does."""
     if isinstance(value, Instruction):
         return value
@@ -108,12 +90,12 @@ def _index(r: Rewriter, i: Instruction, value: Value) -> Instruction:
     return r.emit("convert", r.emit("select", fits, low, outside), shape=array(S32, low.dims))
 
 
-def _iota(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     low = r.like(i, [], array(U32, i.dims))
     return low, _zero(r, low)
 
 
-def _constant(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     bits = np.asarray(i.literal).astype(np.uint64)
     return r.constant(bits & np.uint64(WORD), U32), r.constant(bits >> np.uint64(32), U32)
 
@@ -121,48 +103,48 @@ def _constant(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 # Arithmetic.
 
 
-def _add(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _add(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     (a, high_a), (b, high_b) = map(_pair, operands)
     low = r.emit("add", a, b)
     return low, r.emit("add", r.emit("add", high_a, high_b), _bit(r, "LT", low, a))
 
 
-def _minus(r: Rewriter, x: Pair, y: Pair) -> Pair:
+def _minus(r: PairRewriter, x: Pair, y: Pair) -> Pair:
     (a, high_a), (b, high_b) = x, y
     high = r.emit("subtract", r.emit("subtract", high_a, high_b), _bit(r, "LT", a, b))
     return r.emit("subtract", a, b), high
 
 
-def _subtract(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _subtract(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     a, b = map(_pair, operands)
     return _minus(r, a, b)
 
 
-def _negated(r: Rewriter, x: Pair) -> Pair:
+def _negated(r: PairRewriter, x: Pair) -> Pair:
     zero = _zero(r, x[0])
     return _minus(r, (zero, zero), x)
 
 
-def _negate(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _negate(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     return _negated(r, _pair(operands[0]))
 
 
-def _is_negative(r: Rewriter, x: Pair) -> Instruction:
+def _is_negative(r: PairRewriter, x: Pair) -> Instruction:
     high = r.emit("bitcast-convert", x[1], shape=array(S32, x[1].dims))
     return _compared(r, "LT", high, _number(r, 0, high))
 
 
-def _chosen(r: Rewriter, p: Instruction, a: Pair, b: Pair) -> Pair:
+def _chosen(r: PairRewriter, p: Instruction, a: Pair, b: Pair) -> Pair:
     low, high = (r.emit("select", p, a[w], b[w]) for w in (0, 1))
     return low, high
 
 
-def _abs(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _abs(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     x = _pair(operands[0])
     return x if i.shape.dtype.kind is Kind.UNSIGNED else _chosen(r, _is_negative(r, x), _negated(r, x), x)
 
 
-def _multiply(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _multiply(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """The high word of a product of low words comes from products of 16-bit halves."""
     (a, high_a), (b, high_b) = map(_pair, operands)
     half, mask = _number(r, 16, a), _number(r, 0xFFFF, a)
@@ -181,7 +163,7 @@ def _multiply(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     return op("multiply", a, b), op("add", carried, crossed)
 
 
-def _less(r: Rewriter, direction: str, a: Pair, b: Pair, signed: bool) -> Instruction:
+def _less(r: PairRewriter, direction: str, a: Pair, b: Pair, signed: bool) -> Instruction:
     """An order: that of the high words, and where they are equal, of the low ones."""
     if direction in ("EQ", "NE"):
         words = [_compared(r, direction, a[w], b[w]) for w in (0, 1)]
@@ -200,35 +182,90 @@ def _is_signed(i: Instruction) -> bool:
     return i.operands[0].shape.dtype.kind is Kind.SIGNED
 
 
-def _compare(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _compare(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     a, b = map(_pair, operands)
     return _less(r, i.word("direction"), a, b, _is_signed(i))
 
 
 def _extreme(direction: str) -> Rule:
-    def rule(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    def rule(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
         a, b = map(_pair, operands)
         return _chosen(r, _less(r, direction, a, b, _is_signed(i)), a, b)
 
     return rule
 
 
-def _popcnt(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _popcnt(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     low, high = _pair(operands[0])
     return r.emit("add", r.emit("popcnt", low), r.emit("popcnt", high)), _zero(r, low)
 
 
-def _clz(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _clz(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     low, high = _pair(operands[0])
     zero = _zero(r, low)
     below = r.emit("add", r.emit("count-leading-zeros", low), _number(r, 32, low))
     return r.emit("select", _compared(r, "EQ", high, zero), below, r.emit("count-leading-zeros", high)), zero
 
 
+def _divide(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    """By 0: all ones."""
+    a, b = map(_pair, operands)
+    if not _is_signed(i):
+        return divided(r, a, b)[0]
+    quotient = divided(r, _size(r, a), _size(r, b))[0]
+    opposite = r.emit("xor", _is_negative(r, a), _is_negative(r, b))
+    signed = _chosen(r, opposite, _negated(r, quotient), quotient)
+    ones = r.full(WORD, a[0].shape)
+    return _chosen(r, _is_zero(r, b), (ones, ones), signed)
+
+
+def _remainder(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    """Of the dividend's sign; by 0: the dividend."""
+    a, b = map(_pair, operands)
+    if not _is_signed(i):
+        return divided(r, a, b)[1]
+    rest = divided(r, _size(r, a), _size(r, b))[1]
+    return _chosen(r, _is_negative(r, a), _negated(r, rest), rest)
+
+
+def _size(r: PairRewriter, x: Pair) -> Pair:
+    """The absolute value, unsigned."""
+    return _chosen(r, _is_negative(r, x), _negated(r, x), x)
+
+
+def _is_zero(r: PairRewriter, x: Pair) -> Instruction:
+    return _compared(r, "EQ", r.emit("or", *x), _zero(r, x[0]))
+
+
+def _sign(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    x = _pair(operands[0])
+    zero = _zero(r, x[0])
+    size = r.emit("convert", r.emit("not", _is_zero(r, x)), shape=x[0].shape), zero
+    if i.shape.dtype.kind is Kind.UNSIGNED:
+        return size
+    ones = r.full(WORD, x[0].shape)
+    return _chosen(r, _is_negative(r, x), (ones, ones), size)
+
+
+def _spread(r: PairRewriter, x: Pair, like: Instruction) -> Pair:
+    """A pair of scalars, repeated; another one as it is."""
+    if x[0].dims == like.dims:
+        return x
+    shape = array(U32, like.dims)
+    return r.spread(x[0], shape), r.spread(x[1], shape)
+
+
+def _clamp(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    signed = i.shape.dtype.kind is Kind.SIGNED
+    low, x, high = (_spread(r, _pair(v), i) for v in operands)
+    x = _chosen(r, _less(r, "GT", low, x, signed), low, x)
+    return _chosen(r, _less(r, "LT", high, x, signed), high, x)
+
+
 # Shifts.
 
 
-def _amount(r: Rewriter, i: Instruction, value: Value) -> Amount:
+def _amount(r: PairRewriter, i: Instruction, value: Value) -> Amount:
     """By how much, at most 64; a number where it is the same constant everywhere."""
     literal = splat(i.operands[1])
     if literal is not None:
@@ -237,45 +274,45 @@ def _amount(r: Rewriter, i: Instruction, value: Value) -> Amount:
     return r.emit("select", _compared(r, "EQ", high, _zero(r, high)), low, _number(r, 64, low))
 
 
-def _shifted(r: Rewriter, opcode: str, x: Instruction, amount: Amount) -> Instruction | None:
+def _shifted(r: PairRewriter, opcode: str, x: Instruction, amount: Amount) -> Instruction | None:
     """A word moved; None where a constant amount leaves nothing of it."""
     if isinstance(amount, Instruction):
         return r.emit(opcode, x, amount)
     return r.emit(opcode, x, _number(r, amount, x)) if 0 <= amount < 32 else None
 
 
-def _less_32(r: Rewriter, amount: Amount) -> Amount:
+def _less_32(r: PairRewriter, amount: Amount) -> Amount:
     return r.emit("subtract", amount, _number(r, 32, amount)) if isinstance(amount, Instruction) else amount - 32
 
 
-def _from_32(r: Rewriter, amount: Amount) -> Amount:
+def _from_32(r: PairRewriter, amount: Amount) -> Amount:
     return r.emit("subtract", _number(r, 32, amount), amount) if isinstance(amount, Instruction) else 32 - amount
 
 
-def _joined(r: Rewriter, like: Instruction, *words: Instruction | None) -> Instruction:
+def _joined(r: PairRewriter, like: Instruction, *words: Instruction | None) -> Instruction:
     found = [w for w in words if w is not None]
     return reduce(lambda a, b: r.emit("or", a, b), found) if found else _zero(r, like)
 
 
-def _moved(r: Rewriter, near: Instruction, far: Instruction, amount: Amount, opcode: str, back: str) -> Pair:
+def _moved(r: PairRewriter, near: Instruction, far: Instruction, amount: Amount, opcode: str, back: str) -> Pair:
     """The word that bits leave through the end, and the one that they enter from the other."""
     across = [_shifted(r, back, far, _from_32(r, amount)), _shifted(r, opcode, far, _less_32(r, amount))]
     entered = _joined(r, near, _shifted(r, opcode, near, amount), *across)
     return entered, _joined(r, far, _shifted(r, opcode, far, amount))
 
 
-def _shift_left(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _shift_left(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     low, high = _pair(operands[0])
     high, low = _moved(r, high, low, _amount(r, i, operands[1]), "shift-left", "shift-right-logical")
     return low, high
 
 
-def _shift_right_logical(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _shift_right_logical(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     low, high = _pair(operands[0])
     return _moved(r, low, high, _amount(r, i, operands[1]), "shift-right-logical", "shift-left")
 
 
-def _shift_right_arithmetic(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _shift_right_arithmetic(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """Of the sign every amount leaves something, so what crosses words by 32 or more is chosen, not joined."""
     opcode, (low, high) = "shift-right-arithmetic", _pair(operands[0])
     amount = _amount(r, i, operands[1])
@@ -290,7 +327,7 @@ def _shift_right_arithmetic(r: Rewriter, i: Instruction, operands: Sequence[Valu
 # Other types.
 
 
-def _convert(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     x, source, target = operands[0], i.operands[0].shape.dtype, i.shape.dtype
     if is_wide(i.operands[0].shape):
         pair = _pair(x)
@@ -298,7 +335,12 @@ def _convert(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
             return pair
         if target is PRED:
             return _compared(r, "NE", r.emit("or", *pair), _zero(r, pair[0]))
-        return _to_float(r, pair, source.kind is Kind.SIGNED) if target is F32 else r.like(i, [pair[0]], i.shape)
+        if target.is_float:
+            made = _to_float(r, pair, source.kind is Kind.SIGNED)
+            return made if target is F32 else r.emit("convert", made, shape=i.shape)
+        return r.like(i, [pair[0]], i.shape)
+    if source.is_float:
+        return _from_float(r, _one(x), i.shape.dtype.kind is Kind.SIGNED)
     low = r.emit("convert", _one(x), shape=array(U32, i.dims))
     if source.kind is not Kind.SIGNED:
         return low, _zero(r, low)
@@ -306,16 +348,12 @@ def _convert(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 
 
 def _takes_convert(i: Instruction) -> bool:
-    """Of integers and predicates, and to f32."""
-    source, target = i.operands[0].shape.dtype, i.shape.dtype
-    return not source.is_float and source.kind is not Kind.COMPLEX and (target is F32 or _is_integral(i.shape))
+    """Of and to all but f64 and complex numbers."""
+    narrow = [s.dtype for s in (i.shape, i.operands[0].shape) if not is_wide(s)]
+    return all(t.bits <= 32 and t.kind is not Kind.COMPLEX for t in narrow)
 
 
-def _is_integral(shape: Shape) -> bool:
-    return shape.dtype.is_integer or shape.dtype is PRED
-
-
-def _to_float(r: Rewriter, x: Pair, signed: bool) -> Instruction:
+def _to_float(r: PairRewriter, x: Pair, signed: bool) -> Instruction:
     """Rounded once: the first 32 bits from the leading one on, the last of them set if any bit after them is."""
     negative = _is_negative(r, x) if signed else None
     low, high = _chosen(r, negative, _negated(r, x), x) if negative is not None else x
@@ -330,26 +368,43 @@ def _to_float(r: Rewriter, x: Pair, signed: bool) -> Instruction:
     return size if negative is None else r.emit("select", negative, r.emit("negate", size), size)
 
 
-def _bitcast_convert(r: Rewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+def _from_float(r: PairRewriter, x: Instruction, signed: bool) -> Pair:
+    """Towards zero; of what is out of range the nearest, of NaN 0."""
+    if x.shape.dtype is not F32:
+        x = r.emit("convert", x, shape=array(F32, x.dims))
+    bits = r.emit("bitcast-convert", x, shape=array(U32, x.dims))
+    zero = _zero(r, bits)
+    exponent = r.emit("and", r.emit("shift-right-logical", bits, _number(r, 23, bits)), _number(r, 255, bits))
+    mantissa = r.emit("or", r.emit("and", bits, _number(r, (1 << 23) - 1, bits)), _number(r, 1 << 23, bits))
+    up = r.emit("subtract", exponent, _number(r, 127 + 23, bits))  # beyond 31 of what is to move down
+    down = r.emit("shift-right-logical", mantissa, r.emit("subtract", zero, up))
+    high, low = _moved(r, zero, mantissa, up, "shift-left", "shift-right-logical")
+    small = _compared(r, "LT", exponent, _number(r, 127 + 23, bits))
+    size = _chosen(r, small, (down, zero), (low, high))
+    ones, sign = _number(r, WORD, bits), _number(r, 1 << 31, bits)
+    negative = _compared(r, "NE", r.emit("and", bits, sign), zero)
+    large = _compared(r, "GE", exponent, _number(r, 127 + (63 if signed else 64), bits))
+    if signed:
+        least, most = (zero, sign), (ones, _number(r, WORD >> 1, bits))
+        ends, size = _chosen(r, negative, least, most), _chosen(r, negative, _negated(r, size), size)
+    else:
+        ends, size = (ones, ones), size
+    made = _chosen(r, large, ends, size)
+    if not signed:
+        made = _chosen(r, negative, (zero, zero), made)
+    nan = _compared(r, "NE", x, x)
+    return _chosen(r, nan, (zero, zero), made)
+
+
+def _bitcast_convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """Between 64-bit integers nothing changes; two 32-bit elements of a last dimension are the words."""
     value = operands[0]
     if not isinstance(value, Instruction):
         if is_wide(i.shape):
             return value
-        last = (*i.operands[0].dims, 1)
-        both = r.emit(
-            "concatenate",
-            *(r.emit("reshape", w, shape=array(U32, last)) for w in value),
-            shape=array(U32, i.dims),
-            dimensions=(len(last) - 1,),
-        )
+        both = r.together(value)
         return both if i.shape.dtype is U32 else r.emit("bitcast-convert", both, shape=i.shape)
-    words = r.emit("bitcast-convert", value, shape=array(U32, value.dims))
-    found = []
-    for w in (0, 1):
-        part = (*(SliceDim(0, n) for n in i.dims), SliceDim(w, w + 1))
-        found.append(r.emit("reshape", r.emit("slice", words, slice=part), shape=array(U32, i.dims)))
-    return found[0], found[1]
+    return r.parts_along_last(r.emit("bitcast-convert", value, shape=array(U32, value.dims)))
 
 
 def _takes_bitcast(i: Instruction) -> bool:
@@ -361,24 +416,29 @@ _BY_WORD = (
     "and or xor not select broadcast reshape transpose slice reverse copy concatenate pad dynamic-slice"
     " dynamic-update-slice gather"
 ).split()
-RULES: dict[str, Wide] = {
-    **dict.fromkeys(_BY_WORD, Wide(_by_word)),
-    "iota": Wide(_iota),
-    "constant": Wide(_constant, lambda i: i.literal is not None),
-    "add": Wide(_add),
-    "subtract": Wide(_subtract),
-    "negate": Wide(_negate),
-    "abs": Wide(_abs),
-    "multiply": Wide(_multiply),
-    "compare": Wide(_compare),
-    "maximum": Wide(_extreme("GE")),
-    "minimum": Wide(_extreme("LE")),
-    "popcnt": Wide(_popcnt),
-    "count-leading-zeros": Wide(_clz),
-    "shift-left": Wide(_shift_left),
-    "shift-right-logical": Wide(_shift_right_logical),
-    "shift-right-arithmetic": Wide(_shift_right_arithmetic),
-    "convert": Wide(_convert, _takes_convert),
-    "bitcast-convert": Wide(_bitcast_convert, _takes_bitcast),
+RULES: dict[str, PairRule] = {
+    **dict.fromkeys(_BY_WORD, PairRule(_by_word)),
+    "iota": PairRule(_iota),
+    "constant": PairRule(_constant, lambda i: i.literal is not None),
+    "add": PairRule(_add),
+    "subtract": PairRule(_subtract),
+    "negate": PairRule(_negate),
+    "abs": PairRule(_abs),
+    "multiply": PairRule(_multiply),
+    "compare": PairRule(_compare),
+    "divide": PairRule(_divide),
+    "remainder": PairRule(_remainder),
+    "sign": PairRule(_sign),
+    "clamp": PairRule(_clamp),
+    "maximum": PairRule(_extreme("GE")),
+    "minimum": PairRule(_extreme("LE")),
+    "popcnt": PairRule(_popcnt),
+    "count-leading-zeros": PairRule(_clz),
+    "shift-left": PairRule(_shift_left),
+    "shift-right-logical": PairRule(_shift_right_logical),
+    "shift-right-arithmetic": PairRule(_shift_right_arithmetic),
+    "convert": PairRule(_convert, _takes_convert),
+    "bitcast-convert": PairRule(_bitcast_convert, _takes_bitcast),
+    "bitcast": PairRule(_bitcast_convert, is_view_of_parts),
 }
 """Opcode to how it is rewritten; others have no form on pairs."""

@@ -8,6 +8,7 @@ from math import prod
 
 from systolith.compiler.index.affine import Box
 from systolith.compiler.tile.ir import Array
+from systolith.isa.dtypes import DType
 
 
 def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
@@ -57,3 +58,10 @@ def chunks(array: Array, limit: int) -> Iterator[Box]:
     for first in product(*starts):
         dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
         yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
+
+
+def parts(array: Array, dtype: DType) -> Array:
+    """An array with the parts of each element, of a narrower type, along a new last dimension."""
+    count = array.dtype.size // dtype.size
+    wider = (*array.dims, count), (*array.strides, dtype.size), (*array.origin, 0)
+    return Array(array.buf, dtype, *wider, array.offset, array.dynamic)

@@ -19,11 +19,11 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
-from systolith.compiler.tile.arrays import chunks, dense, dense_like, nesting, view
+from systolith.compiler.tile.arrays import chunks, dense, dense_like, nesting, parts, view
 from systolith.compiler.tile.ir import Array, Block, Buf, Region, TileOp, VReg
 from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
-from systolith.isa.dtypes import DType
+from systolith.isa.dtypes import U32, DType
 from systolith.isa.instruction import Space
 from systolith.isa.program import BufferDecl, Origin, Role
 
@@ -230,6 +230,8 @@ class TileBuilder:
             raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
         if not prod(src.dims):
             return
+        if src.dtype.size > U32.size:  # copies know no wider elements
+            src, dst = parts(src, U32), parts(dst, U32)
         outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
         op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
         for loops, at in fitting(merged(outer, src.dims, (src.strides, dst.strides))):

@@ -14,9 +14,10 @@ from math import prod
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import IndexMap, reshape_factors
 from systolith.compiler.ops.table import info
-from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.arrays import dense, parts
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.patterns import address
+from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 
 
@@ -80,12 +81,24 @@ def reshaped_strides(operand: Sequence[int], strides: Sequence[int], result: Seq
     return tuple(out)
 
 
-def recast(array: Array, dims: Sequence[int]) -> Array:
+def recast(array: Array, dims: Sequence[int], dtype: DType | None = None) -> Array:
     """A whole array as one of other dims over the same bytes (grouped HLO's `bitcast`).
+
+    Args:
+        array: the array.
+        dims: the others.
+        dtype: of the elements: another one of as many bytes, parts of elements along a new last dimension, or that of
+            what has its parts there; None: the array's.
 
     Raises:
         ValueError: no strides address it; dense arrays always can be.
     """
+    dtype = dtype or array.dtype
+    if array.dtype.size > dtype.size:
+        array = parts(array, dtype)
+    elif array.dtype.size < dtype.size:
+        array = replace(array, dims=array.dims[:-1], strides=array.strides[:-1], origin=array.origin[:-1])
+    array = replace(array, dtype=dtype)
     if array.dims == tuple(dims):
         return array
     strides = reshaped_strides(array.dims, array.strides, dims)
