@@ -1,8 +1,10 @@
 """Fixtures of all tests: the corpus, hypothesis profiles, and an environment in which Verilator is found."""
 
+import fcntl
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -36,8 +38,15 @@ def corpus() -> Callable[[str], Case]:
 # hypothesis call back at each, which makes many small ones dear.
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect in one process at a time: the next one reads the bytecode that the first has written, half of the time
+    in a fresh clone, and the lint runs on the other core.
+    """
     gc.disable()
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -110,7 +110,7 @@ VERILATE = (
 # Formats of waves, and the options that make Verilator write them; FST needs lz4's header.
 WAVES = {"fst": "--trace-fst", "vcd": "--trace-vcd"}
 # Verilator's makefile leaves out how gcc is told of the precompiled header.
-MAKE = "OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2 CFG_CXXFLAGS_PCH_I=-include"
+MAKE = "OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O0 CFG_CXXFLAGS_PCH_I=-include"
 
 
 class ModelError(SystolithError):

@@ -32,6 +32,7 @@ from tests.compiler.driver.random_modules import random_module
 from tests.compiler.driver.test_random_modules import CHIPS, compare
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.machine import check, compiled
+from tests.examples import seeds
 from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
@@ -202,7 +203,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("kib", CHIPS)
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(10, 15))
 def test_random_module_in_loops(seed: int, kib: int) -> None:
     text, args = random_module(seed)
     compare(text, args, CHIPS[kib])

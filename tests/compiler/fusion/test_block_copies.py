@@ -45,9 +45,10 @@ ENTRY e {{
     ids=["rows", "ragged", "columns", "ragged-columns", "attention"],
 )
 def test_copies_are_what_lowering_every_block_gives(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = compiled(text, SMALL, "highest")
+    copied = compiled(text, SMALL)
+    assert any(d.kind == "blocks" for d in copied.explain)
     monkeypatch.setattr(blocks, "LEAST_COPIED", 1 << 30)
-    assert to_bytes(compiled(text, SMALL, "highest").program) == to_bytes(copied.program)
+    assert to_bytes(compiled(text, SMALL).program) == to_bytes(copied.program)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(300, 64), (97, 250), (1000, 9)])
@@ -59,10 +60,10 @@ def test_columns_in_blocks(rows: int, width: int) -> None:
 def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of 3 channels take the vector unit longer than it takes to read everything again."""
     chip = load_chip("tpu_v3")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=2 << 20))
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=1 << 19))
 
     def cycles() -> int:
-        found = simulate(compiled(columns(25_088, 24), chip, "highest").program, chip, mode="time").cycles
+        found = simulate(compiled(columns(6_272, 24), chip, "highest").program, chip, mode="time").cycles
         assert found is not None
         return found
 

@@ -17,7 +17,7 @@ from tests.examples import examples
 pytest.importorskip("jax")
 
 Draw = Any
-FEW = examples(12, 25)
+FEW = examples(9, 25)
 ADD = "add_{t} {{ a = {t}[] parameter(0) b = {t}[] parameter(1) ROOT c = {t}[] {op}(a, b) }}"
 
 
