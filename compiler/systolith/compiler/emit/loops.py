@@ -94,7 +94,7 @@ class Unroller:
         queue: Callable[[Instruction], str],
     ) -> None:
         self._code, self._touches, self._queue = code, touches, queue
-        self._spans = {s.first: s for s in spans}
+        self._spans = {s.head: s for s in spans}
         self._numbers = {s: n for n, s in enumerate(self._spans.values(), 1)}
         self._written: set[int] = set()
         self._registers: dict[int, int] = {}
@@ -105,44 +105,44 @@ class Unroller:
         Raises:
             NotAlikeError: an iteration depends on an earlier one than the last.
         """
-        if not any(start <= first < end for first in self._spans):
+        if not any(start <= head < end for head in self._spans):
             return [Step(n, list(self._touches(self._code[n]))) for n in range(start, end)]
         stores = (i for i in self._code[start:end] if i.op == "dma.store")
         self._written = {a.buffer for i in stores for a in self._touches(i) if a.write and a.space is Space.HBM}
         self._registers = {}
-        return self._line(start, end, None)[0]
+        return self._line(start, end)[0]
 
-    def _line(self, start: int, end: int, around: Span | None) -> tuple[Steps, Used]:
-        """Steps, and what they touch in HBM, if a loop is around them."""
+    def _line(self, start: int, end: int, inside: bool = False) -> tuple[Steps, Used]:
+        """Steps, and what they touch in HBM, if they are `inside` a loop."""
         steps: Steps = []
         used: Used = []
         n = start
         while n < end:
             span = self._spans.get(n)
-            if span is None or span is around:
+            if span is None:
                 step = Step(n, list(self._touches(resolved(self._code[n], self._registers))))
                 execute(self._code[n], self._registers)
-                if around is not None:
+                if inside:
                     queue = self._queue(self._code[n])
                     used += [(queue, a) for a in step.touched if a.space is Space.HBM and a.buffer in self._written]
                 steps.append(step)
                 n += 1
                 continue
             inner, covered = self._loop(span)
-            for begins, body in ((True, inner), (False, [])):
+            for begins, body in ((True, [Step(span.head, []), *inner]), (False, [])):
                 edges = {queue: [a for q, a in covered if q == queue] for queue in dict.fromkeys(q for q, _ in covered)}
                 steps += [Edge(queue, begins, touched) for queue, touched in edges.items()]
                 steps += body
-            used += covered if around is not None else []
+            used += covered if inside else []
             n = span.end
         return steps, used
 
     def _loop(self, span: Span) -> tuple[Steps, Used]:
         """Two iterations, and what all iterations touch in HBM."""
         before = dict(self._registers)
-        first, used = self._line(span.first, span.end, span)
+        first, used = self._line(span.first, span.end, True)
         middle = dict(self._registers)
-        second, later = self._line(span.first, span.end, span)
+        second, later = self._line(span.first, span.end, True)
         self._registers = {
             r: v + (middle[r] - v) * span.count
             for r, v in before.items()
