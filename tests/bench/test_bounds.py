@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.bounds import argument_bytes, bound, result_bytes
@@ -18,6 +18,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.random_modules import random_module
+from tests.examples import examples
 
 TPU = load_chip("tpu_v3")
 
@@ -167,7 +168,7 @@ def test_rows_that_need_only_themselves_stay() -> None:
 
 
 @pytest.mark.parametrize("chip", ["tiny", "tpu_v3"])
-@settings(max_examples=30, deadline=None)
+@examples(15, 30)
 @given(seed=st.integers(0, 1 << 30))
 def test_no_random_module_takes_less(chip: str, seed: int) -> None:
     text, _ = random_module(seed)

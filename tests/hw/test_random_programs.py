@@ -15,7 +15,7 @@ from systolith.isa.chip import load_chip
 
 CHIPS = Path(__file__).parent / "chips"
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.s"))
-BLOCK = 100
+BLOCK = 50
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def test_corner_cases_have_the_models_bits(executable: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_random_operands_have_the_models_bits(executable: Path, name: str) -> None:
-    check(executable, name, *operands(name, 1, BATCH // 4))
+    check(executable, name, *operands(name, 1, BATCH // 16))
 
 
 @pytest.mark.slow

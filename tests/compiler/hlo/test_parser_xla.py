@@ -88,7 +88,7 @@ def _modules() -> list[Any]:
 def test_every_way_of_printing_comes_back(turn: int, name: str) -> None:
     """Every module in a few ways, of which one is the default."""
     how = options(**OPTIONS[name])
-    every = 1 if THOROUGH or not OPTIONS[name] else 3
+    every = 1 if THOROUGH or not OPTIONS[name] else 5
     for module in _modules()[turn % every :: every]:
         text = module.to_string(how)
         assert print_hlo(parse_hlo(text)).strip() == text.strip()

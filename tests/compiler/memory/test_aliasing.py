@@ -94,6 +94,10 @@ def test_an_update_of_a_donated_array_writes_its_row_only(row: int) -> None:
     assert shared(result) == {0: 0}
     _, written = moved(result)
     assert written <= 512 * 8 * 4 + 1024
+
+
+def test_an_update_of_another_array_writes_all_of_it() -> None:
+    args = [draw(512, 64), draw(1, 64), np.array(200, np.int32), draw(64, 8)]
     plain = check("HloModule t\nENTRY e {\n" + UPDATE + "}\n", args)
     assert moved(plain)[1] >= 512 * 64 * 4
 

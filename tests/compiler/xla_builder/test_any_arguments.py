@@ -9,6 +9,7 @@ import pytest
 from systolith import api as sl
 from systolith.compiler.hlo.errors import HloError
 from tests.compiler.xla_builder.cases import combine
+from tests.examples import seeds
 
 
 def _makes_a_value(name: str) -> bool:
@@ -45,7 +46,7 @@ def test_nothing_but_an_error_comes_out(name: str) -> None:
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     count = sum(p.kind in kinds for p in inspect.signature(method).parameters.values()) - 1
     rng = random.Random(name)
-    for _ in range(40):
+    for _ in seeds(20, 40):
         b = sl.XlaBuilder("any")
         made = method(b, *rng.choices(_anything(b), k=count))
         if b.first_error is None:
