@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 
 from systolith.compiler.errors import CompileError, compile_error
@@ -13,6 +13,8 @@ from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, info
+from systolith.compiler.passes.complex_numbers import COMPLEX_NUMBERS
+from systolith.compiler.passes.pairs import PairedTypes
 from systolith.compiler.passes.wide_integers import WIDE_INTEGERS
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
@@ -36,14 +38,14 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
             loops nested too deep; its `refusals` name each instruction, its shape and its line, and what to do.
     """
     refused: dict[str, None] = {}
-    wide = cache(partial(WIDE_INTEGERS.obstacle, module))
+    obstacles = {types: cache(partial(types.obstacle, module)) for types in (COMPLEX_NUMBERS, WIDE_INTEGERS)}
     for instruction in _running(module):
         if grouped and is_allocation(instruction):
             continue
         try:
             _check_values(instruction, elided)
             _check_opcode(instruction)
-            _check_shape(instruction, chip, wide)
+            _check_shape(instruction, chip, obstacles)
             _check_computed(instruction)
         except CompileError as problem:
             refused.update(dict.fromkeys(problem.refusals))
@@ -103,7 +105,7 @@ def _check_computed(i: Instruction) -> None:
         lower_elementwise(Graph(), i, [_ANY] * len(i.operands))
 
 
-def _check_shape(i: Instruction, chip: Chip, wide: Callable[[], Instruction | None]) -> None:
+def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Callable[[], Instruction | None]]) -> None:
     for leaf in i.shape.leaves():
         if not leaf.is_array:
             raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module")
@@ -111,11 +113,12 @@ def _check_shape(i: Instruction, chip: Chip, wide: Callable[[], Instruction | No
             raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound")
         if leaf.dtype.code < 0:
             raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say")
-        if leaf.dtype.kind is Kind.COMPLEX:
-            raise compile_error(i, f"{leaf.dtype} has no lowering; use two f32 arrays")
-        if leaf.dtype.bits == 64 and not (WIDE_INTEGERS.splits(leaf) and i.opcode in _AT_THE_EDGE and wide() is None):
-            raise compile_error(
-                wide() or i,
-                f"chip {chip.name!r} has no 64-bit types (features.wide), and this has no form on pairs of u32;"
-                " convert to 32 bits before",
-            )
+        found = next((types for types in obstacles if types.splits(leaf)), None)
+        if found is not None:
+            obstacle = obstacles[found]()
+            if obstacle is not None or i.opcode not in _AT_THE_EDGE:
+                why = f"{leaf.dtype} has no form on pairs of {found.parts[leaf.dtype]} here; convert before"
+                raise compile_error(obstacle or i, why)
+        elif leaf.dtype.bits >= 64:
+            hint = "use c64, or pairs of f32" if leaf.dtype.kind is Kind.COMPLEX else "convert to 32 bits before"
+            raise compile_error(i, f"chip {chip.name!r} has no {leaf.dtype} (features.wide); {hint}")

@@ -23,7 +23,7 @@ TINY = load_chip("tiny")
 REFUSED = {
     "an opcode": (TINY, "@ ROOT r = c64[5] fft(x), fft_type=RFFT, fft_length={8}"),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
-    "an element type": (TINY, "@ ROOT z = c64[8] complex(x, x)"),
+    "an element type": (TINY, "@ ROOT z = f64[8] convert(x)"),
     "64-bit arithmetic": (WIDE, "@ y = f64[8] convert(x)\n z = f64[8] negate(y)\n ROOT r = f32[8] convert(z)"),
     "a product of integers": (
         TINY,

@@ -233,11 +233,11 @@ def test_what_has_no_form_on_pairs_is_refused_by_name() -> None:
     lines = "y = u64[3] convert(x)\nz = u64[3] power(y, y)\nROOT r = u32[3] convert(z)"
     text = f"HloModule m\nENTRY e {{\nx = u32[3] parameter(0)\n{lines}\n}}\n"
     assert WIDE_INTEGERS.obstacle(parse_hlo(text)) is not None
-    with pytest.raises(CompileError, match=r"power 'z'.*64-bit"):
+    with pytest.raises(CompileError, match=r"power 'z'.*u64 has no form on pairs of u32"):
         compiled(text)
 
 
 def test_f64_is_refused_by_name() -> None:
     text = "HloModule m\nENTRY e {\nx = u32[3] parameter(0)\ny = f64[3] convert(x)\nROOT r = u32[3] convert(y)\n}\n"
-    with pytest.raises(CompileError, match=r"convert 'y'.*64-bit"):
+    with pytest.raises(CompileError, match=r"convert 'y'.*no f64"):
         compiled(text)

@@ -125,12 +125,13 @@ OPS: dict[str, OpInfo] = {
     for row in (
         *_rows(Family.GIVEN, "parameter constant"),
         *_rows(Family.NAME, "tuple get-tuple-element"),
-        OpInfo("bitcast", Family.NAME, view=True),
+        OpInfo("bitcast", Family.NAME),
         *_rows(Family.CONTROL, "while conditional"),
         OpInfo("call", Family.CALL, expander="call-inliner"),
         OpInfo("fusion", Family.CALL, expander="fusion-inliner"),
         *(_elementwise(name) for name in sorted(opcodes.ELEMENTWISE)),
         _elementwise("bitcast-convert", "bitcast_dtypes_expander"),
+        *(_elementwise(name, "complex-rewriter") for name in ("complex", "real", "imag")),
         *_rows(Family.MAP, "map"),
         OpInfo(
             "broadcast",

@@ -28,7 +28,7 @@ STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "while", "cond
 """Opcodes that hand values on, and take and give tuples."""
 
 COMBINING = frozenset({"reduce", "reduce-window", "scatter"})
-"""Opcodes that apply a computation of scalars to elements: with parts they are variadic."""
+"""Opcodes that combine elements by a computation of scalars: with parts they are variadic."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PairRule:
     takes: Callable[[Instruction], bool] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairedTypes:
     """Types that are split.
 
@@ -89,7 +89,8 @@ class PairedTypes:
         if touched == [module.entry] and not any(self._is_inside(i) for i in module.entry.instructions):
             return False
         callees = Callees(module)
-        applied = {c for i in module.instructions() if i.opcode in COMBINING and self.touches(i) for c in i.called}
+        applying = COMBINING | {"map"}
+        applied = {c for i in module.instructions() if i.opcode in applying and self.touches(i) for c in i.called}
         for computation in touched:
             if computation not in applied:
                 PairRewriter(self, computation, callees, computation is module.entry).split()
@@ -110,7 +111,7 @@ class PairedTypes:
     def _possible(self, i: Instruction) -> bool:
         if any(s.is_dynamic for s in (i.shape, *(o.shape for o in i.operands))):
             return False
-        if i.opcode in STRUCTURE or i.opcode in COMBINING:
+        if i.opcode in STRUCTURE or i.opcode in COMBINING or i.opcode == "map":
             return True
         found = self.rules.get(i.opcode) if i.shape.is_array else None
         return found is not None and (found.takes is None or found.takes(i))
@@ -183,19 +184,40 @@ class PairRewriter(Rewriter):
 
     def _instructions(self) -> None:
         for i in self.computation.instructions:
-            if i in self.of:
+            if i not in self.of:
+                self._at = i
+                self.of[i] = self._value(i)
+
+    def _value(self, i: Instruction) -> Value:
+        """What stands for an instruction, of what stands for its operands."""
+        if not self.types.touches(i):
+            i.operands = [self._whole(o) for o in i.operands]
+            self._out.append(i)
+            return i
+        if i.opcode in STRUCTURE:
+            return self._structure(i)
+        if i.opcode in COMBINING:
+            return self._combining(i)
+        if i.opcode == "map":
+            return self._mapped(i)
+        return self.types.rules[i.opcode].rule(self, i, [self.of[o] for o in i.operands])
+
+    def _mapped(self, i: Instruction) -> Value:
+        """A `map`: its computation on whole arrays."""
+        computation, whole = i.computation(), {}
+        for j in computation.instructions:
+            if j.opcode == "parameter":
+                whole[j] = i.operands[j.number or 0]
                 continue
-            self._at = i
-            if not self.types.touches(i):
-                i.operands = [self._whole(o) for o in i.operands]
-                self._out.append(i)
-                self.of[i] = i
-            elif i.opcode in STRUCTURE:
-                self.of[i] = self._structure(i)
-            elif i.opcode in COMBINING:
-                self.of[i] = self._combining(i)
-            else:
-                self.of[i] = self.types.rules[i.opcode].rule(self, i, [self.of[o] for o in i.operands])
+            made = replace(j, name=self._names.fresh(j.name), operands=[whole[o] for o in j.operands])
+            made.attributes = dict(j.attributes)
+            if j.opcode == "constant":
+                self.of[made] = self._value(made)
+                made = Instruction(self._names.fresh("broadcast"), "broadcast", j.shape, [made], {"dimensions": ()})
+            made.shape = array(j.shape.dtype, i.dims)
+            self.of[made] = self._value(made)
+            whole[j] = made
+        return self.of[whole[computation.result]]
 
     def _structure(self, i: Instruction) -> Value:
         types = self.types

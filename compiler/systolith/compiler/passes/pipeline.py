@@ -8,6 +8,7 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
 from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
@@ -67,14 +68,15 @@ CANONICAL: tuple[Pass, ...] = (
     FlattenCallGraph(),
     *ROUND,
     AnnotateTripCounts(),
+    SplitComplexNumbers(),
     SplitWideIntegers(),
     *ROUND,
     *ROUND,
     AnnotateTripCounts(),
 )
 """Calls inlined, layouts row-major, constants folded (values without elements are), data movement simplified,
-64-bit integers in pairs, nothing twice, nothing unused.  Trip counts are stated before counters become pairs, of which
-they cannot be proved."""
+complex numbers and 64-bit integers in pairs, nothing twice, nothing unused.  Trip counts are stated before counters
+become pairs, of which they cannot be proved."""
 
 
 def canonicalise(module: Module) -> Module:
@@ -94,4 +96,4 @@ def legalise(module: Module) -> Module:
     Raises:
         CompileError: a pass broke the module (a bug in the pass).
     """
-    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitWideIntegers()))
+    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitComplexNumbers(), SplitWideIntegers()))

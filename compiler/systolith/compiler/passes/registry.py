@@ -12,6 +12,7 @@ from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
 from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
@@ -38,6 +39,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "batchnorm_expander": ExpandBatchNorm,
     "bitcast_dtypes_expander": ExpandBitcastDtypes,
     "call-inliner": lambda: Inline(("call",)),
+    "complex-rewriter": SplitComplexNumbers,
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
     "control-dep-remover": RemoveControlDependencies,
     "cse": MergeCommon,

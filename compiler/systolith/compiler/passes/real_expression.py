@@ -1,0 +1,58 @@
+"""Arithmetic on real arrays as formulas: operators that make HLO instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.rewrite import Rewriter
+from systolith.isa.dtypes import PRED
+
+
+@dataclass(frozen=True)
+class Real:
+    """An array in a formula.
+
+    Attributes:
+        r: makes instructions.
+        i: the array.
+    """
+
+    r: Rewriter
+    i: Instruction
+
+    def _with(self, opcode: str, *others: Real | float) -> Real:
+        return Real(self.r, self.r.emit(opcode, self.i, *(self.like(o).i for o in others), shape=self.i.shape))
+
+    def like(self, value: Real | float) -> Real:
+        """A number as an array of this shape; an array as it is."""
+        return value if isinstance(value, Real) else Real(self.r, self.r.full(value, self.i.shape))
+
+    def __add__(self, other: Real | float) -> Real:
+        return self._with("add", other)
+
+    def __sub__(self, other: Real | float) -> Real:
+        return self._with("subtract", other)
+
+    def __mul__(self, other: Real | float) -> Real:
+        return self._with("multiply", other)
+
+    def __truediv__(self, other: Real | float) -> Real:
+        return self._with("divide", other)
+
+    def __neg__(self) -> Real:
+        return self._with("negate")
+
+    def of(self, opcode: str, *others: Real | float) -> Real:
+        """An elementwise operation by its opcode: `x.of("maximum", y)`."""
+        return self._with(opcode, *others)
+
+    def test(self, direction: str, other: Real | float) -> Instruction:
+        """A comparison."""
+        shape = array(PRED, self.i.dims)
+        return self.r.emit("compare", self.i, self.like(other).i, shape=shape, direction=direction)
+
+    def where(self, test: Instruction, other: Real | float) -> Real:
+        """This where `test` holds, else the other."""
+        return Real(self.r, self.r.emit("select", test, self.i, self.like(other).i, shape=self.i.shape))

@@ -1,0 +1,187 @@
+"""Complex numbers on the chip, as pairs of f32: functions, data movement, products, loops, against XLA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
+from systolith.isa.chip import load_chip
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import compiled, run
+from tests.compiler.passes.differential import transformed
+
+Array = npt.NDArray[Any]
+
+UNARY = """negate exponential exponential-minus-one log log-plus-one sqrt rsqrt sine cosine tan tanh logistic
+sign""".split()
+BINARY = "add subtract multiply divide power".split()
+REAL = "abs real imag".split()
+SPECIAL = [0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 0.5, 1e-30, 1e30, -2.5, 3e38]
+
+# Here XLA loses digits, or an infinity meets an overflow on the way.
+EXCEPT = {
+    "sqrt": "nan+infj nan-infj",
+    "rsqrt": "inf+nanj -inf+nanj",
+    "sine": "0+1e-30j -0+1e-30j 1e-30+1e-30j",
+    "log-plus-one": "-1+1e-30j",
+    "divide": "1+infj",
+    "power": "0+0j -0+0j -0-0j 0-0j 0-2.5j 3e+38+3e+38j",
+}
+
+
+def numbers(count: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    return (4 * (rng.standard_normal(count) + 1j * rng.standard_normal(count))).astype(np.complex64)
+
+
+def functions(names: list[str], count: int) -> str:
+    """All functions of two arrays, in one module."""
+    kinds = ["f32" if n in REAL else "c64" for n in names]
+    lines = [
+        f" r{k} = {t}[{count}] {n}({'x, y' if n in BINARY else 'x'})\n"
+        for k, (n, t) in enumerate(zip(names, kinds, strict=True))
+    ]
+    shapes, made = ", ".join(f"{t}[{count}]" for t in kinds), ", ".join(f"r{k}" for k in range(len(names)))
+    given = f" x = c64[{count}] parameter(0)\n y = c64[{count}] parameter(1)\n"
+    return f"HloModule m\nENTRY e {{\n{given}{''.join(lines)} ROOT t = ({shapes}) tuple({made})\n}}\n"
+
+
+def both(text: str, given: list[Array]) -> list[tuple[Array, Array]]:
+    """Results of the chip, and of XLA."""
+    got = run(compiled(text, "tiny", "highest").program, load_chip("tiny"), given)
+    return [(np.atleast_1d(a), np.atleast_1d(b)) for a, b in zip(got, run_xla(text, *given), strict=True)]
+
+
+def parts(x: Array) -> Array:
+    return np.stack([x.real, x.imag], -1)
+
+
+def test_functions() -> None:
+    names = [*UNARY, *BINARY, *REAL]
+    for name, (got, want) in zip(names, both(functions(names, 300), [numbers(300, 0), numbers(300, 1)]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=name)
+
+
+def test_functions_of_zeros_infinities_and_nan() -> None:
+    x = np.array([complex(a, b) for a in SPECIAL for b in SPECIAL], np.complex64)
+    y = np.roll(x, 37)
+    names = [*UNARY, *BINARY, *REAL]
+    for name, (got, want) in zip(names, both(functions(names, len(x)), [x, y]), strict=True):
+        left_out = np.array([f"{z.real:g}{z.imag:+g}j" in EXCEPT.get(name, "").split() for z in x])
+        a, b = (parts(v)[~left_out] for v in (got, want))
+        finite = np.isfinite(b).all(-1)
+        np.testing.assert_array_equal(a[~finite], b[~finite], err_msg=name)
+        error = np.abs(got[~left_out][finite] - want[~left_out][finite])
+        assert (error <= 1e-5 * np.abs(want[~left_out][finite]) + 1e-37).all(), name
+
+
+REDUCERS = "".join(
+    f"{op} {{\n a = c64[] parameter(0)\n b = c64[] parameter(1)\n ROOT r = c64[] {op}(a, b)\n}}\n"
+    for op in ("add", "multiply")
+)
+LOOP = """test {
+ s = (s32[], c64[4,6]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ n = s32[] constant(3)
+ ROOT p = pred[] compare(i, n), direction=LT
+}
+once {
+ s = (s32[], c64[4,6]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = c64[4,6] get-tuple-element(s), index=1
+ one = s32[] constant(1)
+ j = s32[] add(i, one)
+ y = c64[4,6] tanh(x)
+ ROOT t = (s32[], c64[4,6]) tuple(j, y)
+}
+twice {
+ a = c64[] parameter(0)
+ b = c64[] parameter(1)
+ c = c64[] constant((0.5, -2))
+ d = c64[] multiply(a, c)
+ ROOT r = c64[] add(d, b)
+}
+"""
+BODIES = {
+    "handed on": "ROOT t = (c64[4,6], (c64[4,6], s32[5])) tuple(x, u)",
+    "product": "ROOT r = c64[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    "convolution": (
+        "a = c64[1,4,6] reshape(x)\n b = c64[2,3,6] slice(k), slice={[0:2],[0:3],[0:6]}\n"
+        " ROOT r = c64[1,3,3] convolution(a, b), window={size=2}, dim_labels=b0f_0oi->b0f"
+    ),
+    "sum of rows": "z = c64[] constant((1, 2))\n ROOT r = c64[4] reduce(x, z), dimensions={1}, to_apply=add",
+    "product of columns": (
+        "z = c64[] constant((1, 0))\n ROOT r = c64[6] reduce(x, z), dimensions={0}, to_apply=multiply"
+    ),
+    "running sum": (
+        "z = c64[] constant((0, 0))\n"
+        " ROOT r = c64[4,6] reduce-window(x, z), window={size=1x6 pad=0_0x5_0}, to_apply=add"
+    ),
+    "rows taken": (
+        "ROOT r = c64[5,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},"
+        " index_vector_dim=1, slice_sizes={1,6}"
+    ),
+    "rows put": (
+        "j = c64[5] convert(i)\n v = c64[5,6] broadcast(j), dimensions={0}\n"
+        " ROOT r = c64[4,6] scatter(x, i, v), update_window_dims={1}, inserted_window_dims={0},"
+        " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=multiply"
+    ),
+    "loop": (
+        "z = s32[] constant(0)\n s = (s32[], c64[4,6]) tuple(z, x)\n"
+        " w = (s32[], c64[4,6]) while(s), condition=test, body=once\n ROOT r = c64[4,6] get-tuple-element(w), index=1"
+    ),
+    "map": "ROOT r = c64[4,6] map(x, y), dimensions={0,1}, to_apply=twice",
+    "moved": (
+        "a = c64[6,4] transpose(x), dimensions={1,0}\n z = c64[] constant((3, -4))\n b = c64[7,6] pad(a, z),"
+        " padding=1_0x1_1\n c = c64[14,3] reshape(b)\n ROOT r = c64[14,3] reverse(c), dimensions={0}"
+    ),
+    "compared": "p = pred[4,6] compare(x, y), direction=NE\n ROOT r = c64[4,6] select(p, x, y)",
+    "of other types": "f = bf16[4,6] parameter(4)\n ROOT r = c64[4,6] convert(f)",
+    "iota": "ROOT r = c64[4,6] iota(), iota_dimension=1",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_operations(name: str) -> None:
+    given = " x = c64[4,6] parameter(0)\n y = c64[4,6] parameter(1)\n i = s32[5] parameter(2)\n"
+    given += " k = c64[2,3,6] parameter(3)\n"
+    u = " u = (c64[4,6], s32[5]) tuple(y, i)\n" if name == "handed on" else ""
+    text = f"HloModule m\n{REDUCERS}{LOOP}ENTRY e {{\n{given}{u} {BODIES[name]}\n}}\n"
+    arrays = [numbers(24, 0).reshape(4, 6), numbers(24, 1).reshape(4, 6), np.array([3, 0, 9, 3, -1], np.int32)]
+    arrays.append(numbers(36, 2).reshape(2, 3, 6))
+    if "bf16" in text:
+        arrays.append(np.arange(24).reshape(4, 6).astype(parse_hlo(text).entry.parameters[-1].shape.dtype.stored))
+    if name == "compared":
+        arrays[1][::2] = arrays[0][::2]
+    for got, want in both(text, arrays):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def test_the_pass_keeps_values_and_finds_nothing_more_to_do() -> None:
+    text = functions([*UNARY, *BINARY, *REAL], 30)
+    given = [numbers(30, 0), numbers(30, 1)]
+    made = transformed(parse_hlo(text), SplitComplexNumbers())
+    edge = ("parameter", "bitcast", "tuple")
+    assert not any("c64" in s.text() for i in made.instructions() if i.opcode not in edge for s in i.shape.leaves())
+    assert not SplitComplexNumbers().run(made)
+    for got, want in zip(evaluate(made, *given), evaluate(parse_hlo(text), *given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("t", "line", "why"),
+    [
+        ("c64", "atan2(x, x)", r"atan2 'r'.*c64 has no form on pairs of f32"),
+        ("c128", "add(x, x)", r"parameter 'x'.*no c128.*use c64"),
+    ],
+)
+def test_what_has_no_form_on_pairs_is_refused_by_name(t: str, line: str, why: str) -> None:
+    with pytest.raises(CompileError, match=why):
+        compiled(f"HloModule m\nENTRY e {{\n x = {t}[3] parameter(0)\n ROOT r = {t}[3] {line}\n}}\n")
