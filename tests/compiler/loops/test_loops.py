@@ -203,7 +203,7 @@ OUTSIDE = r"moves of %s: must be loops around it \(%s\), each once, the outermos
         (counted("4294967296"), "line 8: loop g: count 4294967296: must be 0 to 2147483647"),
         ("li rd=$1 imm=3 ; o0\n" + counted("3"), r"line 9: loop g: register \$1 is set outside"),
         ('loop $1 count 3 "g" {\nli rd=$1 imm=3 ; o0\n}\n', "line 9: loop g: its body sets the induction variable"),
-        (row(0, "($1, 640,),"), "line 8: dma.load of 'g' .copy.: src: " + OUTSIDE % (r"\$1", "")),
+        (row(0, "($1, 640,),"), "line 8: dma.load of 'g' .copy.: src: " + OUTSIDE % (r"\$1", "none")),
         (nested("($2, 640,), ($1, 1920,),"), "line 10: .* src: " + OUTSIDE % (r"\$2, \$1", r"\$1, \$2")),
         (nested("($1, 320,), ($1, 320,),"), "line 10: .* src: " + OUTSIDE % (r"\$1, \$1", r"\$1, \$2")),
         (counted("13"), "line 9: .* src: bytes 0 to 8320 of a, 7680 long in all iterations"),

@@ -233,7 +233,8 @@ def _allocate(line: Linear) -> None:
                 free.append(line.registers[done])
         if not free:
             raise DoesNotFitError(
-                f"more than {len(REGISTERS)} scalars are live at once; use fewer dynamic slices in a group"
+                f"more than {len(REGISTERS)} scalars are live at once; use fewer dynamic slices in a group,"
+                " or fewer strides of loops"
             )
         line.registers[v] = free.pop()
         active.append((last, v))

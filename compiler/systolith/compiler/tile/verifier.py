@@ -172,7 +172,7 @@ def _moved(op: TileOp, name: str, ref: Ref, loops: Loops) -> tuple[int, int]:
         _fail(op, f"{name}: moves of loops and a dynamic offset")
     moving = [var for var, _ in ref.moves]
     if moving != [loop.var for loop in loops if loop.var in moving]:
-        given, around = (", ".join(map(str, of)) for of in (moving, [loop.var for loop in loops]))
+        given, around = (", ".join(map(str, of)) or "none" for of in (moving, [loop.var for loop in loops]))
         _fail(op, f"{name}: moves of {given}: must be loops around it ({around}), each once, the outermost first")
     counts = {loop.var: loop.count for loop in loops if isinstance(loop.count, int)}
     ends = [stride * max(0, counts.get(var, 1) - 1) for var, stride in ref.moves]
