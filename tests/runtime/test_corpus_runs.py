@@ -32,6 +32,7 @@ HEAVY = (
     ("lenet_infer", "tiny", "highest"),
     ("gpt2_decode_kvcache", "tiny", "highest"),
     ("lstm_scan", "tiny", "default"),
+    ("lstm_scan", "small", "highest"),
     ("resnet18_infer_32_small", "small", "default"),
     ("resnet18_infer_32_small", "small", "highest"),
     ("resnet18_infer_32_small", "tpu_v3", "default"),

@@ -91,7 +91,11 @@ def test_where_the_estimates_choice_does_not_fit_alone_it_stays(tmp_path: Path, 
     assert read_cache(tuner.path) == {"key": Tuned("b", 2, 7, 9) if picked else Tuned("", 2, 0, 0)}
 
 
-@pytest.mark.parametrize("text", [softmax(4096, 300), attention(12, 96, 32)])
+@pytest.mark.parametrize(
+    "text",
+    [softmax(4096, 300), pytest.param(attention(12, 96, 32), marks=pytest.mark.slow)],
+    ids=["softmax", "attention"],
+)
 def test_sizes_of_blocks_are_tried(tmp_path: Path, text: str) -> None:
     """The smallest blocks make the longest program, which is said to be the fastest."""
     cache = tmp_path / "cache.json"

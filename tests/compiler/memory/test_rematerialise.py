@@ -261,7 +261,7 @@ def test_a_donated_parameter_is_not_needed_for_longer() -> None:
 
 # Whole modules.
 
-LAYERS = 4
+LAYERS = 3
 
 
 def training_step() -> tuple[str, list[Array]]:
