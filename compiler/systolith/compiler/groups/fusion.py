@@ -32,15 +32,14 @@ from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignme
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import is_allocation
-from systolith.compiler.ops.expression import Micro, topological
 from systolith.compiler.ops.expression_builder import (
     NotFoldableError,
     analyze,
     reads_in_place,
     splat_or_none,
-    streams_of,
 )
 from systolith.compiler.ops.group import Group, Unit, is_cheap
+from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.outline import Outline
@@ -50,6 +49,9 @@ from systolith.isa.kernel import MAX_STREAMS
 
 OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC)
 """Families that stay outside groups."""
+
+SHIFTING = ("pad", "slice", "reverse")
+"""Movement through which a group reads a value at several indices, and so computes it several times."""
 
 _ROUNDS = 5
 FUSED_SHOWN = 12
@@ -198,8 +200,8 @@ class _Grouping:
         """Why storing costs less than computing it again; empty: it does not."""
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
-        expanded = self._expanded(i)
-        if not expanded and len(self.need[i]) < 2:
+        expanded, shifts = self._expanded(i), self._shifts(i)
+        if not expanded and len(self.need[i]) < 2 and shifts < 2:
             return ""
         cone = self._cone(i)
         expensive = any(info(c).expensive for c in cone)
@@ -208,9 +210,12 @@ class _Grouping:
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
+        much = expensive or epilogue or operations > self.limits.duplicated
+        if much and shifts >= 2:
+            return f"read at {shifts:.1f} places for each element, {work}"
         if len(self.need[i]) < 2:
             return ""
-        if expensive or epilogue or operations > self.limits.duplicated:
+        if much:
             return f"{len(self.need[i])} users, {work}"
         leaves = {
             o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
@@ -243,6 +248,11 @@ class _Grouping:
                 if user.opcode in ("reshape", "transpose") and user not in self.stored:
                     moved.append(user)
         return False
+
+    def _shifts(self, i: Instruction) -> float:
+        """How often its users, if all are of one group, read an element: at other indices each time."""
+        moving = [u for u in self.users[i] if u.opcode in SHIFTING]
+        return sum(u.shape.size for u in moving) / max(1, i.shape.size) + (len(moving) < len(self.users[i]))
 
     # Epilogues.
 
@@ -338,9 +348,8 @@ class _Grouping:
         except NotFoldableError as problem:
             stored = self._not_folding(root, problem.at)
             return set() if stored is None else {stored}
-        nodes = topological(plan.nodes)
-        micro = sum(isinstance(n, Micro) for n in nodes)
-        if micro <= self.limits.micro_ops and streams_of(plan) <= self.limits.streams:
+        micro, streams = kernel_sizes(plan)
+        if micro <= self.limits.micro_ops and streams <= self.limits.streams:
             return set()
         operations = [m for m in members if m is not root and family(m) is not Family.MOVEMENT]
         inner = [m for m in operations if m.shape.rank] or operations

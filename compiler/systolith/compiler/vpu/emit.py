@@ -12,8 +12,9 @@ from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
-from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node, Pieces, live_pieces
+from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan
+from systolith.compiler.ops.pieces import split_pieces
 from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
 from systolith.compiler.tile.patterns import AxisCoord, address, axis_coords
 from systolith.compiler.vpu.expand import Expanded, copying, expanded
@@ -68,7 +69,7 @@ def emit(
     """
     if not box.elements:
         return
-    for part in _split_pieces(plan, box):
+    for part in split_pieces(plan, box):
         _emit_part(ctx, plan, part, leaves, outs, origin)
 
 
@@ -77,7 +78,7 @@ def vector_cycles(
 ) -> int:
     """Cycles of the vector unit for what `emit` appends; arguments and errors as there."""
     total = 0
-    boxes = list(_split_pieces(plan, box))
+    boxes = list(split_pieces(plan, box))
     while boxes:
         part = boxes.pop()
         code = _code(chip, plan, part, leaves, _targets(part, outs))
@@ -93,33 +94,6 @@ def run_cycles(chip: Chip, kernel: Kernel, nest: Nest, work: Work, copies: Mappi
     patterns = [nest.pattern(a) for a in work.accesses]
     cost = vpu_cost(kernel, [p.count for p in nest.outer], nest.inner, False, patterns, chip)
     return cost.occupancy + copying(chip, copies)
-
-
-def _split_pieces(plan: GroupPlan, box: Box) -> Iterator[Box]:
-    """Parts of a box in which concatenations have one piece, where they lie along one dimension of the box."""
-    nodes = [n for n in plan.all_nodes if isinstance(n, Pieces)]
-    parts = [box]
-    while parts:
-        part = parts.pop()
-        cut = next((cut for n in nodes if (cut := _cut(n, part))), None)
-        if cut is None:
-            yield part
-        else:
-            d, at = cut
-            first = part.origin[d]
-            parts += [part.narrowed(d, at, first + part.dims[d]), part.narrowed(d, first, at)]
-
-
-def _cut(node: Pieces, box: Box) -> tuple[int, int] | None:
-    """A dimension of a box and the index there at which half of the pieces that it touches end; None: there is none."""
-    live = live_pieces(node, box)
-    used = [d for d, c in enumerate(node.expr.coefs) if c and box.dims[d] > 1]
-    if len(live) < 2 or len(used) != 1 or abs(node.expr.coefs[used[0]]) != 1:
-        return None
-    (d,) = used
-    rest = node.expr.const + sum(c * box.origin[k] for k, c in enumerate(node.expr.coefs) if k != d)
-    end = node.ends[live[len(live) // 2 - 1]]
-    return d, end - rest if node.expr.coefs[d] == 1 else rest - end + 1
 
 
 def _emit_part(
