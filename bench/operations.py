@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax import ShapeDtypeStruct, lax, nn
+from jax import ShapeDtypeStruct, lax, nn, vjp
 
 from bench.models import Model
 
@@ -38,6 +38,10 @@ OPERATIONS: dict[str, Model] = {
     "sum_images": (lambda x: x.sum((0, 1, 2)), (IMAGES,)),
     "moments_images": (lambda x: (x.mean((0, 1, 2)), (x * x).mean((0, 1, 2))), (IMAGES,)),
     "max_pool": (lambda x: _window(x, -jnp.inf, lax.max), (IMAGES,)),
+    "max_pool_gradient": (
+        lambda x, d: vjp(lambda y: _window(y, -jnp.inf, lax.max), x)[1](d)[0],
+        (IMAGES, _f32(8, 56, 56, 64)),
+    ),
     "average_pool": (lambda x: _window(x, 0.0, lax.add), (IMAGES,)),
     "cumsum_columns": (lambda x: jnp.cumsum(x, 0), (ROWS,)),
     "cumsum_rows": (lambda x: jnp.cumsum(x, 1), (ROWS,)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from systolith.compiler.hlo.attributes import WindowDim
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.hw.lockstep import Case, Lockstep
 from systolith.hw.model import HW, NO_PARAMETER, PARAMETERS
 from systolith.isa.asm import assemble
@@ -18,7 +20,8 @@ from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
 from tests.compiler.loops import rows
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
-from tests.compiler.machine import compiled
+from tests.compiler.machine import Array, compiled
+from tests.compiler.window_cases import select_and_scatter_text, window_arguments
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
 from tests.programs.run import arguments
@@ -43,6 +46,13 @@ def written_by_hand(name: str, chip: Chip) -> Case:
         return Case(program, setup=fill)
     parameters = {b.number: i for i, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
     return Case(program, {parameters[n]: np.frombuffer(a.tobytes(), np.uint8) for n, a in enumerate(given)})
+
+
+def compiled_case(text: str, arguments: Sequence[Array]) -> Case:
+    """A module's program with its arguments."""
+    program = compiled(text).program
+    buffers = {b.number: n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
+    return Case(program, {buffers[k]: np.frombuffer(a.tobytes(), np.uint8) for k, a in enumerate(arguments)})
 
 
 def agree(core: Lockstep, case: Case) -> None:
@@ -84,10 +94,13 @@ def test_nests_of_loops_whiles_and_branches(core: Lockstep, name: str) -> None:
 @pytest.mark.parametrize("text", [lookup(90, 5, 70), update(90, 5, 40, ADD), update(90, 5, 40, TAKE, width=3)])
 def test_windows_through_lists_of_indices(core: Lockstep, text: str) -> None:
     """Copies through a list, and a kernel in serial mode; of equal indices the order counts."""
-    program = compiled(text).program
-    given = row_arguments(text)
-    buffers = {b.number: n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER}
-    agree(core, Case(program, {buffers[k]: np.frombuffer(a.tobytes(), np.uint8) for k, a in enumerate(given)}))
+    agree(core, compiled_case(text, row_arguments(text)))
+
+
+def test_the_gradient_of_max_pooling(core: Lockstep) -> None:
+    """Windows that overlap, and padding before and after: strided streams with bounds and fills."""
+    text = select_and_scatter_text((2, 9, 8, 3), [WindowDim(1), *[WindowDim(3, 2, 1, 1)] * 2, WindowDim(1)])
+    agree(core, compiled_case(text, window_arguments(parse_hlo(text), 0)))
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -16,7 +16,7 @@ from tests.runtime.command import systolith
 # `tiny` has little HBM; it runs the modules that fit.
 TINY = (
     "mlp_infer", "mlp_infer_bf16", "lenet_infer", "int8_dot_i32", "bf16_dot_f32", "lstm_scan", "cond_switch",
-    "gpt2_decode_kvcache",
+    "gpt2_decode_kvcache", "lenet_train_maxpool_selscatter",
 )  # fmt: skip
 # A family of operations each: precisions and chips make little difference.
 OPERATIONS = (
@@ -38,6 +38,10 @@ HEAVY = (
     ("resnet18_infer_32_small", "tpu_v3", "default"),
     ("resnet18_infer_32_small", "tpu_v3", "highest"),
     ("lstm_scan", "tiny", "highest"),
+    ("lenet_train_maxpool_selscatter", "tiny", "default"),
+    ("lenet_train_maxpool_selscatter", "tiny", "highest"),
+    ("lenet_train_maxpool_selscatter", "small", "highest"),
+    ("lenet_train_maxpool_selscatter", "tpu_v3", "highest"),
 )
 # On tiny gpt2_block_bf16 just fits, with 700,000 instructions: nothing that a test should wait for.
 TOO_LARGE_FOR_TINY = tuple(n for n in names("path") if n not in (*TINY, *OPERATIONS, "gpt2_block_bf16"))

@@ -176,13 +176,14 @@ OPS: dict[str, OpInfo] = {
             OpInfo(name, Family.EXPANDED, expander="batchnorm_expander")
             for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
         ),
+        OpInfo("select-and-scatter", Family.EXPANDED, expander="select_and_scatter_expander"),
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
         *_rows(
             Family.COMPOUND,
-            """cholesky fft ragged-dot rng-bit-generator scaled-dot scan select-and-scatter sort topk
+            """cholesky fft ragged-dot rng-bit-generator scaled-dot scan sort topk
             triangular-solve""",
         ),
         *_rows(Family.ORDER, "add-dependency after-all domain"),

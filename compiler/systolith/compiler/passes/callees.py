@@ -26,15 +26,20 @@ class Callees:
         if (opcode, dtype) not in self._reducers:
             a, b = (Instruction(name, "parameter", array(dtype), number=k) for k, name in enumerate("ab"))
             total = Instruction("result", opcode, array(dtype), [a, b])
-            self._reducers[opcode, dtype] = made = Computation(self.name(f"{opcode}.{dtype}"), [a, b, total], total)
-            self._made.append(made)
+            name = self.name(f"{opcode}.{dtype}")
+            self._reducers[opcode, dtype] = self.add(Computation(name, [a, b, total], total))
         return self._reducers[opcode, dtype]
 
-    def add(self, made: Computation) -> None:
+    def add(self, made: Computation) -> Computation:
         """Have a computation placed, too."""
         self._made.append(made)
+        return made
 
     def place(self) -> None:
-        """Put what was made to the front of the module."""
-        self._module.computations[:0] = self._made
+        """Put what was made to the front of the module; what calls others of the module after them."""
+        computations, front = self._module.computations, 0
+        for made in self._made:
+            called = [c for i in made.instructions for c in i.called]
+            computations.insert(max((computations.index(c) + 1 for c in called), default=front), made)
+            front += not called
         self._made = []

@@ -21,6 +21,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
+from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
@@ -55,6 +56,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandBatchNorm(),
     ExpandBitcastDtypes(),
     ExpandIntegerDots(),
+    ExpandSelectAndScatter(),
     SplitScans(),
     SimplifyGathers(),
     SimplifyScatters(),

@@ -25,6 +25,7 @@ from systolith.compiler.passes.integer_dots import ExpandIntegerDots
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
+from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
@@ -52,6 +53,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,
     "scatter_simplifier": SimplifyScatters,
+    "select_and_scatter_expander": ExpandSelectAndScatter,
     "sharding-remover": RemoveShardings,
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,

@@ -110,6 +110,10 @@ class Rewriter:
         """A scalar, repeated to a shape."""
         return self.emit("broadcast", scalar, shape=shape, dimensions=()) if shape.rank else scalar
 
+    def drop(self, i: Instruction) -> None:
+        """Let an earlier instruction go if nothing uses it any more."""
+        self._gone.add(i)
+
     def like(
         self, i: Instruction, operands: Sequence[Instruction], shape: Shape, name: str | None = None
     ) -> Instruction:
