@@ -105,7 +105,7 @@ DTYPES: dict[str, DType] = {
 
 BY_CODE: dict[int, DType] = {t.code: t for t in DTYPES.values()}
 
-PRED, S8, S32, U32 = (DTYPES[n] for n in ("pred", "s8", "s32", "u32"))
+PRED, S8, S32, U8, U32 = (DTYPES[n] for n in ("pred", "s8", "s32", "u8", "u32"))
 BF16, F16, F32 = (DTYPES[n] for n in ("bf16", "f16", "f32"))
 
 

@@ -20,13 +20,15 @@ UNARY = {
     **dict.fromkeys("floor ceil round-nearest-even round-nearest-afz".split(), FLOATS),
     **dict.fromkeys("exponential tanh logistic sine cosine exponential-minus-one cbrt erf".split(), FLOATS),
     **dict.fromkeys("log rsqrt sqrt log-plus-one".split(), FLOATS),
+    **dict.fromkeys("asin acos atan sinh cosh asinh acosh atanh real imag".split(), FLOATS),
     "not": (*INTEGERS, "pred"),
     **dict.fromkeys(("popcnt", "count-leading-zeros"), INTEGERS),
     "copy": TYPES,
 }
 BINARY = {
     **dict.fromkeys("add subtract multiply divide maximum minimum remainder".split(), NUMBERS),
-    "power": FLOATS,
+    "power": NUMBERS,
+    "mulhi": INTEGERS,
     "atan2": FLOATS,
     **dict.fromkeys("and or xor".split(), (*INTEGERS, "pred")),
     **dict.fromkeys("shift-left shift-right-arithmetic shift-right-logical".split(), INTEGERS),

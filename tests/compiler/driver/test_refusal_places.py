@@ -25,10 +25,9 @@ REFUSED = {
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
     "an element type": (TINY, "@ ROOT z = f64[8] convert(x)"),
     "64-bit arithmetic": (WIDE, "@ y = f64[8] convert(x)\n z = f64[8] negate(y)\n ROOT r = f32[8] convert(z)"),
-    "a product of integers": (
+    "a product of integers and floats": (
         TINY,
-        " y = s8[8] convert(x)\n@ d = s8[] dot(y, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
-        " ROOT r = f32[] convert(d)",
+        " y = s8[8] convert(x)\n@ ROOT d = f32[] dot(y, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     ),
     "a conversion of bits": (
         TINY,

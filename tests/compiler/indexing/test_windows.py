@@ -118,8 +118,8 @@ def test_a_donated_table_is_written_where_windows_are_only() -> None:
 
 
 def test_a_computation_that_the_vector_unit_does_not_have_is_refused_by_name() -> None:
-    with pytest.raises(CompileError, match=r"5:2: cosh 'r' \(f32\[\]\)"):
-        compiled(update(9, 1, 4, "cosh(a)"))
+    with pytest.raises(CompileError, match=r"5:2: rng 'r' \(f32\[\]\)"):
+        compiled(update(9, 1, 4, "rng(a, b), distribution=rng_uniform"))
 
 
 def test_more_arrays_than_a_kernel_has_streams_are_refused_by_name() -> None:

@@ -7,59 +7,20 @@ XLA's operation semantics; micro-operations: `systolith.isa.microops`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.ops.expression import Graph, Node
+from systolith.compiler.ops.element_builder import Builder, Rule
+from systolith.compiler.ops.expression import Node
 from systolith.compiler.ops.float_bits import float_bits, float_of_bits, one_nan
+from systolith.compiler.ops.functions import COMPOSED
 from systolith.isa.dtypes import BF16, F32, PRED, S32, U32, DType, Kind
 
 SIGN, INFINITY = 0x80000000, 0x7F800000
 
 COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
-
-
-@dataclass(frozen=True)
-class Builder:
-    """Makes the nodes of one HLO instruction.
-
-    Attributes:
-        graph: where nodes are made.
-        instruction: for shapes, attributes and errors.
-    """
-
-    graph: Graph
-    instruction: Instruction
-
-    @property
-    def dtype(self) -> DType:
-        """Element type of the result."""
-        return self.instruction.shape.dtype
-
-    @property
-    def operand_dtype(self) -> DType:
-        """Element type of the first operand."""
-        return self.instruction.operands[0].shape.dtype
-
-    def fail(self, message: str) -> CompileError:
-        return compile_error(self.instruction, message)
-
-    def rounded(self, value: Node, dtype: DType) -> Node:
-        """`value`, computed in f32 or 32-bit integers, as an element of `dtype`."""
-        if dtype in (F32, S32, U32, PRED):
-            return value
-        return self.graph.micro(f"round.{dtype}" if dtype.is_float else f"wrap.{dtype}", value)
-
-    def zero_extended(self, value: Node, dtype: DType) -> Node:
-        """An integer's bits without its sign extension."""
-        if dtype.kind is Kind.SIGNED and dtype.bits < 32:
-            return self.graph.micro("and", value, self.graph.const((1 << dtype.bits) - 1))
-        return value
-
-
-Rule = Callable[[Builder, Sequence[Node]], Node]
 
 
 def check_dtype(instruction: Instruction, dtype: DType) -> None:
@@ -226,7 +187,6 @@ MICRO_OPS = {
     "ceil": MicroOps("ceil.f32", exact=True),
     "round-nearest-even": MicroOps("rne.f32", exact=True),
     "round-nearest-afz": MicroOps("rna.f32", exact=True),
-    "power": MicroOps("pow.f32"),
     "atan2": MicroOps("atan2.f32"),
     "exponential": MicroOps("exp.f32"),
     "exponential-minus-one": MicroOps("expm1.f32"),
@@ -246,6 +206,7 @@ MICRO_OPS = {
 
 RULES: dict[str, Rule] = {
     **MICRO_OPS,
+    **COMPOSED,
     "compare": _compare,
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,

@@ -19,7 +19,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Bound, Box, IndexMap
-from systolith.compiler.ops.elementwise import Builder, check_dtype
+from systolith.compiler.ops.element_builder import Builder
+from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import (
     Const,
     Coordinate,

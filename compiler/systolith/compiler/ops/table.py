@@ -20,7 +20,9 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops import dim_rules as dims
 from systolith.compiler.ops.dim_rules import DimRule
-from systolith.compiler.ops.elementwise import RULES, MicroOps, Rule
+from systolith.compiler.ops.element_builder import Rule
+from systolith.compiler.ops.elementwise import RULES, MicroOps
+from systolith.compiler.ops.functions import COMPOSED
 from systolith.isa.microops import MICROOPS, Slot
 
 
@@ -108,7 +110,7 @@ class OpInfo:
         """Whether doing it twice costs more than a few cycles a vector."""
         if isinstance(self.compute, MicroOps) and self.compute.float:
             return MICROOPS[self.compute.float].slot is Slot.TRANS
-        return self.family is Family.MAP
+        return self.family is Family.MAP or self.opcode in COMPOSED
 
 
 def _rows(family: Family, names: str) -> list[OpInfo]:
@@ -164,7 +166,7 @@ OPS: dict[str, OpInfo] = {
         OpInfo("pad", Family.MOVEMENT, dim=dims.pad_dim),
         OpInfo("concatenate", Family.MOVEMENT, dim=dims.untouched_dim),
         OpInfo("iota", Family.MOVEMENT, dim=dims.iota_dim),
-        OpInfo("dot", Family.CONTRACTION, dim=dims.dot_dim, expander="integer-dot-expander"),
+        OpInfo("dot", Family.CONTRACTION, dim=dims.dot_dim, expander="integer-product-expander"),
         OpInfo("convolution", Family.CONTRACTION, dim=dims.convolution_dim),
         OpInfo("reduce", Family.REDUCTION, dim=dims.reduce_dim),
         OpInfo("reduce-window", Family.REDUCTION, dim=dims.reduce_window_dim, expander="reduce-window-rewriter"),

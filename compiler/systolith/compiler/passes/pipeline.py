@@ -17,7 +17,7 @@ from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
-from systolith.compiler.passes.integer_dots import ExpandIntegerDots
+from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
@@ -55,7 +55,7 @@ LEGAL: tuple[Pass, ...] = (
     InstalledExpanders(),
     ExpandBatchNorm(),
     ExpandBitcastDtypes(),
-    ExpandIntegerDots(),
+    ExpandIntegerProducts(),
     ExpandSelectAndScatter(),
     SplitScans(),
     SimplifyGathers(),

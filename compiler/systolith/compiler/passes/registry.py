@@ -21,7 +21,7 @@ from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import Installed
-from systolith.compiler.passes.integer_dots import ExpandIntegerDots
+from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
@@ -48,7 +48,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "flatten-call-graph": FlattenCallGraph,
     "fusion-inliner": lambda: Inline(("fusion",)),
     "gather_simplifier": SimplifyGathers,
-    "integer-dot-expander": ExpandIntegerDots,
+    "integer-product-expander": ExpandIntegerProducts,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,

@@ -163,6 +163,32 @@ def _multiply(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Val
     return op("multiply", a, b), op("add", carried, crossed)
 
 
+def _mulhi(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    """The high words of the product of four words; a negative factor counts 2^64 more."""
+    x, y = map(_pair, operands)
+    (a, high_a), (b, high_b) = x, y
+
+    def high(one: Instruction, other: Instruction) -> Instruction:
+        return r.emit("mulhi", one, other)
+
+    def summed(terms: Sequence[Instruction]) -> Pair:
+        """A sum of words, and how often it went over."""
+        total, over = terms[0], _zero(r, terms[0])
+        for term in terms[1:]:
+            before, total = total, r.emit("add", total, term)
+            over = r.emit("add", over, _bit(r, "LT", total, before))
+        return total, over
+
+    crossed = [r.emit("multiply", a, high_b), r.emit("multiply", high_a, b)]
+    over = summed([high(a, b), *crossed])[1]
+    low, carried = summed([r.emit("multiply", high_a, high_b), high(a, high_b), high(high_a, b), over])
+    made: Pair = low, r.emit("add", high(high_a, high_b), carried)
+    if i.shape.dtype.kind is Kind.SIGNED:
+        for factor, other in ((x, y), (y, x)):
+            made = _chosen(r, _is_negative(r, factor), _minus(r, made, other), made)
+    return made
+
+
 def _less(r: PairRewriter, direction: str, a: Pair, b: Pair, signed: bool) -> Instruction:
     """An order: that of the high words, and where they are equal, of the low ones."""
     if direction in ("EQ", "NE"):
@@ -425,6 +451,7 @@ RULES: dict[str, PairRule] = {
     "negate": PairRule(_negate),
     "abs": PairRule(_abs),
     "multiply": PairRule(_multiply),
+    "mulhi": PairRule(_mulhi),
     "compare": PairRule(_compare),
     "divide": PairRule(_divide),
     "remainder": PairRule(_remainder),

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.integer_dots import ExpandIntegerDots
-from tests.compiler.machine import check
+from systolith.compiler.passes.integer_products import ExpandIntegerProducts
+from systolith.isa.chip import load_chip
+from systolith.runtime.arrays import random_array
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import check, compiled, run
 
 
 def text(draw: st.DataObject) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
@@ -61,7 +65,7 @@ def test_the_expansion_has_the_same_value(draw: st.DataObject) -> None:
     arrays = arguments(left, right)
     (want,) = evaluate(parse_hlo(body), *arrays)
     module = parse_hlo(body)
-    assert ExpandIntegerDots().run(module)
+    assert ExpandIntegerProducts().run(module)
     verify(module)
     assert not any(i.opcode == "dot" for i in module.instructions())
     (got,) = evaluate(module, *arrays)
@@ -73,7 +77,7 @@ def test_dots_of_eight_bits_stay() -> None:
         "HloModule d\nENTRY e {\n a = s8[4,5] parameter(0)\n b = s8[5,6] parameter(1)\n"
         " ROOT d = s32[4,6] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
     )
-    assert not ExpandIntegerDots().run(parse_hlo(body))
+    assert not ExpandIntegerProducts().run(parse_hlo(body))
 
 
 def test_on_the_chip() -> None:
@@ -82,3 +86,31 @@ def test_on_the_chip() -> None:
         " ROOT d = s32[9,7] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
     )
     check(body, arguments((9, 33), (33, 7)), "tiny")
+
+
+PRODUCTS = {
+    "dot": "ROOT r = {r}[5,6] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+    "convolution": (
+        "a = {t}[1,5,7,1] reshape(x)\n b = {u}[2,3,1,7] reshape(y)\n"
+        " ROOT r = {r}[1,3,5,7] convolution(a, b), window={{size=2x3 pad=0_0x0_0 rhs_dilate=2x1}},"
+        " dim_labels=b01f_01io->b01f"
+    ),
+}
+TYPES = [
+    *((t, t, t) for t in ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "pred")),
+    *((t, t, "s32") for t in ("u8", "s16", "u16", "u32", "s64")),
+    ("s8", "s32", "s32"), ("u8", "u64", "u64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("t", "u", "r"), TYPES)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_all_types_as_xla_computes_them(name: str, t: str, u: str, r: str) -> None:
+    head = f" x = {t}[5,7] parameter(0)\n y = {u}[7,6] parameter(1)\n"
+    body = PRODUCTS[name].format(t=t, u=u, r=r)
+    module = f"HloModule m\nENTRY e {{\n{head} {body}\n}}\n"
+    rng = np.random.default_rng(3)
+    given = [random_array(rng, p.shape.dtype, p.dims) for p in parse_hlo(module).entry.parameters]
+    (got,) = run(compiled(module).program, load_chip("tiny"), given)
+    (wanted,) = run_xla(module, *given)
+    np.testing.assert_array_equal(got, wanted)
