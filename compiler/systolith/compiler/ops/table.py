@@ -179,13 +179,14 @@ OPS: dict[str, OpInfo] = {
             for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
         ),
         OpInfo("select-and-scatter", Family.EXPANDED, expander="select_and_scatter_expander"),
+        OpInfo("fft", Family.EXPANDED, expander="fft-expander"),
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
         *_rows(
             Family.COMPOUND,
-            """cholesky fft ragged-dot rng-bit-generator scaled-dot scan sort topk
+            """cholesky ragged-dot rng-bit-generator scaled-dot scan sort topk
             triangular-solve""",
         ),
         *_rows(Family.ORDER, "add-dependency after-all domain"),

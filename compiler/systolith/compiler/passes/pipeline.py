@@ -13,6 +13,7 @@ from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.ffts import ExpandFfts
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
@@ -55,6 +56,7 @@ LEGAL: tuple[Pass, ...] = (
     InstalledExpanders(),
     ExpandBatchNorm(),
     ExpandBitcastDtypes(),
+    ExpandFfts(),
     ExpandIntegerProducts(),
     ExpandSelectAndScatter(),
     SplitScans(),

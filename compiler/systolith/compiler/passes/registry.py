@@ -17,6 +17,7 @@ from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.ffts import ExpandFfts
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
@@ -45,6 +46,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "control-dep-remover": RemoveControlDependencies,
     "cse": MergeCommon,
     "dce": DeadCode,
+    "fft-expander": ExpandFfts,
     "flatten-call-graph": FlattenCallGraph,
     "fusion-inliner": lambda: Inline(("fusion",)),
     "gather_simplifier": SimplifyGathers,

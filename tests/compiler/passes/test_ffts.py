@@ -1,0 +1,89 @@
+"""Fourier transforms as products: all types, lengths and dimensions, against numpy in f64, and on the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.ffts import DIRECT, ExpandFfts
+from systolith.isa.chip import load_chip
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import compiled, run
+from tests.compiler.passes.differential import transformed
+
+Array = npt.NDArray[Any]
+
+TYPES: dict[str, Callable[..., Array]] = {
+    "FFT": np.fft.fftn,
+    "IFFT": np.fft.ifftn,
+    "RFFT": np.fft.rfftn,
+    "IRFFT": np.fft.irfftn,
+}
+
+
+def module(kind: str, batch: tuple[int, ...], lengths: tuple[int, ...]) -> str:
+    half = (*lengths[:-1], lengths[-1] // 2 + 1)
+    given, made = (half if kind == t else lengths for t in ("IRFFT", "RFFT"))
+    t, u = ("f32" if kind == name else "c64" for name in ("RFFT", "IRFFT"))
+
+    def text(dims: tuple[int, ...]) -> str:
+        return ",".join(map(str, (*batch, *dims)))
+
+    call = f"fft(x), fft_type={kind}, fft_length={{{','.join(map(str, lengths))}}}"
+    return f"HloModule m\nENTRY e {{\n x = {t}[{text(given)}] parameter(0)\n ROOT r = {u}[{text(made)}] {call}\n}}\n"
+
+
+def argument(text: str, seed: int) -> Array:
+    rng, (p,) = np.random.default_rng(seed), parse_hlo(text).entry.parameters
+    x = rng.standard_normal(p.dims) + (1j * rng.standard_normal(p.dims) if p.shape.dtype.name == "c64" else 0)
+    return x.astype(p.shape.dtype.stored)
+
+
+def assert_close(got: Array, kind: str, x: Array, lengths: tuple[int, ...]) -> None:
+    axes = range(x.ndim - len(lengths), x.ndim)
+    wanted = TYPES[kind](x.astype(np.complex128 if x.dtype.kind == "c" else np.float64), s=lengths, axes=axes)
+    assert got.shape == wanted.shape
+    assert np.abs(got - wanted).max() <= 3e-6 * np.abs(wanted).max()
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(sorted(TYPES)),
+    st.lists(st.integers(1, 3), max_size=2).map(tuple),
+    st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple),
+    st.integers(0, 100),
+)
+def test_any_dimensions(kind: str, batch: tuple[int, ...], lengths: tuple[int, ...], seed: int) -> None:
+    text = module(kind, batch, lengths)
+    x = argument(text, seed)
+    made = transformed(parse_hlo(text), ExpandFfts())
+    assert not any(i.opcode == "fft" for i in made.instructions())
+    assert_close(evaluate(made, x)[0], kind, x, lengths)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("n", [DIRECT, DIRECT + 3, 2 * DIRECT, 262, 1000, 2310])
+def test_long_ones(kind: str, n: int) -> None:
+    """A product, a prime, halves, twice a prime, several factors."""
+    text = module(kind, (2,), (n,))
+    x = argument(text, n)
+    assert_close(evaluate(transformed(parse_hlo(text), ExpandFfts()), x)[0], kind, x, (n,))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("lengths", [(6,), (3, 10), (131,), (160,)])
+def test_on_the_chip(kind: str, lengths: tuple[int, ...]) -> None:
+    text = module(kind, (2,), lengths)
+    x = argument(text, 1)
+    (got,) = run(compiled(text, "small", "highest").program, load_chip("small"), [x])
+    assert_close(got, kind, x, lengths)
+    (wanted,) = run_xla(text, x)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
