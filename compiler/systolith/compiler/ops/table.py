@@ -178,6 +178,7 @@ OPS: dict[str, OpInfo] = {
             OpInfo(name, Family.EXPANDED, expander="batchnorm_expander")
             for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
         ),
+        OpInfo("rng-bit-generator", Family.EXPANDED, expander="rng-bit-generator-expander"),
         OpInfo("select-and-scatter", Family.EXPANDED, expander="select_and_scatter_expander"),
         OpInfo("fft", Family.EXPANDED, expander="fft-expander"),
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
@@ -186,7 +187,7 @@ OPS: dict[str, OpInfo] = {
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
         *_rows(
             Family.COMPOUND,
-            """cholesky ragged-dot rng-bit-generator scaled-dot scan sort topk
+            """cholesky ragged-dot scaled-dot scan sort topk
             triangular-solve""",
         ),
         *_rows(Family.ORDER, "add-dependency after-all domain"),

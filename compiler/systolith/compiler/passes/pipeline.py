@@ -20,6 +20,7 @@ from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
@@ -55,6 +56,7 @@ LEGAL: tuple[Pass, ...] = (
     DeadCode(),
     InstalledExpanders(),
     ExpandBatchNorm(),
+    ExpandRandomBits(),
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),

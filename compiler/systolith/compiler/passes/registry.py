@@ -24,6 +24,7 @@ from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
@@ -54,6 +55,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,
+    "rng-bit-generator-expander": ExpandRandomBits,
     "scatter_simplifier": SimplifyScatters,
     "select_and_scatter_expander": ExpandSelectAndScatter,
     "sharding-remover": RemoveShardings,

@@ -28,15 +28,23 @@ def _words(x: np.ndarray) -> Block:
     return [(x & _LOW).astype(np.uint32), (x >> _HALF).astype(np.uint32)]
 
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+"""Of Threefry 2x32: those of every other four rounds."""
+PARITY = 0x1BD11BDA
+"""Of Threefry's third key word, with the others."""
+ROUNDS = 10
+"""Of Philox."""
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+"""What Philox adds to the words of its key in each round."""
 
 
 def threefry(x0: np.ndarray, x1: np.ndarray, k0: np.ndarray, k1: np.ndarray) -> Block:
     """Threefry 2x32, 20 rounds, on u32 arrays."""
-    keys = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY))
     x0, x1 = x0 + k0, x1 + k1
     for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
+        for rotation in ROTATIONS[group % 2]:
             x0 = x0 + x1
             x1 = x0 ^ ((x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation)))
         x0 = x0 + keys[(group + 1) % 3]
@@ -48,16 +56,25 @@ def philox(counter: Block, key: Block) -> Block:
     """Philox 4x32, 10 rounds, on u32 arrays."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(10):
-        low0, high0 = _words(c0.astype(np.uint64) * np.uint64(0xD2511F53))
-        low1, high1 = _words(c2.astype(np.uint64) * np.uint64(0xCD9E8D57))
+    for _ in range(ROUNDS):
+        low0, high0 = _words(c0.astype(np.uint64) * np.uint64(MULTIPLIERS[0]))
+        low1, high1 = _words(c2.astype(np.uint64) * np.uint64(MULTIPLIERS[1]))
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + np.uint32(0x9E3779B9), k1 + np.uint32(0xBB67AE85)
+        k0, k1 = k0 + np.uint32(WEYL[0]), k1 + np.uint32(WEYL[1])
     return [c0, c1, c2, c3]
 
 
 def _count(start: np.ndarray, number: int) -> np.ndarray:
     return start + np.arange(number, dtype=np.uint64)
+
+
+def threefry_halves(dims: Sequence[int]) -> tuple[list[int], int]:
+    """Sizes of each of the two results that make an array of 32 bits, and the dimension along which they alternate."""
+    half = list(dims) or [1]
+    even = [d for d, n in enumerate(half) if n % 2 == 0]
+    split = even[0] if even else int(np.argmax(half))
+    half[split] = -(-half[split] // 2)
+    return half, split
 
 
 def _threefry_bits(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -67,10 +84,7 @@ def _threefry_bits(state: np.ndarray, dims: Sequence[int], bits: int) -> tuple[n
         low, high = threefry(*_words(_count(counter, number)), *_words(key))
         values = low.astype(np.uint64) | (high.astype(np.uint64) << _HALF)
         return values.reshape(dims), np.array([state[0], state[1] + np.uint64(number)], np.uint64)
-    half = list(dims) or [1]
-    even = [d for d, n in enumerate(half) if n % 2 == 0]
-    split = even[0] if even else int(np.argmax(half))  # the two results alternate along this dimension
-    half[split] = -(-half[split] // 2)
+    half, split = threefry_halves(dims)
     number = prod(half)
     first, second = threefry(*_words(_count(counter, number)), *_words(key))
     pairs = np.stack([first.reshape(half), second.reshape(half)], axis=split + 1)
