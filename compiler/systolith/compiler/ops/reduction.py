@@ -323,7 +323,8 @@ def _space(operation: Instruction) -> Space:
     exprs: list[Expr] = []
     bounds: list[Bound] = []
     for d, (w, size) in enumerate(zip(window, operand.dims, strict=True)):
-        index, bound = window_index(w, 2 * n, (d, n + d), size, result[d])
+        forwards = replace(w, reversal=False)  # a reversed window has its elements in the same order, as in XLA
+        index, bound = window_index(forwards, 2 * n, (d, n + d), size, result[d])
         bounds += bound
         exprs.append(index)
     index_map = IndexMap(2 * n, tuple(exprs), tuple(bounds), dims)
