@@ -16,6 +16,7 @@ from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.memory import Machine
+from tests.compiler.driver.test_sorts import sorting
 from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
 from tests.compiler.loops import rows
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
@@ -101,6 +102,17 @@ def test_the_gradient_of_max_pooling(core: Lockstep) -> None:
     """Windows that overlap, and padding before and after: strided streams with bounds and fills."""
     text = select_and_scatter_text((2, 9, 8, 3), [WindowDim(1), *[WindowDim(3, 2, 1, 1)] * 2, WindowDim(1)])
     agree(core, compiled_case(text, window_arguments(parse_hlo(text), 0)))
+
+
+def test_networks_that_turn_the_matrix(core: Lockstep) -> None:
+    """A sort: kernels that store two pieces of each array, and copies by the cross-lane unit between them."""
+    text, args = sorting("floats as JAX sorts them")
+    program = compiled(text).program
+    assert any(i.op == "xlu.shuffle" for i in program.code)
+    given = {
+        n: args[b.number].reshape(-1).view(np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
+    }
+    agree(core, Case(program, given))
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -10,11 +10,12 @@ from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Micro, Pieces
-from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, root_operations, streams_of
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, root_operations
 from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
 from systolith.compiler.passes.outline import Outline
-from systolith.compiler.vpu.emit import kernel_cycles
+from systolith.compiler.vpu.emit import kernel_cycles, vector_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
 from systolith.isa.chip import Chip
 
@@ -90,10 +91,10 @@ class Kernels:
         if root_operations(joint.computation):
             return self._saved_of_reduction(joint)
         plan = _plan(joint.computation)
-        micro = _micros(plan)
-        if micro > self.limits.micro_ops or streams_of(plan) > self.limits.streams:
-            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams_of(plan)} streams", True)
-        if micro > sum(_micros(_plan(g.body)) for g in (first, second)):
+        micro, streams = kernel_sizes(plan)
+        if micro > self.limits.micro_ops or streams > self.limits.streams:
+            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
+        if _micros(plan) > sum(_micros(_plan(g.body)) for g in (first, second)):
             raise NotJointError("the second reads the first elsewhere than it is made", True)
         return self._alone(first) + self._alone(second) - self._cycles(plan, "too large for a kernel")
 
@@ -106,8 +107,9 @@ class Kernels:
     def _cycles(self, plan: GroupPlan, otherwise: str) -> int:
         leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
         outs = [anywhere(root.shape) for root in plan.roots]
+        cycles_of = vector_cycles if _in_pieces(plan) else kernel_cycles
         try:
-            cycles = kernel_cycles(self.chip, plan, Box.whole(plan.dims), leaves, outs)
+            cycles = cycles_of(self.chip, plan, Box.whole(plan.dims), leaves, outs)
         except LimitError as e:
             raise NotJointError(str(e)) from None
         if cycles is None:
@@ -143,10 +145,15 @@ def _plan(computation: Computation) -> GroupPlan:
         plan = analyze(group_roots(computation))
     except LimitError as e:
         raise NotJointError(str(e)) from None
-    if not plan.dims or not Box.whole(plan.dims).elements or any(isinstance(n, Pieces) for n in plan.all_nodes):
-        raise NotJointError("nothing to compute, or pieces with a kernel each")
+    if not plan.dims or not Box.whole(plan.dims).elements:
+        raise NotJointError("nothing to compute")
     return plan
 
 
 def _micros(plan: GroupPlan) -> int:
     return sum(isinstance(n, Micro) for n in plan.all_nodes)
+
+
+def _in_pieces(plan: GroupPlan) -> bool:
+    """Whether it concatenates, so that a kernel has streams for some pieces only."""
+    return any(isinstance(n, Pieces) for n in plan.all_nodes)

@@ -8,7 +8,7 @@ In the grouped module each instruction of the entry and of the bodies of `while`
             on the vector unit      one reduce or reduce-window, its elementwise producers (reduce) and epilogue; or a
                                     convolution (`groups/unit_assignment.py`); or elementwise operations and data
                                     movement
-            by DMA                  one other operation: gather, scatter, sort, dynamic-slice, dynamic-update-slice, ...
+            by DMA                  one other operation: gather, scatter, dynamic-slice, dynamic-update-slice, ...
             in blocks               any operations (`tiling/blocking.py`)
     infeed, outfeed, custom-call, collectives and the like, as they are
 
@@ -56,6 +56,9 @@ SHIFTING = ("pad", "slice", "reverse")
 _ROUNDS = 5
 FUSED_SHOWN = 12
 """Operations of a group that are named when it is explained."""
+
+_IN_PARTS = "it is read in other parts than it is made of"
+"""Why transposes and concatenations are stored."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ class _Grouping:
             elif why := self._reason(i, forced):
                 self.stored.add(i)
                 self.why[i] = why
-                if i.opcode == "reshape":
+                if i.opcode == "reshape" or (i.opcode == "transpose" and why == _IN_PARTS):
                     forced.add(i.operands[0])
         for i in self.computation.instructions:
             if family(i) in ROOTS:
@@ -198,6 +201,8 @@ class _Grouping:
 
     def _worth_storing(self, i: Instruction) -> str:
         """Why storing costs less than computing it again; empty: it does not."""
+        if self._put_together_for_parts(i):
+            return _IN_PARTS
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
         expanded, shifts = self._expanded(i), self._shifts(i)
@@ -221,8 +226,37 @@ class _Grouping:
             o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
         }
         read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
+        if self._one_pass(i, len(leaves)):
+            return ""
         again, once = uses * read, read + (1 + uses) * i.shape.bytes
         return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
+
+    def _put_together_for_parts(self, i: Instruction) -> bool:
+        """Whether a transpose of the innermost dimension, or a concatenation of what is computed, is read in slices
+        by groups, all of it.
+
+        The vector unit would read slices of a transpose a few elements at a time; the cross-lane unit copies it whole.
+        Slices of a concatenation compute its pieces again for each part of them.
+        """
+        if not self.need[i] or not (_moves_innermost(i) or (i.opcode == "concatenate" and self._computes(i))):
+            return False
+        parts, todo = 0, [i]
+        while todo:
+            for user in self.users[todo.pop()]:
+                if user.opcode == "reshape":
+                    todo.append(user)
+                elif user.opcode == "slice":
+                    parts += user.shape.size
+        return parts >= i.shape.size
+
+    def _computes(self, i: Instruction) -> bool:
+        return any(is_cheap(o) and family(o) is not Family.MOVEMENT for o in i.operands)
+
+    def _one_pass(self, i: Instruction, leaves: int) -> bool:
+        """Whether the groups that compute with a value are concatenations that `groups/multi_output.py` can join."""
+        groups = self.need[i]
+        alike = all(g.opcode == "concatenate" and g.dims == next(iter(groups)).dims for g in groups)
+        return alike and 2 * (leaves + len(groups)) <= self.limits.streams
 
     def _cone(self, i: Instruction) -> list[Instruction]:
         """The cheap operations that `i` is computed from, with itself, down to what was stored in the last round."""
@@ -475,3 +509,9 @@ def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
             while info(operand).view:
                 yield operand
                 operand = operand.operands[0]
+
+
+def _moves_innermost(i: Instruction) -> bool:
+    """Whether it is a transpose that puts another dimension innermost."""
+    order = [d for d in i.ints("dimensions") if i.operands[0].dims[d] > 1] if i.opcode == "transpose" else []
+    return bool(order) and order[-1] != max(order)

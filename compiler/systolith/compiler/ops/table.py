@@ -181,14 +181,15 @@ OPS: dict[str, OpInfo] = {
         OpInfo("rng-bit-generator", Family.EXPANDED, expander="rng-bit-generator-expander"),
         OpInfo("select-and-scatter", Family.EXPANDED, expander="select_and_scatter_expander"),
         OpInfo("fft", Family.EXPANDED, expander="fft-expander"),
+        OpInfo("sort", Family.EXPANDED, expander="sort-expander"),
+        OpInfo("topk", Family.EXPANDED, expander="topk-decomposer"),
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
         *_rows(
             Family.COMPOUND,
-            """cholesky ragged-dot scaled-dot scan sort topk
-            triangular-solve""",
+            "cholesky ragged-dot scaled-dot scan triangular-solve",
         ),
         *_rows(Family.ORDER, "add-dependency after-all domain"),
         *_rows(Family.ASYNC, "async-done async-start async-update copy-done copy-start"),

@@ -25,7 +25,9 @@ from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
+from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
+from systolith.compiler.passes.topk import DecomposeTopK
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -61,6 +63,9 @@ LEGAL: tuple[Pass, ...] = (
     ExpandFfts(),
     ExpandIntegerProducts(),
     ExpandSelectAndScatter(),
+    SimplifySorts(),
+    ExpandSorts(),
+    DecomposeTopK(),
     SplitScans(),
     SimplifyGathers(),
     SimplifyScatters(),

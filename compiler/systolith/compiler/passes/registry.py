@@ -29,7 +29,9 @@ from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
+from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
+from systolith.compiler.passes.topk import DecomposeTopK
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -62,6 +64,8 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,
     "simplify-while-loops": SimplifyWhileLoops,
+    "sort-expander": ExpandSorts,
+    "topk-decomposer": DecomposeTopK,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
     "x64-rewriter": SplitWideIntegers,

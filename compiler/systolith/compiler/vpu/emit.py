@@ -12,7 +12,7 @@ from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
-from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node
+from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node, topological
 from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.ops.pieces import split_pieces
 from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
@@ -69,24 +69,20 @@ def emit(
     """
     if not box.elements:
         return
-    for part in split_pieces(plan, box):
-        _emit_part(ctx, plan, part, leaves, outs, origin)
+    for code, part, targets in _codes(ctx.chip, plan, box, leaves, outs):
+        streams = [describe(what, part, leaves, targets) for what in code.streams_at(part.origin)]
+        run(ctx, code.kernel, code.nest, code.work, streams, origin, code.copies)
 
 
 def vector_cycles(
     chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
 ) -> int:
     """Cycles of the vector unit for what `emit` appends; arguments and errors as there."""
-    total = 0
-    boxes = list(split_pieces(plan, box))
-    while boxes:
-        part = boxes.pop()
-        code = _code(chip, plan, part, leaves, _targets(part, outs))
-        if code is None:
-            boxes.extend(halves(part))
-        else:
-            total += run_cycles(chip, code.kernel, code.nest, code.work, code.copies)
-    return total
+    return sum(_cycles(chip, code) for code, _, _ in _codes(chip, plan, box, leaves, outs))
+
+
+def _cycles(chip: Chip, code: Code) -> int:
+    return run_cycles(chip, code.kernel, code.nest, code.work, code.copies)
 
 
 def run_cycles(chip: Chip, kernel: Kernel, nest: Nest, work: Work, copies: Mapping[int, Work]) -> int:
@@ -96,22 +92,58 @@ def run_cycles(chip: Chip, kernel: Kernel, nest: Nest, work: Work, copies: Mappi
     return cost.occupancy + copying(chip, copies)
 
 
-def _emit_part(
-    ctx: Context,
-    plan: GroupPlan,
-    box: Box,
-    leaves: Mapping[Instruction, Array],
-    outs: Sequence[Array],
-    origin: Origin,
-) -> None:
+Emitted = tuple["Code", Box, "Sequence[Target]"]
+"""Code, a box that it computes (one of several that are computed alike), and where all of them go."""
+
+
+def _codes(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> Iterator[Emitted]:
+    """The instructions for a box: one for each piece of a concatenation, or for all pieces of one size."""
+    alike: dict[tuple[int, ...], list[Box]] = {}
+    for part in split_pieces(plan, box):
+        alike.setdefault(part.dims, []).append(part)
+    for parts in alike.values():
+        apart = [made for part in parts for made in _apart(chip, plan, part, leaves, outs)]
+        one = _together(chip, plan, parts, leaves, outs)
+        if one is not None and _cycles(chip, one[0]) <= sum(_cycles(chip, code) for code, _, _ in apart):
+            yield one
+        else:
+            yield from apart
+
+
+def _apart(
+    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> Iterator[Emitted]:
+    """A box in as many parts as its bounds take."""
     targets = _targets(box, outs)
-    code = _code(ctx.chip, plan, box, leaves, targets)
-    if code is None:
-        for half in halves(box):
-            _emit_part(ctx, plan, half, leaves, outs, origin)
+    code = _code(chip, plan, box, leaves, targets)
+    if code is not None:
+        yield code, box, targets
         return
-    streams = [describe(what, box, leaves, targets) for what in code.streams_at(box.origin)]
-    run(ctx, code.kernel, code.nest, code.work, streams, origin, code.copies)
+    for half in halves(box):
+        yield from _apart(chip, plan, half, leaves, outs)
+
+
+def _together(
+    chip: Chip, plan: GroupPlan, parts: Sequence[Box], leaves: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> Emitted | None:
+    """Pieces of one size that read the same elements (the smaller and the larger of two) in one kernel.
+
+    None: there are no such, or no kernel can have them.
+    """
+    if len(parts) == 1:
+        return None
+    roots = [plan.graph.specialise(plan.nodes, part) for part in parts]
+    loads = [[n for n in topological(nodes) if isinstance(n, Load)] for nodes in roots]
+    if sum(map(len, loads)) == len({id(n) for nodes in loads for n in nodes}):
+        return None
+    targets = [target for part in parts for target in _targets(part, outs)]
+    try:
+        code = _vectorised(chip, [n for nodes in roots for n in nodes], parts[0], leaves, targets)
+    except LimitError:
+        return None
+    return None if code is None else (code, parts[0], targets)
 
 
 def kernel_cycles(
@@ -155,20 +187,23 @@ def _code(
     chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
 ) -> Code | None:
     """The code of a box, made once for all that are computed alike; None: it has too many bounds for one kernel."""
+
+    def made() -> Code | None:
+        return _vectorised(chip, plan.graph.specialise(plan.nodes, box), box, leaves, targets)
+
     if not plan.uniform:
-        return _vectorised(chip, plan, box, leaves, targets)
+        return made()
     arrays = (*(leaves[leaf] for leaf in plan.leaves), *(t.array for t in targets))
     key = (box.dims, *((a.dtype.name, a.strides) for a in arrays))
     known = plan.code.get(key)
     if known is None:
-        known = plan.code[key] = _vectorised(chip, plan, box, leaves, targets)
+        known = plan.code[key] = made()
     return known if isinstance(known, Code) else None
 
 
 def _vectorised(
-    chip: Chip, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
+    chip: Chip, roots: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Target]
 ) -> Code | None:
-    roots = plan.graph.specialise(plan.nodes, box)
     builder = _builder(roots, ())
     work = _work(chip, builder, box, leaves, targets)
     nest = choose(chip, work)

@@ -1,0 +1,57 @@
+"""Sorts and `topk` on the chip, in hostile mode, to the bit as XLA gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.isa.chip import load_chip
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import compiled, run
+from tests.compiler.passes.differential import Array, assert_same_bits
+from tests.compiler.passes.test_sort_expander import ONE_ZERO, PLAIN, TOTAL, comparator, sort_of, values
+
+SORTS = {
+    "floats in total order": (TOTAL, ["f32"], (27,), 0),
+    "floats as JAX sorts them": (ONE_ZERO, ["f32"], (3, 13), 1),
+    "narrow floats with others": (ONE_ZERO, ["bf16", "u8", "pred"], (2, 9, 2), 1),
+    "columns of bytes": (PLAIN, ["s8"], (18, 20), 0),
+    "pairs": (PLAIN, ["u32", "s32"], (37,), 0),
+    "four arrays": (PLAIN, ["s16", "f32", "f16", "u32"], (11, 3), 0),
+    "64 bits": (PLAIN, ["s64", "s32"], (11,), 0),
+}
+
+
+def sorting(name: str) -> tuple[str, list[Array]]:
+    """A module that sorts, and arguments for it."""
+    kind, types, dims, dim = SORTS[name]
+    before, body = comparator(kind, types, "LT", 0, False), sort_of(dims, dim, types)
+    rng = np.random.default_rng(len(name))
+    text = f"HloModule m\n{before}\nENTRY e {{\n{body.replace(', to_apply', ', is_stable=true, to_apply')}\n}}\n"
+    return text, [values(rng, t, dims) for t in types]
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [(name, "tiny") for name in SORTS] + [pytest.param(name, "small", marks=pytest.mark.slow) for name in SORTS],
+)
+def test_as_xla_sorts(name: str, chip: str) -> None:
+    text, args = sorting(name)
+    assert_same_bits(run_xla(text, *args), run(compiled(text, chip).program, load_chip(chip), args))
+
+
+TOPK = """HloModule m
+ENTRY e {
+ x = %s[%s] parameter(0)
+ ROOT t = (%s[%s], s32[%s]) topk(x), k=%s, largest=%s
+}"""
+
+
+@pytest.mark.parametrize(("t", "k", "largest"), [("f32", 5, True), ("bf16", 1, False), ("u32", 9, True)])
+def test_topk(t: str, k: int, largest: bool) -> None:
+    text = TOPK % (t, "3,21", t, f"3,{k}", f"3,{k}", k, str(largest).lower())
+    x = values(np.random.default_rng(k), t, (3, 21))
+    result = compiled(text, "tiny")
+    assert_same_bits(evaluate(parse_hlo(text), x), run(result.program, load_chip("tiny"), [x]))
