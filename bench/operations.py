@@ -21,6 +21,10 @@ def _window(x: Tree, start: float, combine: Callable[..., Tree]) -> Tree:
     return lax.reduce_window(x, start, combine, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
 
 
+def _indices(count: int) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct((count,), jnp.int32)  # type: ignore[no-untyped-call]
+
+
 ROWS = _f32(4096, 1024)
 IMAGES = _f32(8, 112, 112, 64)
 HEADS = _f32(8, 512, 12, 64)
@@ -62,6 +66,12 @@ OPERATIONS: dict[str, Model] = {
         lambda x, i: lax.dynamic_slice(x, (i, 0), (2048, 1024)),
         (ROWS, ShapeDtypeStruct((), jnp.int32)),  # type: ignore[no-untyped-call]
     ),
+    "gather_rows": (lambda x, i: jnp.take(x, i, 0, mode="clip"), (_f32(50257, 768), _indices(100_000))),
+    "scatter_add_rows": (
+        lambda x, i, u: x.at[i].add(u),
+        (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
+    ),
+    "fft": (jnp.fft.fft, (ShapeDtypeStruct((1 << 16,), jnp.complex64),)),  # type: ignore[no-untyped-call]
     "dynamic_update_slice": (
         lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)),
         (ROWS, _f32(1024, 1024), ShapeDtypeStruct((), jnp.int32)),  # type: ignore[no-untyped-call]

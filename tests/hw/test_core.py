@@ -92,7 +92,9 @@ def test_nests_of_loops_whiles_and_branches(core: Lockstep, name: str) -> None:
     agree(core, Case(rows.program(NESTS[name].body), {0: np.arange(ROWS * 160, dtype=np.uint32).view(np.uint8)}))
 
 
-@pytest.mark.parametrize("text", [lookup(90, 5, 70), update(90, 5, 40, ADD), update(90, 5, 40, TAKE, width=3)])
+@pytest.mark.parametrize(
+    "text", [lookup(90, 5, 70), update(90, 5, 40, ADD), update(90, 5, 40, TAKE, width=3), update(900, 64, 40, ADD)]
+)
 def test_windows_through_lists_of_indices(core: Lockstep, text: str) -> None:
     """Copies through a list, and a kernel in serial mode; of equal indices the order counts."""
     agree(core, compiled_case(text, row_arguments(text)))

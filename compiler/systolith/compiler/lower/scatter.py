@@ -2,32 +2,27 @@
 
 A computation that takes the update is a DMA through the list.  Any other is a kernel in serial mode: an iteration reads
 a window of the array, combines it with its update and writes it, and the next one sees that.  An array in HBM is
-combined in boxes in VMEM, each with all updates; those of other boxes are outside of the bounds of its streams.
+combined in one box in VMEM if it fits there, else by rows (`scatter_rows.py`), or, where windows are several rows, in
+boxes, each with all updates; those of other boxes are outside of the bounds of its streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 
 from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.scatter_rows import combine_rows, rows_fit
+from systolith.compiler.lower.serial_kernel import Combination
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem, part_bytes, parts, windows_array
-from systolith.compiler.ops.expression import Graph, Load, Node
-from systolith.compiler.ops.expression_builder import inline_scalar
-from systolith.compiler.ops.reduction import scratch_leaf
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
-from systolith.compiler.tile.patterns import AxisCoord
-from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
-from systolith.compiler.vpu.vectorise import Access, Nest, Work, choose, merge
+from systolith.compiler.tile.ir import Array
 from systolith.isa.instruction import Space
-from systolith.isa.kernel import MAX_NEST, NSCALARS
-from systolith.isa.pattern import MAX_COORDS, Coord, Pattern
 
 RESIDENT = 2
 """Part of the budget that a box of an array in HBM takes while it is combined."""
@@ -59,12 +54,16 @@ def lower_scatter(ctx: TileBuilder, root: Instruction, operands: Sequence[Array]
             _write(ctx, result, starts, update)
         return
     try:
-        combine = _Combination(ctx, root, starts, updates)
+        combine = Combination(ctx, root, updates)
     except LimitError as problem:
         raise compile_error(root, f"{problem}; use fewer arrays, or a simpler computation") from problem
-    for box in _boxes(ctx, results):
+    boxes = _boxes(ctx, results)
+    if len(boxes) > 1 and rows_fit(ctx, results, updates):
+        combine_rows(ctx, combine, bases, results, starts, updates)
+        return
+    for box in boxes:
         tiles = [_tile(ctx, base, result, box) for base, result in zip(bases, results, strict=True)]
-        combine.box(tiles, box)
+        _combine_box(ctx, combine, tiles, box, starts, updates, results[0].dims[1])
         for tile, result in zip(tiles, results, strict=True):
             ctx.stage_out(tile, result, box)
 
@@ -112,109 +111,24 @@ def _tile(ctx: TileBuilder, base: Array, result: Array, box: Box) -> Array:
     return tile
 
 
-class _Combination:
-    """What combines windows with updates: the kernel, and where these are.
-
-    Raises:
-        LimitError: the kernel has too many streams or registers.
-    """
-
-    def __init__(self, ctx: TileBuilder, root: Instruction, starts: Array, updates: Sequence[Array]) -> None:
-        self.ctx, self.starts, self.updates = ctx, starts, updates
-        self.depth = root.operands[0].dims[1]
-        graph, builder, count = Graph(), KernelBuilder(), len(updates)
-        given: list[Node] = []
-        for k in range(2 * count):
-            node = graph.node(Load(scratch_leaf(f"value{k}", updates[k % count].dtype, ()), IndexMap(0, ())))
-            builder.held[id(node)] = builder.emit("body", "ld", imm=builder.stream(k))
-            given.append(node)
-        made = builder.lower("body", inline_scalar(graph, root.computation(), given))
-        for k, register in enumerate(made):
-            builder.emit("body", "st", register, imm=k)
-        self.kernel = build(ctx.chip, builder.source())
-        self.latency = self.kernel.body.length
-
-    def box(self, tiles: Sequence[Array], box: Box) -> None:
-        """Combine a box of the arrays, which lies in VMEM, with all updates."""
-        ctx, (_, count, width, _) = self.ctx, self.updates[0].dims
-        dims = (box.dims[0], count, width, box.dims[2])
-        size = sum(u.dtype.size for u in self.updates)
-        for whole, boxes in parts(dims, size, part_bytes(ctx, prod(dims) * size), order=(0, 3)):
-            indices = list_in_vmem(ctx, self.starts, whole.origin[1], whole.dims[1])
-            for part in boxes:
-                outer, _, _, inner = part.origin
-                there = Box((box.origin[0] + outer, *part.origin[1:3], box.origin[2] + inner), part.dims)
-                given = [ctx.stage_in(u, there) for u in self.updates]
-                at = Box((there.origin[0], box.origin[1], there.origin[3]), (part.dims[0], box.dims[1], part.dims[3]))
-                self._run([view(t, at) for t in tiles], given, indices)
-
-    def _run(self, tiles: Sequence[Array], updates: Sequence[Array], indices: Array) -> None:
-        """Append the kernel: an iteration of its outermost loop for each index."""
-        outer, count, width, inner = updates[0].dims
-        first, rows = tiles[0].origin[1], tiles[0].dims[1]
-        inside = Coord((1,), 0, 0, self.depth - width + 1)
-        block = AxisCoord((0, 1, 0), -first, 0, rows, 1)
-        through: list[Stream] = []
-        for t in tiles:
-            if rows == self.depth:
-                through.append(Stream(t, Access(t.dtype, t.strides), t.strides[1], inside))
-                continue
-            by_rows = Access(t.dtype, (t.strides[0], 0, t.strides[2]), (block._replace(stride=t.strides[1]),))
-            through.append(Stream(t, by_rows, 0, inside if width > 1 else None))
-        in_order = [Stream(u, Access(u.dtype, (u.strides[0], *u.strides[2:])), u.strides[1]) for u in updates]
-        streams = [*through, *in_order]
-        dims = (outer, width, inner)
-        work = merge(Work(dims, tuple(s.access for s in streams), interval=self.latency, latency=self.latency))
-        nest = choose(self.ctx.chip, work)
-        if nest is None or len(nest.outer) == MAX_NEST:
-            raise self.ctx.error("windows of more dimensions than a kernel has loops; reshape them before")
-        refs = tuple(
-            s.ref(nest, access, count, indices if n < len(tiles) else None)
-            for n, (s, access) in enumerate(zip(streams, work.accesses, strict=True))
-        )
-        args: dict[str, Arg] = {
-            "kernel": self.kernel,
-            "counts": (count, *(p.count for p in nest.outer)),
-            "inner": nest.inner,
-            "serial": 1,
-            "scalars": (0,) * NSCALARS,
-            "streams": refs,
-        }
-        self.ctx.append(TileOp("vpu.run", args, self.ctx.origin("scatter")))
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A stream of the kernel: that of a window, and what an index does.
-
-    Attributes:
-        array: where.
-        access: of a window.
-        step: bytes from an index to the next.
-        inside: bounds of the index.
-    """
-
-    array: Array
-    access: Access
-    step: int
-    inside: Coord | None = None
-
-    def ref(self, nest: Nest, access: Access, count: int, indices: Array | None) -> Ref:
-        """The stream with the loop over `count` indices around it, through a list if one is given."""
-        window = nest.pattern(access)
-        own = len(access.coords)  # these are in terms of the index, too; masks of vectors are not
-        coords = [replace(c, coefs=(int(k < own), *c.coefs)) for k, c in enumerate(window.coords)]
-        if self.inside is not None:
-            coords.append(replace(self.inside, coefs=(1, *(0 for _ in window.counts))))
-        if len(coords) > MAX_COORDS:
-            raise LimitError("a window is cut in more ways than an address generator has bounds")
-        pattern = Pattern(
-            window.dtype,
-            (count, *window.counts),
-            (self.step, *window.strides),
-            tuple(coords),
-            window.fill,
-            -1 if indices is None else 0,
-        )
-        listed = indices.buf if indices is not None else None
-        return Ref(self.array.buf, pattern, self.array.offset, self.array.dynamic, index=listed)
+def _combine_box(
+    ctx: TileBuilder,
+    combine: Combination,
+    tiles: Sequence[Array],
+    box: Box,
+    starts: Array,
+    updates: Sequence[Array],
+    depth: int,
+) -> None:
+    """Combine a box of the arrays, which lies in VMEM, with all updates."""
+    _, count, width, _ = updates[0].dims
+    dims = (box.dims[0], count, width, box.dims[2])
+    size = sum(u.dtype.size for u in updates)
+    for whole, boxes in parts(dims, size, part_bytes(ctx, prod(dims) * size), order=(0, 3)):
+        indices = list_in_vmem(ctx, starts, whole.origin[1], whole.dims[1])
+        for part in boxes:
+            outer, _, _, inner = part.origin
+            there = Box((box.origin[0] + outer, *part.origin[1:3], box.origin[2] + inner), part.dims)
+            given = [ctx.stage_in(u, there) for u in updates]
+            at = Box((there.origin[0], box.origin[1], there.origin[3]), (part.dims[0], box.dims[1], part.dims[3]))
+            combine.run([view(t, at) for t in tiles], given, indices, depth)

@@ -1,0 +1,117 @@
+"""Scatters into arrays in HBM, row by row: rows that a part of the list names are read, combined and written back.
+
+Rows with several updates in a part must be one row in VMEM.  For that each index of the part is written into a table
+over D, at its place, in order, and read again: equal indices find the same number, that of the last of them.  Updates
+go to the row of that number, in order, and only that row is written back.  The table needs no contents before, since
+only what was just written is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.lower.serial_kernel import Combination
+from systolith.compiler.lower.windows import LEAST_LIST, copy_windows, list_in_vmem
+from systolith.compiler.ops.expression import Coordinate, Graph, Load
+from systolith.compiler.ops.expression_builder import GroupPlan
+from systolith.compiler.ops.reduction import scratch_leaf
+from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array
+from systolith.compiler.vpu.emit import emit
+from systolith.isa.dtypes import S32
+from systolith.isa.instruction import Space
+
+TABLE = 8
+"""Part of the budget that the table may take."""
+
+ROWS = 3
+"""Part of it that the rows of a part of the list, and their updates, take."""
+
+LISTS = 6
+"""Lists of a part."""
+
+
+def rows_fit(ctx: TileBuilder, results: Sequence[Array], updates: Sequence[Array]) -> bool:
+    """Whether arrays can be combined so: in HBM, windows of one row, and the table has room."""
+    in_hbm = all(a.buf.space is Space.HBM for a in results)
+    fits = S32.size * results[0].dims[1] <= ctx.budget // TABLE
+    return in_hbm and updates[0].dims[2] == 1 and fits and _most(ctx, updates) >= LEAST_LIST
+
+
+def _most(ctx: TileBuilder, updates: Sequence[Array]) -> int:
+    """Indices of a part."""
+    outer, _, _, inner = updates[0].dims
+    row = 2 * outer * inner * sum(u.dtype.size for u in updates)
+    return ctx.budget // ROWS // (row + LISTS * S32.size)
+
+
+def combine_rows(
+    ctx: TileBuilder,
+    combine: Combination,
+    bases: Sequence[Array],
+    results: Sequence[Array],
+    starts: Array,
+    updates: Sequence[Array],
+) -> None:
+    """Combine arrays `[B, D, R]` with updates `[B, N, 1, R]` at indices s32[N]."""
+    for base, result in zip(bases, results, strict=True):
+        if result.buf.memory is not base.buf.memory:
+            ctx.move(base, result, "copy")
+    outer, count, _, inner = updates[0].dims
+    depth = results[0].dims[1]
+    table = ctx.array("places", S32, (1, depth, 1))
+    each = min(count, _most(ctx, updates))
+    numbers = _numbers(ctx, each)
+    for first in range(0, count, each):
+        part = Box((0, first, 0, 0), (outer, min(each, count - first), 1, inner))
+        listed = list_in_vmem(ctx, starts, first, part.dims[1])
+        rows, written = _lists(ctx, table, numbers, listed, depth)
+        tiles = [ctx.array(f"{r.buf.name}.rows", r.dtype, part.dims) for r in results]
+        for tile, result in zip(tiles, results, strict=True):
+            copy_windows(ctx, result, tile, part, 1, listed, scatter=False)
+        given = [ctx.stage_in(u, part) for u in updates]
+        combine.run([_without_width(t) for t in tiles], given, rows, part.dims[1])
+        for tile, result in zip(tiles, results, strict=True):
+            copy_windows(ctx, result, tile, part, 1, written, scatter=True)
+
+
+def _without_width(tile: Array) -> Array:
+    outer, count, _, inner = tile.dims
+    dims = (outer, count, inner)
+    return replace(tile, dims=dims, strides=dense(dims, tile.dtype.size), origin=(0, 0, 0))
+
+
+def _numbers(ctx: TileBuilder, count: int) -> Array:
+    """A list of 0, 1, 2, ..."""
+    graph = Graph()
+    made = ctx.array("numbers", S32, (count,))
+    plan = GroupPlan((count,), (), (graph.node(Coordinate(Expr((1,)))),), graph)
+    emit(ctx, plan, Box.whole(plan.dims), {}, [made], ctx.origin("number"))
+    return made
+
+
+def _lists(ctx: TileBuilder, table: Array, numbers: Array, listed: Array, depth: int) -> tuple[Array, Array]:
+    """For each index the row of the part that has its updates, and where that row is to be written; -1: nowhere."""
+    (count,) = listed.dims
+    part = Box((0, 0, 0, 0), (1, count, 1, 1))
+    found = ctx.array("found", S32, (count,))
+    for windows, scatter in ((numbers, True), (found, False)):
+        windows = replace(windows, dims=part.dims, strides=dense(part.dims, S32.size), origin=(0,) * 4)
+        copy_windows(ctx, table, windows, part, 1, listed, scatter)
+    graph, index = Graph(), IndexMap.identity(1).over((count,))
+    leaves = {scratch_leaf(name, S32, (count,)): array for name, array in (("index", listed), ("row", found))}
+    at, row = (graph.node(Load(leaf, index)) for leaf in leaves)
+    none, number = graph.const(-1), graph.node(Coordinate(Expr((1,))))
+    inside = graph.micro(
+        "and", graph.micro("ge.s32", at, graph.const(0)), graph.micro("lt.s32", at, graph.const(depth))
+    )
+    last = graph.micro("and", inside, graph.micro("eq.s32", row, number))
+    nodes = (graph.micro("select", inside, row, none), graph.micro("select", last, at, none))
+    rows, written = (ctx.array(name, S32, (count,)) for name in ("rows", "written"))
+    given = {leaf: replace(array, dims=(count,), origin=(0,)) for leaf, array in leaves.items()}
+    plan = GroupPlan((count,), (), nodes, graph)
+    emit(ctx, plan, Box.whole(plan.dims), given, [rows, written], ctx.origin("find rows"))
+    return rows, written
