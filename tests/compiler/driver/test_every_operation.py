@@ -27,7 +27,7 @@ UNARY = {
 }
 BINARY = {
     **dict.fromkeys("add subtract multiply divide maximum minimum remainder".split(), NUMBERS),
-    "power": NUMBERS,
+    "power": (*NUMBERS, "u4", "s4"),
     "mulhi": INTEGERS,
     "atan2": FLOATS,
     **dict.fromkeys("and or xor".split(), (*INTEGERS, "pred")),

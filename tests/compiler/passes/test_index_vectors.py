@@ -80,6 +80,31 @@ def test_index_vectors_without_components_take_the_whole_array_again_and_again(c
     assert ("broadcast" in opcodes(made)) == (count > 0)
 
 
+@pytest.mark.parametrize(
+    ("indices", "values"), [("s32", [3, -1, 4, 6]), ("u8", [3, 0, 255, 5]), ("s64", [3, -1, 2**32 + 3, 5])]
+)
+def test_updates_of_an_element_of_each_row_need_no_list(indices: str, values: list[int]) -> None:
+    """The gradient of take_along_axis, with indices that are outside."""
+    text = f"""HloModule s
+combine {{
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b)
+}}
+ENTRY e {{
+ x = f32[4,6] parameter(0)
+ i = {indices}[4,1] parameter(1)
+ u = f32[4] parameter(2)
+ ROOT r = f32[4,6] scatter(x, i, u), to_apply=combine, update_window_dims={{}}, inserted_window_dims={{1}},
+  input_batching_dims={{0}}, scatter_indices_batching_dims={{0}}, scatter_dims_to_operand_dims={{1}}, index_vector_dim=1
+}}
+"""
+    module = parse_hlo(text)
+    x, i, u = index_arguments(module, 0)
+    made = assert_unchanged(module, SimplifyScatters(), arguments=[x, np.array(values, i.dtype).reshape(4, 1), u])
+    assert "scatter" not in opcodes(made)
+
+
 def test_scatter_into_a_scalar() -> None:
     text = """HloModule s
 combine {

@@ -127,7 +127,7 @@ def _power(b: Builder, s: Sequence[Node]) -> Node:
         return b.rounded(g.micro("pow.f32", x, n), dtype)
     if dtype.kind is Kind.PRED:
         raise b.fail("not supported for pred on the vector unit; convert the operands to s32")
-    if dtype.kind is Kind.UNSIGNED and dtype.bits < 32:  # exponents, too, are taken as signed
+    if dtype.kind is Kind.UNSIGNED and 8 <= dtype.bits < 32:  # exponents, too, are taken as signed bytes and words
         missing = g.const(32 - dtype.bits)
         x, n = (g.micro("sra", g.micro("shl", v, missing), missing) for v in (x, n))
     one, zero = g.const(1), g.const(0)

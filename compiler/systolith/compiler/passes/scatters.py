@@ -69,7 +69,10 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
         return None
     if not updates[0].shape.size:
         return r.emit("tuple", *arrays, shape=i.shape) if i.shape.is_tuple else arrays[0]
-    w = windows_of(i).joined()
+    w = windows_of(i)
+    if apart := _apart(r, i, w):
+        return apart
+    w = w.joined()
     flat = [resized(r, reordered(r, x, w.order), w.flat) for x in arrays]
     shapes = [x.shape for x in flat]
     made = r.emit(
@@ -91,6 +94,60 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
         return _back(r, w, made, i.dims)
     parts = [r.emit("get-tuple-element", made, shape=s, index=k) for k, s in enumerate(shapes)]
     return r.emit("tuple", *(_back(r, w, p, arrays[0].dims) for p in parts), shape=i.shape)
+
+
+def _apart(r: Rewriter, i: Instruction, w: Windows) -> Instruction | None:
+    """A scatter whose index vectors write different elements each, as batching dimensions say: element by element.
+
+    So the gradient of taking an element of each row needs neither a list nor an order.  None: it is none, or takes the
+    updates, which leaves the other elements alone.
+    """
+    targets = {k: d for d, k in w.batching.items()}
+    apart = all(n == 1 or k in targets for k, n in enumerate(w.count))
+    others = [d for d in range(len(w.operand)) if d not in w.batching and not w.given(d)]
+    whole = all(w.sizes[d] == w.operand[d] for d in others) and all(w.sizes[d] == 1 for d in w.starts if w.given(d))
+    taken = i.computation().result.opcode == "parameter"
+    if (
+        i.shape.is_tuple
+        or taken
+        or not w.batching
+        or not (apart and whole)
+        or len(i.operands[0].dims) != len(w.operand)
+    ):
+        return None
+    x, _, updates = i.operands
+
+    def spread(values: Instruction, axes: list[Axis]) -> Instruction:
+        """Values with these dimensions, none of size 1, repeated to the operand's sizes."""
+        dims = [targets[a.dim] if a.batch else a.dim for a in axes]
+        order = sorted(range(len(dims)), key=dims.__getitem__)
+        placed = reordered(r, resized(r, values, [w.size(a) for a in axes]), order)
+        return r.emit("broadcast", placed, shape=array(values.shape.dtype, x.dims), dimensions=tuple(sorted(dims)))
+
+    batch = [Axis(True, k) for k, n in enumerate(w.count) if n > 1]
+    mask: Instruction | None = None
+    for d, start in w.components(r).items():
+        if w.given(d):
+            narrow = start.shape.dtype.bits <= S32.bits
+            start = r.emit("convert", start, shape=array(S32, start.dims)) if narrow else start
+            place = r.emit("iota", shape=array(start.shape.dtype, x.dims), iota_dimension=d)
+            there = array(PRED, x.dims)
+            here = r.emit("compare", place, spread(start, batch), shape=there, direction="EQ")
+            mask = here if mask is None else r.emit("and", mask, here)
+    given = spread(resized(r, updates, [w.size(a) for a in _axes(i, w, updates)]), _axes(i, w, updates))
+    every = tuple(range(len(x.dims)))
+    made = r.emit("map", x, given, shape=x.shape, name=i.name, dimensions=every, to_apply=i.computation())
+    return made if mask is None else r.emit("select", mask, made, x)
+
+
+def _axes(i: Instruction, w: Windows, updates: Instruction) -> list[Axis]:
+    """The dimensions of updates, but those of size 1."""
+    kept = i.ints("update_window_dims")
+    dropped = {*i.ints("inserted_window_dims", ()), *w.batching}
+    window = iter(d for d in range(len(w.sizes)) if d not in dropped)
+    batch = iter(range(len(w.count)))
+    given = [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(updates.shape.rank)]
+    return [a for a in given if w.size(a) > 1]
 
 
 def _offsets(r: Rewriter, w: Windows) -> Instruction:
@@ -123,14 +180,9 @@ def _tests(r: Rewriter, start: Instruction, limit: int) -> list[Instruction]:
 
 def _updates(r: Rewriter, i: Instruction, w: Windows, updates: Instruction) -> Instruction:
     """Updates with their dimensions as the expanded form has them."""
-    kept = i.ints("update_window_dims")
-    dropped = {*i.ints("inserted_window_dims", ()), *w.batching}
-    window = iter(d for d in range(len(w.sizes)) if d not in dropped)
-    batch = iter(range(len(w.count)))
-    given = [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(updates.shape.rank)]
-    given = [a for a in given if a in w.axes]
+    given = _axes(i, w, updates)
     there = resized(r, updates, [w.size(a) for a in given])
-    return resized(r, reordered(r, there, [given.index(a) for a in w.axes]), w.flat_windows())
+    return resized(r, reordered(r, there, [given.index(a) for a in w.axes if a in given]), w.flat_windows())
 
 
 def _back(r: Rewriter, w: Windows, made: Instruction, dims: tuple[int, ...]) -> Instruction:
