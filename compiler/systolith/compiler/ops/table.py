@@ -122,6 +122,8 @@ def _elementwise(name: str, expander: str = "") -> OpInfo:
     return OpInfo(name, Family.ELEMENTWISE, RULES.get(name), dim=dims.elementwise_dim, expander=expander)
 
 
+_IN_ORDER = "convert-async-to-sync"
+
 OPS: dict[str, OpInfo] = {
     row.opcode: row
     for row in (
@@ -191,8 +193,12 @@ OPS: dict[str, OpInfo] = {
             Family.COMPOUND,
             "cholesky ragged-dot scaled-dot scan triangular-solve",
         ),
-        *_rows(Family.ORDER, "add-dependency after-all domain"),
-        *_rows(Family.ASYNC, "async-done async-start async-update copy-done copy-start"),
+        *_rows(Family.ORDER, "after-all"),
+        *(OpInfo(name, Family.ORDER, expander=_IN_ORDER) for name in ("add-dependency", "domain")),
+        *(
+            OpInfo(name, Family.ASYNC, expander=_IN_ORDER)
+            for name in ("async-done", "async-start", "async-update", "copy-done", "copy-start")
+        ),
         *_rows(
             Family.EFFECT,
             """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.passes.algebraic import Simplify
+from systolith.compiler.passes.asynchronous import RunInOrder
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
@@ -54,6 +55,7 @@ LEGAL: tuple[Pass, ...] = (
     SplitTupleConstants(),
     NormaliseLayouts(),
     RemoveControlDependencies(),
+    RunInOrder(),
     Inline(),
     DeadCode(),
     InstalledExpanders(),

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from systolith.compiler import plugins
 from systolith.compiler.errors import CompileError
 from systolith.compiler.passes.algebraic import Simplify
+from systolith.compiler.passes.asynchronous import RunInOrder
 from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
@@ -47,6 +48,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "complex-rewriter": SplitComplexNumbers,
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
     "control-dep-remover": RemoveControlDependencies,
+    "convert-async-to-sync": RunInOrder,
     "cse": MergeCommon,
     "dce": DeadCode,
     "fft-expander": ExpandFfts,
