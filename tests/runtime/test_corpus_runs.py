@@ -21,7 +21,7 @@ TINY = (
 # A family of operations each: precisions and chips make little difference.
 OPERATIONS = (
     "mlp_train_sgd", "gpt2_tiny_infer", "embedding_gather_scatteradd_grad", "fori_while_dynamic", "elementwise_zoo",
-    "cumsum_reduce_window", "reduce_variants", "complex_ops", "fft_all",
+    "cumsum_reduce_window", "reduce_variants", "complex_ops", "fft_all", "cholesky_trisolve",
 )  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (

@@ -21,7 +21,7 @@ WIDE = parse_chip(
 TINY = load_chip("tiny")
 # Refused modules, on which chip: `@` is the line that is to blame.
 REFUSED = {
-    "an opcode": (TINY, "@ ROOT r = c64[5] fft(x), fft_type=RFFT, fft_length={8}"),
+    "an opcode": (TINY, "@ ROOT r = u64[2] rng-get-and-update-state(), delta=1"),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
     "an element type": (TINY, "@ ROOT z = f64[8] convert(x)"),
     "64-bit arithmetic": (WIDE, "@ y = f64[8] convert(x)\n z = f64[8] negate(y)\n ROOT r = f32[8] convert(z)"),

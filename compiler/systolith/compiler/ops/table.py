@@ -180,6 +180,8 @@ OPS: dict[str, OpInfo] = {
             OpInfo(name, Family.EXPANDED, expander="batchnorm_expander")
             for name in ("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
         ),
+        OpInfo("cholesky", Family.EXPANDED, expander="cholesky_expander"),
+        OpInfo("triangular-solve", Family.EXPANDED, expander="triangular_solve_expander"),
         OpInfo("rng-bit-generator", Family.EXPANDED, expander="rng-bit-generator-expander"),
         OpInfo("select-and-scatter", Family.EXPANDED, expander="select_and_scatter_expander"),
         OpInfo("fft", Family.EXPANDED, expander="fft-expander"),
@@ -189,10 +191,7 @@ OPS: dict[str, OpInfo] = {
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
         *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
-        *_rows(
-            Family.COMPOUND,
-            "cholesky ragged-dot scaled-dot scan triangular-solve",
-        ),
+        *_rows(Family.COMPOUND, "ragged-dot scaled-dot scan"),
         *_rows(Family.ORDER, "after-all"),
         *(OpInfo(name, Family.ORDER, expander=_IN_ORDER) for name in ("add-dependency", "domain")),
         *(

@@ -147,11 +147,6 @@ class PairRewriter(Rewriter):
         self.of: dict[Instruction, Value] = {}
         self._given: set[Instruction] = set()
 
-    @property
-    def made(self) -> list[Instruction]:
-        """The instructions so far."""
-        return self._out
-
     def split(self) -> None:
         """Rewrite the computation in place: what stands for tuples are tuples of parts."""
         self._instructions()

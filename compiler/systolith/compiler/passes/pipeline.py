@@ -8,6 +8,7 @@ from systolith.compiler.passes.asynchronous import RunInOrder
 from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
+from systolith.compiler.passes.cholesky import ExpandCholesky
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
 from systolith.compiler.passes.conditionals import SimplifyConditionals
@@ -29,6 +30,7 @@ from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.topk import DecomposeTopK
+from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -60,6 +62,8 @@ LEGAL: tuple[Pass, ...] = (
     DeadCode(),
     InstalledExpanders(),
     ExpandBatchNorm(),
+    ExpandCholesky(),
+    ExpandTriangularSolve(),
     ExpandRandomBits(),
     ExpandBitcastDtypes(),
     ExpandFfts(),

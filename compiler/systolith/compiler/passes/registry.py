@@ -12,6 +12,7 @@ from systolith.compiler.passes.asynchronous import RunInOrder
 from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.bitcast_dtypes import ExpandBitcastDtypes
+from systolith.compiler.passes.cholesky import ExpandCholesky
 from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
 from systolith.compiler.passes.conditionals import SimplifyConditionals
@@ -33,6 +34,7 @@ from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
 from systolith.compiler.passes.topk import DecomposeTopK
+from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
@@ -45,6 +47,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "batchnorm_expander": ExpandBatchNorm,
     "bitcast_dtypes_expander": ExpandBitcastDtypes,
     "call-inliner": lambda: Inline(("call",)),
+    "cholesky_expander": ExpandCholesky,
     "complex-rewriter": SplitComplexNumbers,
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
     "control-dep-remover": RemoveControlDependencies,
@@ -68,6 +71,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "simplify-while-loops": SimplifyWhileLoops,
     "sort-expander": ExpandSorts,
     "topk-decomposer": DecomposeTopK,
+    "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
     "x64-rewriter": SplitWideIntegers,

@@ -54,6 +54,11 @@ class Rewriter:
         self._gone: set[Instruction] = set()
         self._at: Instruction | None = None
 
+    @property
+    def made(self) -> list[Instruction]:
+        """The instructions so far."""
+        return self._out
+
     @cached_property
     def uses(self) -> Counter[Instruction]:
         """How often each instruction was an operand before the sweep; of the root, once more."""

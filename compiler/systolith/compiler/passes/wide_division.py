@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.hlo.shape import array, tuple_of
+from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.counted_loop import State, counted_loop
 from systolith.compiler.passes.pairs import Pair, PairRewriter
-from systolith.isa.dtypes import PRED, S32, U32
+from systolith.isa.dtypes import U32
 
 BITS = 64
-
-State = Sequence[Instruction]
 
 
 def divided(r: PairRewriter, a: Pair, b: Pair) -> tuple[Pair, Pair]:
     """Quotient and remainder, unsigned; by 0: all ones, and `a`."""
     zero = r.full(0, array(U32, a[0].dims))
-    low, high, rest_low, rest_high, *_ = _repeated(r, [*a, zero, zero, *b], _bit)
+    state = [*a, zero, zero, *b]
+    low, high, rest_low, rest_high, *_ = counted_loop(r, r.callees, BITS, state, _bit, partial(_inside, r), "divide")
     return (low, high), (rest_low, rest_high)
 
 
-def _bit(r: PairRewriter, state: State) -> list[Instruction]:
+def _inside(r: PairRewriter, computation: Computation) -> PairRewriter:
+    return PairRewriter(r.types, computation, r.callees, entry=False)
+
+
+def _bit(r: PairRewriter, _: Instruction, state: State) -> list[Instruction]:
     """Shift the dividend's first bit into the remainder; take the divisor from it if it is no less."""
     low, high, rest_low, rest_high, b_low, b_high = state
     one, last = r.full(1, low.shape), r.full(31, low.shape)
@@ -52,32 +56,3 @@ def _bit(r: PairRewriter, state: State) -> list[Instruction]:
         b_low,
         b_high,
     ]
-
-
-def _repeated(
-    r: PairRewriter, state: State, step: Callable[[PairRewriter, State], list[Instruction]]
-) -> list[Instruction]:
-    """The state after a step for each bit."""
-    shape = tuple_of([array(S32), *(s.shape for s in state)])
-
-    def computation(stem: str, make: Callable[[PairRewriter, list[Instruction]], Instruction]) -> Computation:
-        given = Instruction("state", "parameter", shape, number=0)
-        made = Computation(r.callees.name(stem), [given])
-        inside = PairRewriter(r.types, made, r.callees, entry=False)
-        parts = [inside.emit("get-tuple-element", given, index=k) for k in range(len(shape.elements))]
-        root = make(inside, parts)
-        made.instructions, made.root = [given, *inside.made], root
-        r.callees.add(made)
-        return made
-
-    def body(inside: PairRewriter, parts: list[Instruction]) -> Instruction:
-        count, *values = parts
-        return inside.emit("tuple", inside.emit("add", count, inside.constant(1, S32)), *step(inside, values))
-
-    def condition(inside: PairRewriter, parts: list[Instruction]) -> Instruction:
-        return inside.emit("compare", parts[0], inside.constant(BITS, S32), shape=array(PRED), direction="LT")
-
-    first = r.emit("tuple", r.constant(0, S32), *state)
-    test, once = computation("divide.condition", condition), computation("divide.body", body)
-    done = r.emit("while", first, shape=shape, condition=test, body=once)
-    return [r.emit("get-tuple-element", done, index=k + 1) for k in range(len(state))]

@@ -40,6 +40,7 @@ def cholesky(i: Instruction, x: np.ndarray) -> np.ndarray:
             factors[index] = np.linalg.cholesky(full[index])
         except np.linalg.LinAlgError:
             factors[index] = np.nan
+    factors[np.isnan(factors).any((-2, -1))] = np.nan  # of a NaN numpy makes NaN only what depends on it
     return store(factors if lower else np.swapaxes(factors, -1, -2).conj(), dtype)
 
 

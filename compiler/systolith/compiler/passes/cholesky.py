@@ -1,0 +1,106 @@
+"""`cholesky` by blocks of columns: a product with the blocks before, then a loop over the block's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.counted_loop import State, counted_loop
+from systolith.compiler.passes.matrices import BLOCK, Matrices
+from systolith.compiler.passes.real_expression import Real
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.isa.dtypes import PRED
+
+
+@dataclass(frozen=True)
+class ExpandCholesky:
+    """Expand `cholesky` of real matrices into products and loops over columns.
+
+    Attributes:
+        block: columns of a block.
+    """
+
+    block: int = BLOCK
+
+    def run(self, module: Module) -> bool:
+        callees = Callees(module)
+        changed = rewrite(module, lambda r, i: self._expanded(r, i, callees) if i.opcode == "cholesky" else None)
+        callees.place()
+        return changed
+
+    def _expanded(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
+        if not i.shape.dtype.is_float or i.operands[0].shape.is_dynamic:
+            return None
+        m = Matrices(r)
+        taken = m.taken(i.operands[0])
+        if not taken.shape.size:
+            return m.given(taken, i.shape)
+        half, other = taken, m.transposed(taken)
+        if not i.flag("lower"):
+            half, other = other, half
+        whole = Real(r, half).where(m.triangle(half.shape, "GE"), Real(r, other)).i
+        factor = _checked(m, self._factor(m, whole, callees), callees)
+        return m.given(factor if i.flag("lower") else m.transposed(factor), i.shape)
+
+    def _factor(self, m: Matrices, x: Instruction, callees: Callees) -> Instruction:
+        """The lower triangle of the factors of symmetric matrices, with zeros above.
+
+        Of a block's columns those of the blocks before are subtracted at once, by a product.
+        """
+        n = x.dims[2]
+        done: Instruction | None = None  # the columns so far, from the current block's first row on
+        blocks = []
+        for first in range(0, n, self.block):
+            last = min(first + self.block, n)
+            panel = m.cut(x, (first, n), (first, last))
+            if done is not None:
+                above = m.cut(done, (0, last - first), (0, first))
+                panel = m.without(panel, done, m.transposed(above))
+            (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
+            lower = m.triangle(panel.shape, "GE")
+            panel = Real(m.r, panel).where(lower, 0.0).i
+            blocks.append(_lowered(m, panel, first))
+            if last < n:
+                rows = (last - first, n - first)
+                below = m.cut(panel, rows, (0, last - first))
+                done = below if done is None else m.joined([m.cut(done, rows, (0, first)), below], 2)
+        return m.joined(blocks, 2)
+
+
+def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
+    """Below as many rows of zeros."""
+    zeros = array(panel.shape.dtype, (panel.dims[0], rows, panel.dims[2]))
+    return m.joined([m.r.full(0, zeros), panel], 1) if rows else panel
+
+
+def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
+    """Divide column j by the root of its diagonal element, and take its products from the columns behind it.
+
+    What is above the diagonal is symmetric to what is below in columns behind j, and of no use in the others.
+    """
+    m = Matrices(r)
+    (panel,) = state
+    shape = panel.shape
+    root = m.at(panel, j, j).of("sqrt")
+    column, row = m.at(panel, None, j), m.at(panel, j, None)
+    on_diagonal = m.index(column.i.shape, 1).test("EQ", m.scalar(j, column.i.shape))
+    tall = m.spread(root, column.i.shape)
+    scaled = m.spread(tall.where(on_diagonal, column / tall), shape)
+    product = scaled * m.spread(row / m.spread(root, row.i.shape), shape)
+    number, current = m.index(shape, 2), m.scalar(j, shape)
+    rest = scaled.where(number.test("EQ", current), Real(r, panel) - product)
+    return [rest.where(number.test("GE", current), Real(r, panel)).i]
+
+
+def _checked(m: Matrices, factor: Instruction, callees: Callees) -> Instruction:
+    """NaN for every matrix whose diagonal is not positive, or not a number, somewhere."""
+    r, shape = m.r, factor.shape
+    positive = Real(r, factor).test("GT", 0.0)
+    fine = r.emit("or", positive, m.triangle(shape, "NE"))
+    true, adder = r.constant(True, PRED), callees.reducer("and", PRED)
+    each = r.emit("reduce", fine, true, shape=array(PRED, shape.dims[:1]), dimensions=(1, 2), to_apply=adder)
+    keep = r.emit("broadcast", each, shape=array(PRED, shape.dims), dimensions=(0,))
+    return Real(r, factor).where(keep, float("nan")).i
