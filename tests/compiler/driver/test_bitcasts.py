@@ -24,6 +24,7 @@ WIDTHS = {
     8: ("s8", "u8", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"),
     16: ("s16", "u16", "bf16", "f16"),
     32: ("s32", "u32", "f32"),
+    64: ("s64", "u64"),
 }
 WIDTH = {name: width for width, names in WIDTHS.items() for name in names}
 NAMES = st.sampled_from([name for width, names in WIDTHS.items() if width >= 8 for name in names])

@@ -144,6 +144,8 @@ BODIES = {
     ),
     "compared": "p = pred[4,6] compare(x, y), direction=NE\n ROOT r = c64[4,6] select(p, x, y)",
     "of other types": "f = bf16[4,6] parameter(4)\n ROOT r = c64[4,6] convert(f)",
+    "of 64-bit integers": "f = s64[4,6] parameter(4)\n ROOT r = c64[4,6] convert(f)",
+    "of unsigned 64-bit integers": "f = u64[4,6] parameter(4)\n ROOT r = c64[4,6] convert(f)",
     "iota": "ROOT r = c64[4,6] iota(), iota_dimension=1",
 }
 
@@ -156,8 +158,8 @@ def test_operations(name: str) -> None:
     text = f"HloModule m\n{REDUCERS}{LOOP}ENTRY e {{\n{given}{u} {BODIES[name]}\n}}\n"
     arrays = [numbers(24, 0).reshape(4, 6), numbers(24, 1).reshape(4, 6), np.array([3, 0, 9, 3, -1], np.int32)]
     arrays.append(numbers(36, 2).reshape(2, 3, 6))
-    if "bf16" in text:
-        arrays.append(np.arange(24).reshape(4, 6).astype(parse_hlo(text).entry.parameters[-1].shape.dtype.stored))
+    for p in parse_hlo(text).entry.parameters[len(arrays) :]:
+        arrays.append((np.arange(24) ** 9).reshape(4, 6).astype(p.shape.dtype.stored))
     if name == "compared":
         arrays[1][::2] = arrays[0][::2]
     for got, want in both(text, arrays):

@@ -9,14 +9,18 @@ from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import DType, Kind
+from systolith.compiler.passes.wide_rules import is_wide
+from systolith.isa.dtypes import U32, DType, Kind
 
 _WIDTHS = (2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
 class ExpandBitcastDtypes:
-    """Replace `bitcast-convert` to another width by shifts; types of more than 32 bits and pred stay as they are."""
+    """Replace `bitcast-convert` to another width by shifts; pred, floats of 64 bits and complex numbers stay.
+
+    64-bit integers become pairs of u32 (`wide_integers.py`), or are made of such.
+    """
 
     def run(self, module: Module) -> bool:
         return rewrite(module, lambda r, i: _expand(r, i) if i.opcode == "bitcast-convert" else None)
@@ -26,11 +30,30 @@ def _expand(r: Rewriter, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     source, target = x.shape.dtype, i.shape.dtype
     kinds = {source.kind, target.kind} & {Kind.COMPLEX, Kind.PRED}
-    if kinds or source.bits == target.bits or not {source.bits, target.bits} <= {*_WIDTHS} or i.shape.is_dynamic:
+    if kinds or source.bits == target.bits or i.shape.is_dynamic:
+        return None
+    if any(is_wide(s) for s in (x.shape, i.shape)) and min(source.bits, target.bits) < U32.bits:
+        return _by_words(r, x, i)
+    if not {source.bits, target.bits} <= {*_WIDTHS}:
         return None
     bits = _as(r, x, _unsigned(source))
     made = _split(r, bits, target) if source.bits > target.bits else _joined(r, bits, target)
     return r.emit("bitcast-convert", made, shape=i.shape)
+
+
+def _by_words(r: Rewriter, x: Instruction, i: Instruction) -> Instruction:
+    """Between 64-bit integers and types below 32 bits: parts of words, along a dimension of their own."""
+    narrow = min(x.shape.dtype, i.shape.dtype, key=lambda t: t.bits)
+    if is_wide(x.shape):
+        words = r.emit("bitcast-convert", x, shape=array(U32, (*x.dims, 2)))
+        parts = _split(r, words, narrow)
+        return r.emit(
+            "bitcast-convert", r.emit("reshape", parts, shape=array(parts.shape.dtype, i.dims)), shape=i.shape
+        )
+    parts = r.emit(
+        "reshape", _as(r, x, _unsigned(narrow)), shape=array(_unsigned(narrow), (*i.dims, 2, U32.bits // narrow.bits))
+    )
+    return r.emit("bitcast-convert", _joined(r, parts, U32), shape=i.shape)
 
 
 def _unsigned(dtype: DType) -> DType:

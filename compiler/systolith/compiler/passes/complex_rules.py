@@ -14,7 +14,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, is_view_of_parts
 from systolith.compiler.passes.real_expression import Real
-from systolith.isa.dtypes import F32, PRED, S32, Kind
+from systolith.isa.dtypes import DTYPES, F32, PRED, S32, Kind
 
 Number = tuple[Real, Real]
 
@@ -93,10 +93,9 @@ def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
 
 
 def _takes_convert(i: Instruction) -> bool:
-    others = [s.dtype for s in (i.shape, i.operands[0].shape) if s.dtype.kind is not Kind.COMPLEX]
-    return all(t.bits <= 32 for t in (*others, F32)) and all(
-        s.dtype.bits == 64 for s in (i.shape, i.operands[0].shape) if s.dtype.kind is Kind.COMPLEX
-    )
+    """Of and to c64, all other numbers but f64: 64-bit integers become pairs after complex numbers do."""
+    types = {i.shape.dtype, i.operands[0].shape.dtype}
+    return not types & {DTYPES["f64"], DTYPES["c128"]}
 
 
 def _compare(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
