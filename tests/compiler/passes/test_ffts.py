@@ -70,7 +70,9 @@ def test_any_dimensions(kind: str, batch: tuple[int, ...], lengths: tuple[int, .
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("n", [DIRECT, DIRECT + 3, 2 * DIRECT, 262, 1000, 2310])
+@pytest.mark.parametrize(
+    "n", [DIRECT + 3, 262, *(pytest.param(n, marks=pytest.mark.slow) for n in (DIRECT, 256, 2310))]
+)
 def test_long_ones(kind: str, n: int) -> None:
     """A product, a prime, halves, twice a prime, several factors."""
     text = module(kind, (2,), (n,))
@@ -79,7 +81,9 @@ def test_long_ones(kind: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("lengths", [(6,), (3, 10), (131,), (160,)])
+@pytest.mark.parametrize(
+    "lengths", [(3, 10), *(pytest.param(n, marks=pytest.mark.slow) for n in ((6,), (131,), (160,), (2, 3, 4)))]
+)
 def test_on_the_chip(kind: str, lengths: tuple[int, ...]) -> None:
     text = module(kind, (2,), lengths)
     x = argument(text, 1)
