@@ -34,40 +34,46 @@ class ExpandCholesky:
     def _expanded(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
         if not i.shape.dtype.is_float or i.operands[0].shape.is_dynamic:
             return None
-        m = Matrices(r)
+        m, lower = Matrices(r), i.flag("lower")
         taken = m.taken(i.operands[0])
         if not taken.shape.size:
             return m.given(taken, i.shape)
-        half, other = taken, m.transposed(taken)
-        if not i.flag("lower"):
-            half, other = other, half
-        whole = Real(r, half).where(m.triangle(half.shape, "GE"), Real(r, other)).i
-        factor = _checked(m, self._factor(m, whole, callees), callees)
-        return m.given(factor if i.flag("lower") else m.transposed(factor), i.shape)
+        half, other = (taken, m.transposed(taken)) if lower else (m.transposed(taken), taken)
+        factor = _checked(m, factored(m, half, other, callees, self.block), callees)
+        return m.given(factor if lower else m.transposed(factor), i.shape)
 
-    def _factor(self, m: Matrices, x: Instruction, callees: Callees) -> Instruction:
-        """The lower triangle of the factors of symmetric matrices, with zeros above.
 
-        Of a block's columns those of the blocks before are subtracted at once, by a product.
-        """
-        n = x.dims[2]
-        done: Instruction | None = None  # the columns so far, from the current block's first row on
-        blocks = []
-        for first in range(0, n, self.block):
-            last = min(first + self.block, n)
-            panel = m.cut(x, (first, n), (first, last))
-            if done is not None:
-                above = m.cut(done, (0, last - first), (0, first))
-                panel = m.without(panel, done, m.transposed(above))
-            (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
-            lower = m.triangle(panel.shape, "GE")
-            panel = Real(m.r, panel).where(lower, 0.0).i
-            blocks.append(_lowered(m, panel, first))
-            if last < n:
-                rows = (last - first, n - first)
-                below = m.cut(panel, rows, (0, last - first))
-                done = below if done is None else m.joined([m.cut(done, rows, (0, first)), below], 2)
-        return m.joined(blocks, 2)
+def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callees, block: int) -> Instruction:
+    """The lower triangles of the factors, with zeros above.
+
+    Of a block's columns those of the blocks before are subtracted at once, by a product.  The first pivot that is not
+    positive stands in its place; what depends on it is of no use.
+
+    Args:
+        m: makes instructions.
+        half: `[b, n, n]`, of which the lower triangles are read.
+        other: its transposed matrices.
+        callees: makes computations.
+        block: columns of a block.
+    """
+    n = half.dims[2]
+    x = Real(m.r, half).where(m.triangle(half.shape, "GE"), Real(m.r, other)).i
+    done: Instruction | None = None  # the columns so far, from the current block's first row on
+    blocks = []
+    for first in range(0, n, block):
+        last = min(first + block, n)
+        panel = m.cut(x, (first, n), (first, last))
+        if done is not None:
+            above = m.cut(done, (0, last - first), (0, first))
+            panel = m.without(panel, done, m.transposed(above))
+        (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
+        panel = Real(m.r, panel).where(m.triangle(panel.shape, "GE"), 0.0).i
+        blocks.append(_lowered(m, panel, first))
+        if last < n:
+            rows = (last - first, n - first)
+            below = m.cut(panel, rows, (0, last - first))
+            done = below if done is None else m.joined([m.cut(done, rows, (0, first)), below], 2)
+    return m.joined(blocks, 2)
 
 
 def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
@@ -84,7 +90,8 @@ def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
     m = Matrices(r)
     (panel,) = state
     shape = panel.shape
-    root = m.at(panel, j, j).of("sqrt")
+    pivot = m.at(panel, j, j)
+    root = pivot.where(pivot.test("LE", 0.0), pivot.of("sqrt"))
     column, row = m.at(panel, None, j), m.at(panel, j, None)
     on_diagonal = m.index(column.i.shape, 1).test("EQ", m.scalar(j, column.i.shape))
     tall = m.spread(root, column.i.shape)

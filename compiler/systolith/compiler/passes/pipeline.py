@@ -21,6 +21,7 @@ from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.scans import SplitScans
@@ -62,6 +63,7 @@ LEGAL: tuple[Pass, ...] = (
     DeadCode(),
     InstalledExpanders(),
     ExpandBatchNorm(),
+    ExpandLapack(),
     ExpandCholesky(),
     ExpandTriangularSolve(),
     ExpandRandomBits(),

@@ -25,6 +25,7 @@ from systolith.compiler.passes.gathers import SimplifyGathers
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.scans import SplitScans
@@ -59,6 +60,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "fusion-inliner": lambda: Inline(("fusion",)),
     "gather_simplifier": SimplifyGathers,
     "integer-product-expander": ExpandIntegerProducts,
+    "lapack-expander": ExpandLapack,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -25,8 +26,9 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(\d+)")
 Routine = Callable[..., tuple[np.ndarray, ...]]
 
 
-def _options(i: Instruction) -> dict[str, int]:
-    return {key: int(value) for key, value in _OPTION.findall(str(i.attributes.get("backend_config", "")))}
+def options_of(i: Instruction) -> dict[str, str]:
+    """Letters by their names."""
+    return {key: chr(int(value)) for key, value in _OPTION.findall(str(i.attributes.get("backend_config", "")))}
 
 
 def _adjoint(x: np.ndarray) -> np.ndarray:
@@ -40,7 +42,7 @@ def _done(x: np.ndarray, inner: int = 2) -> np.ndarray:
 
 def _each(function: Callable[[np.ndarray], Sequence[np.ndarray]], x: np.ndarray) -> list[np.ndarray]:
     """A function of one matrix on every matrix of a batch."""
-    results = [function(m) for m in x.reshape(-1, *x.shape[-2:])]
+    results = [function(m) for m in x.reshape(prod(x.shape[:-2]), *x.shape[-2:])]
     if not results:
         results = [function(np.eye(*x.shape[-2:], dtype=x.dtype))][:0]
     return [np.stack(parts).reshape((*x.shape[:-2], *parts[0].shape)) for parts in zip(*results, strict=True)]
@@ -53,9 +55,9 @@ def _safely(function: Callable[..., Sequence[np.ndarray]], x: np.ndarray) -> lis
     return [np.where(bad.reshape(*bad.shape, *[1] * (r.ndim - bad.ndim)), np.nan, r) for r in results]
 
 
-def potrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def potrf(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Cholesky factor in one triangle, the other as it was; `info` is the order of the first minor that fails."""
-    lower = chr(options["uplo"]) == "L"
+    lower = options["uplo"] == "L"
 
     def factor(m: np.ndarray) -> Sequence[np.ndarray]:
         half = np.tril(m) if lower else _adjoint(np.triu(m))
@@ -77,7 +79,7 @@ def potrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
     return factors, info
 
 
-def getrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def getrf(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """LU factors with partial pivoting, pivots (from 1), and the first zero pivot."""
     del options
 
@@ -99,14 +101,14 @@ def getrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(_each(factor, a))
 
 
-def geqrf(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def geqrf(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """R above, reflectors below the diagonal, and their scales."""
     del options
     packed, scales = np.linalg.qr(a, mode="raw")
     return np.swapaxes(packed, -1, -2), scales
 
 
-def orgqr(options: dict[str, int], a: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, ...]:
+def orgqr(options: dict[str, str], a: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, ...]:
     """The first columns of the product of reflectors 1 - scale v v^H."""
     del options
     rows, columns = a.shape[-2:]
@@ -120,9 +122,9 @@ def orgqr(options: dict[str, int], a: np.ndarray, scales: np.ndarray) -> tuple[n
     return (q,)
 
 
-def gesdd(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def gesdd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Singular values and, by mode (A all, S the first, N none), vectors."""
-    mode = chr(options["mode"])
+    mode = options["mode"]
     if mode == "N":
         (values,) = _safely(lambda m: (np.linalg.svd(m, compute_uv=False),), a)
         return a, values, np.zeros((1, 1)), np.zeros((1, 1)), _done(a)
@@ -130,16 +132,16 @@ def gesdd(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
     return a, values, u, vt, _done(a)
 
 
-def syevd(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def syevd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Eigenvectors and eigenvalues, in ascending order, of a symmetric or Hermitian matrix."""
-    triangle: Literal["L", "U"] = "L" if chr(options["uplo"]) == "L" else "U"
+    triangle: Literal["L", "U"] = "L" if options["uplo"] == "L" else "U"
     values, vectors = _safely(lambda m: np.linalg.eigh(m, UPLO=triangle), a)
-    return vectors if chr(options["mode"]) == "V" else a, values, _done(a)
+    return vectors if options["mode"] == "V" else a, values, _done(a)
 
 
-def geev(options: dict[str, int], a: np.ndarray) -> tuple[np.ndarray, ...]:
+def geev(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Eigenvalues (of real matrices both parts) and left and right eigenvectors of length 1."""
-    wanted = [chr(options[key]) == "V" for key in ("compute_left", "compute_right")]
+    wanted = [options[key] == "V" for key in ("compute_left", "compute_right")]
     if any(wanted):
         values, right = _safely(np.linalg.eig, a)
     else:  # another algorithm, which gives another order
@@ -160,15 +162,19 @@ def _normal(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(turned / np.linalg.norm(turned, axis=-2, keepdims=True))
 
 
-def trsm(options: dict[str, int], a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+def trsm(options: dict[str, str], a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
     """The solution of op(a) x = b, or of x op(a) = b."""
-    letters = {key: chr(value) for key, value in options.items()}
-    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[letters["trans_x"]]
-    return (solve_triangle(a, b, letters["side"] == "L", letters["uplo"] == "L", transpose, letters["diag"] == "U"),)
+    return (solve_triangle(a, b, *trsm_options(options)),)
+
+
+def trsm_options(options: dict[str, str]) -> tuple[bool, bool, str, bool]:
+    """`left_side`, `lower`, `transpose_a` and `unit_diagonal` of HLO's operation."""
+    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[options["trans_x"]]
+    return options["side"] == "L", options["uplo"] == "L", transpose, options["diag"] == "U"
 
 
 def gtsv(
-    options: dict[str, int], lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray
+    options: dict[str, str], lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """A tridiagonal system by elimination with partial pivoting; the diagonals become those of U.
 
@@ -220,7 +226,7 @@ def _target(routine: Routine) -> Callable[[Instruction, list[Value]], Value]:
         leaves = list(i.shape.leaves())
         with np.errstate(all="ignore"):
             wide = [to_working(np.asarray(x), o.shape.dtype) for x, o in zip(operands, i.operands, strict=True)]
-            values = routine(_options(i), *wide)
+            values = routine(options_of(i), *wide)
             results = tuple(
                 store(np.broadcast_to(value, leaf.dims), leaf.dtype) for value, leaf in zip(values, leaves, strict=True)
             )

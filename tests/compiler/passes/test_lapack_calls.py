@@ -1,0 +1,78 @@
+"""JAX's own functions of matrices, lowered for a CPU, as operations of HLO."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.lapack import ExpandLapack
+from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import Array, check, error
+from tests.compiler.passes.differential import transformed
+from tests.compiler.passes.test_triangles import Options, positive, triangular
+from tests.runtime.command import systolith
+
+jax: Any = pytest.importorskip("jax")
+
+
+def potrf_text(batch: tuple[int, ...], n: int, uplo: str) -> str:
+    shape, info = f"f32[{','.join(map(str, (*batch, n, n)))}]", f"s32[{','.join(map(str, batch))}]"
+    return (
+        f"HloModule m\nENTRY e {{\n a = {shape} parameter(0)\n ROOT r = ({shape}, {info}) custom-call(a),"
+        ' custom_call_target="lapack_spotrf_ffi", api_version=API_VERSION_TYPED_FFI,'
+        f" backend_config={{uplo = {ord(uplo)} : ui8}}\n}}\n"
+    )
+
+
+@settings(max_examples=30)
+@given(st.sampled_from([(), (3,), (2, 2)]), st.integers(0, 7), st.sampled_from("LU"), st.integers(0, 7), st.booleans())
+def test_factors_and_the_minor_that_fails(batch: tuple[int, ...], n: int, uplo: str, at: int, zero: bool) -> None:
+    """One matrix of the batch is not positive definite, from a minor on; the other triangle stays."""
+    text = potrf_text(batch, n, uplo)
+    a = np.nan_to_num(positive("f32", batch, n, uplo == "L", at), nan=9)
+    if at < n:
+        a.reshape(-1, n, n)[0, at, at] = 0 if zero and at == 0 else -3
+    for block in (3, 128):
+        made = transformed(parse_hlo(text), ExpandLapack(block))
+        assert "custom-call" not in {i.opcode for i in made.instructions()}
+        for got, want in zip(evaluate(made, a), evaluate(parse_hlo(text), a), strict=True):
+            assert error(got, want) <= 1e-5
+
+
+def lowered(function: Any, arguments: list[Array]) -> str:
+    return str(jax.jit(function).lower(*arguments).compiler_ir("hlo").as_hlo_text())
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+def test_what_jax_lowers_for_a_cpu_on_the_chip(trans: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A factor and systems that JAX's own LAPACK solves too."""
+    options: Options = (True, True, False, "NO_TRANSPOSE")
+    a, b = triangular("f32", (2,), 5, 3, options, 0)
+    spd = np.nan_to_num(positive("f32", (2,), 5, True, 0))
+    spd[1, 3, 3] = -2
+
+    def solve(a: Any, b: Any) -> Any:
+        return jax.scipy.linalg.solve_triangular(a, b, trans=trans, lower=True)
+
+    for n, (function, arguments) in enumerate(
+        ((solve, [np.nan_to_num(a), b]), (jax.lax.linalg.cholesky, [(spd + np.swapaxes(spd, 1, 2)) / 2]))
+    ):
+        text = lowered(function, arguments)
+        assert "lapack_s" in text
+        made = transformed(parse_hlo(text), ExpandLapack(), ExpandTriangularSolve())
+        (want,), (got,) = run_xla(text, *arguments), evaluate(made, *arguments)
+        assert error(got.reshape(want.shape), want) <= 1e-5
+        check(text, arguments)
+        module, values = tmp_path / f"{n}.hlo", tmp_path / f"{n}.npz"
+        module.write_text(text)
+        np.savez(values, **{f"arg{k}": x for k, x in enumerate(arguments)})
+        ran = systolith(capsys, "run", module, "--args", values, "--chip", "tiny", "--check", "--hostile")
+        assert ran.code == 0, ran.err
