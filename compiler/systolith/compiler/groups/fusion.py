@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
+from systolith.compiler.groups.repetitions import pieces, repetitions
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
@@ -49,9 +50,6 @@ from systolith.isa.kernel import MAX_STREAMS
 
 OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC)
 """Families that stay outside groups."""
-
-SHIFTING = ("pad", "slice", "reverse")
-"""Movement through which a group reads a value at several indices, and so computes it several times."""
 
 _ROUNDS = 5
 FUSED_SHOWN = 12
@@ -160,9 +158,11 @@ class _Grouping:
         self.place = {i: n for n, i in enumerate(self.computation.instructions)}
         self.stored, self.absorbed = set(), {}
         self.need: dict[Instruction, set[Instruction]] = {}
+        self.pieces: dict[Instruction, list[Instruction]] = {}
         self.in_memory = forced = set(self.forced)
         for i in reversed(self.computation.instructions):
             self.need[i] = self._needed_by(i, forced)
+            self.pieces[i] = pieces(i, self.users[i], self.pieces, self.stored)
             if not is_cheap(i):
                 self.stored.add(i)
                 if self._on_mxu(i):
@@ -205,8 +205,8 @@ class _Grouping:
             return _IN_PARTS
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
-        expanded, shifts = self._expanded(i), self._shifts(i)
-        if not expanded and len(self.need[i]) < 2 and shifts < 2:
+        expanded, times = self._expanded(i), repetitions(i, self.users[i], self.pieces[i])
+        if not expanded and len(self.need[i]) < 2 and times < 2:
             return ""
         cone = self._cone(i)
         expensive = any(info(c).expensive for c in cone)
@@ -215,12 +215,12 @@ class _Grouping:
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
-        much = expensive or epilogue or operations > self.limits.duplicated
-        if much and shifts >= 2:
-            return f"read at {shifts:.1f} places for each element, {work}"
+        heavy = expensive or epilogue
+        if times >= 2 and (heavy or operations * (times - 1) > self.limits.duplicated):
+            return f"computed {times:.1f} times in one group, {work}"
         if len(self.need[i]) < 2:
             return ""
-        if much:
+        if heavy or operations > self.limits.duplicated:
             return f"{len(self.need[i])} users, {work}"
         leaves = {
             o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
@@ -282,11 +282,6 @@ class _Grouping:
                 if user.opcode in ("reshape", "transpose") and user not in self.stored:
                     moved.append(user)
         return False
-
-    def _shifts(self, i: Instruction) -> float:
-        """How often its users, if all are of one group, read an element: at other indices each time."""
-        moving = [u for u in self.users[i] if u.opcode in SHIFTING]
-        return sum(u.shape.size for u in moving) / max(1, i.shape.size) + (len(moving) < len(self.users[i]))
 
     # Epilogues.
 
@@ -391,7 +386,15 @@ class _Grouping:
             return set()
         sizes = {m: len([c for c in self._members(m) if family(c) is not Family.MOVEMENT]) for m in inner}
         half = max(1, len([m for m in members if family(m) is not Family.MOVEMENT]) // 2)
-        return {min(inner, key=lambda m: abs(sizes[m] - half))}
+        inner.sort(key=lambda m: abs(sizes[m] - half))
+        near = (m for m in inner[:8] if abs(sizes[m] - half) <= half // 4)
+        return {next((m for m in near if self._alone(m, members)), inner[0])}
+
+    def _alone(self, i: Instruction, members: Sequence[Instruction]) -> bool:
+        """Whether a group that reads `i` needs nothing else that `i` is computed from."""
+        below = set(self._members(i))
+        inside = [m for m in below - {i} if m.shape.rank and family(m) is Family.ELEMENTWISE]
+        return all(u in below or u not in members for m in inside for u in self.users[m])
 
     def _not_folding(self, root: Instruction, at: Instruction | None) -> Instruction | None:
         """The first movement, from the leaves, without which the rest folds: it (or a reshape's operand) is stored.
