@@ -7,6 +7,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes import sort_blocks
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
@@ -40,6 +41,13 @@ def sorting(name: str) -> tuple[str, list[Array]]:
 def test_as_xla_sorts(name: str, chip: str) -> None:
     text, args = sorting(name)
     assert_same_bits(run_xla(text, *args), run(compiled(text, chip).program, load_chip(chip), args))
+
+
+@pytest.mark.parametrize("name", ["floats as JAX sorts them", "pairs"])
+def test_in_loops(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sort_blocks, "AT_ONCE", 128)
+    text, args = sorting(name)
+    assert_same_bits(evaluate(parse_hlo(text), *args), run(compiled(text).program, load_chip("tiny"), args))
 
 
 TOPK = """HloModule m

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes import sort_blocks
 from systolith.compiler.passes.dead_code import DeadCode
 from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.sort_expander import ExpandSorts
@@ -150,6 +151,21 @@ def test_numbers_along_the_dimension_are_the_places() -> None:
     module = module_of(body, comparator(PLAIN, ["u32", "s32", "u32"], "LT", 0, False))
     made = assert_unchanged(module, ExpandSorts(), SimplifyTuples(), DeadCode())
     assert opcodes(made).count("concatenate") == 2 * 21 - 1  # keys and places; the last keys are not used
+
+
+@pytest.mark.parametrize("dims", [(300,), (64,), (70, 3), (7, 40)])
+@pytest.mark.parametrize(("kind", "t"), [(PLAIN, "s32"), (TOTAL, "bf16"), (ONE_ZERO, "f32")])
+def test_large_sorts_run_in_loops(kind: str, t: str, dims: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over parts of the lines, or over blocks of one line, which are merged in loops, too."""
+    monkeypatch.setattr(sort_blocks, "AT_ONCE", 256)
+    rng = np.random.default_rng(len(dims))
+    dim, types = int(np.argmax(dims)), [t, "s32"]
+    arguments = [values(rng, name, dims) for name in types]
+    before = comparator(kind, types, "LT", 0, False)
+    made = assert_unchanged(module_of(sort_of(dims, dim, types), before), ExpandSorts(), arguments=arguments)
+    loops = opcodes(made).count("while")
+    assert loops == 1 if len(dims) > 1 else loops > 1
+    assert "sort" not in {i.opcode for i in made.instructions()}
 
 
 @given(st.data())

@@ -233,7 +233,7 @@ class _Grouping:
 
     def _put_together_for_parts(self, i: Instruction) -> bool:
         """Whether a transpose of the innermost dimension, or a concatenation of what is computed, is read in slices
-        by groups, all of it.
+        or turned around by groups, all of it.
 
         The vector unit would read slices of a transpose a few elements at a time; the cross-lane unit copies it whole.
         Slices of a concatenation compute its pieces again for each part of them.
@@ -245,7 +245,7 @@ class _Grouping:
             for user in self.users[todo.pop()]:
                 if user.opcode == "reshape":
                     todo.append(user)
-                elif user.opcode == "slice":
+                elif user.opcode in ("slice", "reverse"):
                     parts += user.shape.size
         return parts >= i.shape.size
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.comparators import Comparator
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.compiler.passes.sort_blocks import in_batches, in_blocks, power
 from systolith.compiler.passes.sort_network import (
     Arrays,
     Columns,
-    Network,
     cut,
     exchanged,
     extreme,
@@ -33,25 +35,31 @@ class ExpandSorts:
     """Expand `sort` of static shapes to bitonic networks."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, lambda r, i: _expanded(r, i) if i.opcode == "sort" else None)
+        callees = Callees(module)
+        changed = False
+        while rewrite(module, lambda r, i: _expanded(r, callees, i) if i.opcode == "sort" else None):
+            callees.place()  # the bodies of loops, with sorts of parts
+            changed = True
+        return changed
 
 
-def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
+def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | None:
     if any(o.shape.is_dynamic for o in i.operands):
         return None
     (dim,) = i.ints("dimensions")
     n = i.operands[0].dims[dim]
     results: Sequence[Instruction] = i.operands
     if n > 1 and i.operands[0].shape.size:
-        results = _Sort(r, i, dim, n).results()
+        parts = in_batches(r, callees, i, dim, partial(_fresh_place, dim))
+        results = _Sort(r, callees, i, dim, n).results() if parts is None else parts
     return r.emit("tuple", *results, shape=i.shape) if i.shape.is_tuple else results[0]
 
 
 class _Sort:
     """One sort: what an element carries, and how the operands come of it."""
 
-    def __init__(self, r: Rewriter, i: Instruction, dim: int, n: int) -> None:
-        self.r, self.i, self.n = r, i, n
+    def __init__(self, r: Rewriter, callees: Callees, i: Instruction, dim: int, n: int) -> None:
+        self.r, self.callees, self.i, self.n = r, callees, i, n
         self.columns = Columns(r, i.operands[0].dims, dim)
         self.comparator = Comparator(i.computation())
         features = self.comparator.features
@@ -63,12 +71,12 @@ class _Sort:
 
     def results(self) -> list[Instruction]:
         r, features = self.r, self.comparator.features
-        operands = [self.columns.brought(o) for o in self.i.operands]
+        operands = self.i.operands
         carried = [f.carried(r, operands) for f in features] + [operands[k] for k in self.kept]
-        padded = self._padded(carried)
+        padded = [self.columns.brought(x) for x in self._padded(carried)]
         if self.placed:
             padded.insert(len(features), r.emit("iota", shape=array(S32, padded[0].dims), iota_dimension=0))
-        done = [cut(r, x, self.n) for x in Network(r, self).sorted(padded)]
+        done = [cut(r, x, self.n) for x in in_blocks(r, self.callees, self, padded)]
         place = done.pop(len(features)) if self.placed else None
         back = [self._result(k, done, place) for k in range(len(operands))]
         return [self.columns.returned(x) for x in back]
@@ -83,13 +91,13 @@ class _Sort:
         return done[len(features) + self.kept.index(k)]
 
     def _padded(self, carried: Arrays) -> list[Instruction]:
-        """The arrays with a power of two of rows.  Of equal elements, those added come last by their places."""
+        """The arrays with a power of two of elements; of equal ones, those added come last by their places."""
         direction = self.comparator.direction
-        more = (1 << (self.n - 1).bit_length()) - self.n
+        more = power(self.n) - self.n
         fills = [np.zeros((), x.shape.dtype.stored) for x in carried]
         if direction:
             fills[0] = np.asarray(extreme(carried[0].shape.dtype, direction))
-        return [padded(self.r, x, fill, more) for x, fill in zip(carried, fills, strict=True)]
+        return [padded(self.r, x, fill, more, self.columns.dim) for x, fill in zip(carried, fills, strict=True)]
 
     def exchange(self, r: Rewriter, a: Arrays, b: Arrays) -> tuple[Arrays, Arrays]:
         """Of each pair, the element that comes first, and the other."""
@@ -111,6 +119,11 @@ class _Sort:
         last = r.emit("maximum", a[k], b[k])
         added = r.emit("compare", last, r.full(self.n, last.shape), direction="GE")
         return r.emit("select", added, earlier, stable)
+
+
+def _fresh_place(dim: int, r: Rewriter, x: Instruction, shape: Shape) -> Instruction | None:
+    """The numbers of the elements, for part of the lines, where an operand is these."""
+    return r.emit("iota", shape=shape, iota_dimension=dim) if _is_place(x, dim) else None
 
 
 def _is_place(x: Instruction, dim: int) -> bool:

@@ -17,7 +17,7 @@ from systolith.compiler.hlo.attributes import PadDim, SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import S32, DType, Kind
+from systolith.isa.dtypes import PRED, S32, DType, Kind
 
 Arrays = Sequence[Instruction]
 """The parts of an element, each an array of the same sizes."""
@@ -42,19 +42,53 @@ class Network:
     order: Order
     lanes: int = 128
 
-    def sorted(self, xs: Arrays) -> Arrays:
-        """Columns in order."""
+    def sorted(self, xs: Arrays, backwards: Instruction | None = None) -> Arrays:
+        """Columns in order; where the scalar `backwards` is true, with the last element in front."""
         n, columns = xs[0].dims
-        beside = 1
-        while beside * columns < self.lanes and beside * beside * 4 <= n:
-            beside *= 2
+        beside = self._beside(n, columns)
         rows = n // beside
         xs = self._shaped(xs, rows, beside * columns)
         for k in _doubling(2, rows):
             xs = self._merged(xs, k)
         for k in _doubling(2, beside):
             xs = self._across(xs, columns, k)
-        return self._shaped(self._turned(self._shaped(xs, rows, beside, columns)), n, columns)
+        return self._columns(xs, columns, backwards)
+
+    def merged(self, xs: Arrays, backwards: Instruction | None = None) -> Arrays:
+        """The same of columns that first rise, then fall, or the other way round."""
+        n, columns = xs[0].dims
+        beside = self._beside(n, columns)
+        rows = n // beside
+        xs = self._cleaned(self._shaped(xs, beside, rows * columns), beside)
+        xs = self._turned(self._shaped(xs, beside, rows, columns))
+        xs = self._cleaned(self._shaped(xs, rows, beside * columns), rows)
+        return self._columns(xs, columns, backwards)
+
+    def apart(self, xs: Arrays, distance: int) -> Arrays:
+        """Exchange rows at a distance."""
+        return self._stage(xs, distance)
+
+    def _beside(self, n: int, columns: int) -> int:
+        """Runs that lie beside each other in lanes, of each column."""
+        beside = 1
+        while beside * columns < self.lanes and beside * beside * 4 <= n:
+            beside *= 2
+        return beside
+
+    def _columns(self, xs: Arrays, columns: int, backwards: Instruction | None) -> Arrays:
+        """The columns that lie beside each other in lanes, one behind the other."""
+        rows, lanes = xs[0].dims
+        beside = lanes // columns
+        xs = self._turned(self._shaped(self._reversed(xs, backwards), rows, beside, columns))
+        xs = self._reversed(self._shaped(xs, beside, rows * columns), backwards)
+        return self._shaped(xs, rows * beside, columns)
+
+    def _reversed(self, xs: Arrays, backwards: Instruction | None) -> Arrays:
+        """The rows from last to first where `backwards` is true."""
+        if backwards is None or xs[0].dims[0] == 1:
+            return xs
+        where = self.r.spread(backwards, array(PRED, xs[0].dims))
+        return [self.r.emit("select", where, self.r.emit("reverse", x, dimensions=(0,)), x) for x in xs]
 
     def first(self, xs: Arrays, k: int) -> Arrays:
         """The first k (a power of two) of each column, in order.  Which elements make a run is left open."""
@@ -150,12 +184,14 @@ class Columns:
 
     def __init__(self, r: Rewriter, dims: tuple[int, ...], dim: int) -> None:
         self.r, self.dims = r, dims
-        self.outer, self.n, self.inner = prod(dims[:dim]), dims[dim], prod(dims[dim + 1 :])
+        self.outer, self.inner = prod(dims[:dim]), prod(dims[dim + 1 :])
         self.dim = dim
 
     def brought(self, x: Instruction) -> Instruction:
-        x = self._shaped(x, self.outer, self.n, self.inner)
-        return self._shaped(self._swapped(x), self.n, self.outer * self.inner)
+        """The matrix of an array; it may have another number of elements along the dimension."""
+        n = x.dims[self.dim]
+        x = self._swapped(self._shaped(x, self.outer, n, self.inner))
+        return self._shaped(x, n, self.outer * self.inner)
 
     def returned(self, x: Instruction) -> Instruction:
         """The array of a matrix; it may have another number of rows."""
@@ -172,11 +208,12 @@ class Columns:
         return x if x.dims == dims else self.r.emit("reshape", x, shape=array(x.shape.dtype, dims))
 
 
-def padded(r: Rewriter, x: Instruction, fill: object, more: int) -> Instruction:
-    """A matrix with more rows of a value."""
+def padded(r: Rewriter, x: Instruction, fill: object, more: int, dim: int) -> Instruction:
+    """An array with more elements of a value behind its others along a dimension."""
     if not more:
         return x
-    return r.emit("pad", x, r.constant(fill, x.shape.dtype), padding=(PadDim(0, more), PadDim(0, 0)))
+    padding = tuple(PadDim(0, more if d == dim else 0) for d in range(x.shape.rank))
+    return r.emit("pad", x, r.constant(fill, x.shape.dtype), padding=padding)
 
 
 def cut(r: Rewriter, x: Instruction, n: int) -> Instruction:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.comparators import has_order, ordered, unordered
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.compiler.passes.sort_blocks import in_batches, power
 from systolith.compiler.passes.sort_network import (
     Arrays,
     Columns,
@@ -29,7 +31,12 @@ class DecomposeTopK:
     """Expand `topk`, and custom calls of `TopK`, to networks that leave out what is not among the k."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, lambda r, i: _expanded(r, i) if is_topk(i) else None)
+        callees = Callees(module)
+        changed = False
+        while rewrite(module, lambda r, i: _expanded(r, callees, i) if is_topk(i) else None):
+            callees.place()
+            changed = True
+        return changed
 
 
 def is_topk(i: Instruction) -> bool:
@@ -37,7 +44,7 @@ def is_topk(i: Instruction) -> bool:
     return i.opcode == "topk" or (i.opcode == "custom-call" and i.attributes.get("custom_call_target") == "TopK")
 
 
-def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
+def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     values, indices = i.shape.elements
     if x.shape.is_dynamic or not x.shape.rank or not (x.shape.dtype.is_integer or has_order(x.shape.dtype)):
@@ -45,6 +52,8 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     k = values.dims[-1]
     if not values.size:
         found = [r.full(0, s) for s in (values, indices)]
+    elif parts := in_batches(r, callees, i, x.shape.rank - 1, lambda *_: None):
+        found = parts
     else:
         found = _first(r, x, k, "GT" if i.opcode == "custom-call" or i.flag("largest", True) else "LT")
     return r.emit("tuple", *found, shape=i.shape)
@@ -52,16 +61,13 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
 
 def _first(r: Rewriter, x: Instruction, k: int, direction: str) -> list[Instruction]:
     columns = Columns(r, x.dims, x.shape.rank - 1)
-    n, block = x.dims[-1], _power(k)
-    key = columns.brought(ordered(r, x) if x.shape.dtype.is_float else x)
-    key = padded(r, key, extreme(key.shape.dtype, direction), max(_power(n), block) - n)
+    n, block = x.dims[-1], power(k)
+    key = ordered(r, x) if x.shape.dtype.is_float else x
+    key = padded(r, key, extreme(key.shape.dtype, direction), max(power(n), block) - n, columns.dim)
+    key = columns.brought(key)
     place = r.emit("iota", shape=array(S32, key.dims), iota_dimension=0)
     key, place = (columns.returned(cut(r, y, k)) for y in Network(r, _Best(direction)).first([key, place], block))
     return [unordered(r, key, x.shape.dtype) if x.shape.dtype.is_float else key, place]
-
-
-def _power(n: int) -> int:
-    return 1 << (n - 1).bit_length()
 
 
 @dataclass(frozen=True)
