@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
@@ -76,3 +77,49 @@ def test_what_jax_lowers_for_a_cpu_on_the_chip(trans: int, tmp_path: Path, capsy
         np.savez(values, **{f"arg{k}": x for k, x in enumerate(arguments)})
         ran = systolith(capsys, "run", module, "--args", values, "--chip", "tiny", "--check", "--hostile")
         assert ran.code == 0, ran.err
+
+
+def getrf_text(batch: tuple[int, ...], rows: int, columns: int) -> str:
+    shape, pivots, info = (
+        ",".join(map(str, (*batch, *inner))) for inner in ((rows, columns), (min(rows, columns),), ())
+    )
+    return (
+        f"HloModule m\nENTRY e {{\n a = f32[{shape}] parameter(0)\n"
+        f" ROOT r = (f32[{shape}], s32[{pivots}], s32[{info}]) custom-call(a),"
+        ' custom_call_target="lapack_sgetrf_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={}\n}\n'
+    )
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([(), (3,), (2, 2)]),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.sampled_from([2, 4, 128]),
+)
+def test_factors_with_pivots(batch: tuple[int, ...], rows: int, columns: int, zero: int, block: int) -> None:
+    """Also with a column of zeros, whose pivot is 0."""
+    text = getrf_text(batch, rows, columns)
+    a = np.random.default_rng(rows * columns).standard_normal((*batch, rows, columns)).astype(np.float32)
+    a[..., zero : zero + 1] = 0
+    made = transformed(parse_hlo(text), ExpandLapack(block))
+    for got, want in zip(evaluate(made, a, precision="highest"), evaluate(parse_hlo(text), a), strict=True):
+        assert error(got, want) <= 2e-5
+
+
+def test_systems_that_jax_solves_on_the_chip() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(dims).astype(np.float32) for dims in ((2, 5, 5), (2, 5, 3)))
+    for function, arguments in ((jax.numpy.linalg.solve, [a, b]), (jax.numpy.linalg.det, [a])):
+        text = lowered(function, arguments)
+        (want,), (got,) = run_xla(text, *arguments), evaluate(parse_hlo(text), *arguments)
+        assert error(got.reshape(want.shape), want) <= 1e-5
+        check(text, arguments)
+
+
+def test_blocks_with_pivots_on_the_chip() -> None:
+    """More rows than columns, and fewer; rows left and right of a block are brought into its order."""
+    for rows, columns in ((7, 5), (4, 6)):
+        a = np.random.default_rng(0).standard_normal((2, rows, columns)).astype(np.float32)
+        check(print_hlo(transformed(parse_hlo(getrf_text((2,), rows, columns)), ExpandLapack(2))), [a])

@@ -1,4 +1,4 @@
-"""LAPACK's routines, as JAX calls them for CPUs, that are operations of HLO: `potrf` and `trsm`."""
+"""LAPACK's routines, as JAX calls them for CPUs, as operations of HLO: `potrf`, `getrf` and `trsm`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.lapack import options_of, trsm_options
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.cholesky import factored
+from systolith.compiler.passes.lu import Lu
 from systolith.compiler.passes.matrices import BLOCK, Matrices
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
@@ -18,7 +19,7 @@ from systolith.isa.dtypes import S32
 
 @dataclass(frozen=True)
 class ExpandLapack:
-    """Expand custom calls of LAPACK's `potrf` (Cholesky factors) and `trsm` (triangular systems) of real matrices.
+    """Expand custom calls of LAPACK's `potrf`, `getrf` (Cholesky and LU factors) and `trsm` of real matrices.
 
     Attributes:
         block: columns of a block of a factor.
@@ -52,18 +53,24 @@ class ExpandLapack:
         half, other = (taken, m.transposed(taken)) if lower else (m.transposed(taken), taken)
         factor = factored(m, half, other, callees, self.block)
         row, column = (m.index(factor.shape, d) for d in (1, 2))
-        fails = r.emit("and", row.test("EQ", column), Real(r, factor).test("LE", 0.0))
-        n, least = factor.dims[2], callees.reducer("minimum", S32)
-        batch = array(S32, factor.dims[:1])
-        first = r.emit(
-            "reduce", row.where(fails, n).i, r.constant(n, S32), shape=batch, dimensions=(1, 2), to_apply=least
-        )
+        first, order = _first(m, Real(r, factor).test("LE", 0.0), callees, factor.dims[2])
         good = Real(r, r.emit("broadcast", first, shape=row.i.shape, dimensions=(0,)))
         written = r.emit("and", row.test("GE", column), row.test("LT", good))
         result = Real(r, factor).where(written, Real(r, half)).i
-        order = Real(r, first)
-        info = m.shaped(Real(r, r.full(0, batch)).where(order.test("EQ", n), order + 1).i, orders.dims)
+        info = m.shaped(order, orders.dims)
         return r.emit("tuple", m.given(result if lower else m.transposed(result), shape), info, shape=i.shape)
+
+    def _getrf(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """Factors with partial pivoting, the rows exchanged, from 1, and the first zero pivot, or 0."""
+        m = Matrices(r)
+        shape, places, orders = i.shape.elements
+        taken = m.taken(i.operands[0])
+        if not taken.shape.size:
+            return r.emit("tuple", m.given(taken, shape), r.full(0, places), r.full(0, orders), shape=i.shape)
+        factors, pivots = Lu(m, callees, self.block).factored(taken)
+        info = _first(m, Real(r, factors).test("EQ", 0.0), callees, pivots.dims[1])
+        exchanged = m.shaped((Real(r, pivots) + 1).i, places.dims)
+        return r.emit("tuple", m.given(factors, shape), exchanged, m.shaped(info[1], orders.dims), shape=i.shape)
 
     def _trsm(self, r: Rewriter, i: Instruction, _: Callees) -> Instruction:
         left, lower, transpose, unit = trsm_options(options_of(i))
@@ -78,8 +85,23 @@ class ExpandLapack:
         )
 
 
+def _first(m: Matrices, test: Instruction, callees: Callees, n: int) -> tuple[Instruction, Instruction]:
+    """The first row that holds at the diagonal, else `n`, as `[b]`; and as LAPACK says it: from 1, else 0."""
+    r = m.r
+    row = m.index(test.shape, 1)
+    here = r.emit("and", row.test("EQ", m.index(test.shape, 2)), test)
+    batch, least = array(S32, test.dims[:1]), callees.reducer("minimum", S32)
+    found = r.emit("reduce", row.where(here, n).i, r.constant(n, S32), shape=batch, dimensions=(1, 2), to_apply=least)
+    order = Real(r, found)
+    return found, Real(r, r.full(0, batch)).where(order.test("EQ", n), order + 1).i
+
+
 _ROUTINES: dict[str, Callable[[ExpandLapack, Rewriter, Instruction, Callees], Instruction]] = {
     f"lapack_{letter}{name}_ffi": routine
-    for name, routine in (("potrf", ExpandLapack._potrf), ("trsm", ExpandLapack._trsm))
+    for name, routine in (
+        ("getrf", ExpandLapack._getrf),
+        ("potrf", ExpandLapack._potrf),
+        ("trsm", ExpandLapack._trsm),
+    )
     for letter in "sd"
 }
