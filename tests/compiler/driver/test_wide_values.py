@@ -10,6 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
@@ -112,3 +113,24 @@ def test_as_xla_computes_it(name: str, t: str) -> None:
     for a, b in zip(got, wanted, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("t", ["s64", "u64"])
+def test_quotients_by_constants_of_16_bits_take_no_loop(t: str) -> None:
+    divisors = [1, 2, 3, 10, 1000, 0x8000, 0xFFFF] + [-1, -7, -0xFFFF] * (t == "s64")
+    lines = [
+        f"c{k} = {t}[] constant({d})\n b{k} = {t}[40] broadcast(c{k}), dimensions={{}}" for k, d in enumerate(divisors)
+    ]
+    lines += [f"{op}{k} = {t}[40] {op}(x, b{k})" for k in range(len(divisors)) for op in ("divide", "remainder")]
+    made = ", ".join(f"{op}{k}" for k in range(len(divisors)) for op in ("divide", "remainder"))
+    shapes = ", ".join([f"{t}[40]"] * 2 * len(divisors))
+    lines += [f"ROOT t = ({shapes}) tuple({made})"]
+    text = f"HloModule m\nENTRY e {{\n x = {t}[40] parameter(0)\n " + "\n ".join(lines) + "\n}\n"
+    rng = np.random.default_rng(0)
+    x = (rng.integers(0, 2**64 - 1, 40, np.uint64) >> rng.integers(0, 64, 40, np.uint64)).view(
+        f"{t[0].replace('s', 'i')}8"
+    )
+    x[:4] = np.array([0, 2**63, 2**64 - 1, 2**63 - 1], np.uint64).view(x.dtype)
+    assert not any(i.opcode == "while" for i in canonicalise(parse_hlo(text)).instructions())
+    for got, want in zip(run(compiled(text).program, load_chip("tiny"), [x]), run_xla(text, x), strict=True):
+        np.testing.assert_array_equal(got, want)

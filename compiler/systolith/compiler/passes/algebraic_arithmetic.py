@@ -20,12 +20,15 @@ from systolith.isa.dtypes import DType, Kind
 
 
 def splat(i: Instruction) -> np.ndarray | None:
-    """The value that every element of a constant, or of a broadcast scalar constant, has; None for all else."""
+    """The value that every element of a constant, or of a broadcast constant, has; None for all else."""
     source = i.operands[0] if i.opcode == "broadcast" else i
     literal = source.literal
-    if not isinstance(literal, np.ndarray) or literal.size != 1:
+    if not isinstance(literal, np.ndarray) or not literal.size:
         return None
-    return literal.reshape(())
+    flat = literal.reshape(-1)
+    first, last = flat[:1], flat[-1:]
+    same = first.tobytes() == last.tobytes() and flat.tobytes() == first.tobytes() * flat.size
+    return first.reshape(()) if same else None
 
 
 def is_integral(dtype: DType) -> bool:

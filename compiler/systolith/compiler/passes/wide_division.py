@@ -1,4 +1,7 @@
-"""Quotients of 64-bit integers, on pairs of words: long division in a loop of 64 iterations, a bit in each."""
+"""Quotients of 64-bit integers, on pairs of words, by long division.
+
+A bit at a time in a loop of 64 iterations; by a constant below 2^16, 16 bits at a time, by the chip's own quotients.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from systolith.compiler.passes.pairs import Pair, PairRewriter
 from systolith.isa.dtypes import U32
 
 BITS = 64
+DIGIT = 16
 
 
 def divided(r: PairRewriter, a: Pair, b: Pair) -> tuple[Pair, Pair]:
@@ -19,6 +23,21 @@ def divided(r: PairRewriter, a: Pair, b: Pair) -> tuple[Pair, Pair]:
     state = [*a, zero, zero, *b]
     low, high, rest_low, rest_high, *_ = counted_loop(r, r.callees, BITS, state, _bit, partial(_inside, r), "divide")
     return (low, high), (rest_low, rest_high)
+
+
+def divided_by_digit(r: PairRewriter, a: Pair, divisor: int) -> tuple[Pair, Pair]:
+    """Quotient and remainder, unsigned, by a number above 0 and below 2^16."""
+    assert 0 < divisor < 1 << DIGIT
+    low, high = a
+    width, mask, by = (r.full(v, array(U32, low.dims)) for v in (DIGIT, (1 << DIGIT) - 1, divisor))
+    rest, quotients = r.emit("remainder", high, by), []
+    for digit in (r.emit("shift-right-logical", low, width), r.emit("and", low, mask)):
+        dividend = r.emit("or", r.emit("shift-left", rest, width), digit)
+        quotients.append(r.emit("divide", dividend, by))
+        rest = r.emit("remainder", dividend, by)
+    first, second = quotients
+    quotient = r.emit("or", r.emit("shift-left", first, width), second), r.emit("divide", high, by)
+    return quotient, (rest, r.full(0, array(U32, low.dims)))
 
 
 def _inside(r: PairRewriter, computation: Computation) -> PairRewriter:

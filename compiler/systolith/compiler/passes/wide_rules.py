@@ -14,7 +14,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.algebraic_arithmetic import splat
 from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, is_view_of_parts
-from systolith.compiler.passes.wide_division import divided
+from systolith.compiler.passes.wide_division import DIGIT, divided, divided_by_digit
 from systolith.isa.dtypes import F32, PRED, S32, U32, Kind
 
 Amount = int | Instruction
@@ -96,8 +96,10 @@ def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 
 
 def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    bits = np.asarray(i.literal).astype(np.uint64)
-    return r.constant(bits & np.uint64(WORD), U32), r.constant(bits >> np.uint64(32), U32)
+    same = splat(i)
+    bits = np.asarray(i.literal if same is None else same).astype(np.uint64)
+    low, high = r.constant(bits & np.uint64(WORD), U32), r.constant(bits >> np.uint64(32), U32)
+    return (low, high) if same is None else _spread(r, (low, high), i)
 
 
 # Arithmetic.
@@ -233,12 +235,22 @@ def _clz(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     return r.emit("select", _compared(r, "EQ", high, zero), below, r.emit("count-leading-zeros", high)), zero
 
 
+def _divided(r: PairRewriter, i: Instruction, a: Pair, b: Pair) -> tuple[Pair, Pair]:
+    """Quotient and remainder of two numbers without their signs."""
+    if _is_signed(i):
+        a, b = _size(r, a), _size(r, b)
+    divisor = splat(i.operands[1])
+    if divisor is not None and 0 < abs(int(divisor)) < 1 << DIGIT:
+        return divided_by_digit(r, a, abs(int(divisor)))
+    return divided(r, a, b)
+
+
 def _divide(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """By 0: all ones."""
     a, b = map(_pair, operands)
+    quotient = _divided(r, i, a, b)[0]
     if not _is_signed(i):
-        return divided(r, a, b)[0]
-    quotient = divided(r, _size(r, a), _size(r, b))[0]
+        return quotient
     opposite = r.emit("xor", _is_negative(r, a), _is_negative(r, b))
     signed = _chosen(r, opposite, _negated(r, quotient), quotient)
     ones = r.full(WORD, a[0].shape)
@@ -248,10 +260,8 @@ def _divide(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value
 def _remainder(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """Of the dividend's sign; by 0: the dividend."""
     a, b = map(_pair, operands)
-    if not _is_signed(i):
-        return divided(r, a, b)[1]
-    rest = divided(r, _size(r, a), _size(r, b))[1]
-    return _chosen(r, _is_negative(r, a), _negated(r, rest), rest)
+    rest = _divided(r, i, a, b)[1]
+    return _chosen(r, _is_negative(r, a), _negated(r, rest), rest) if _is_signed(i) else rest
 
 
 def _size(r: PairRewriter, x: Pair) -> Pair:
