@@ -198,11 +198,12 @@ OPS: dict[str, OpInfo] = {
             OpInfo(name, Family.ASYNC, expander=_IN_ORDER)
             for name in ("async-done", "async-start", "async-update", "copy-done", "copy-start")
         ),
+        OpInfo("rng", Family.EFFECT, expander="rng-expander"),
         *_rows(
             Family.EFFECT,
             """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all
             collective-broadcast collective-permute collective-permute-done collective-permute-start infeed outfeed
-            ragged-all-to-all recv recv-done reduce-scatter rng rng-get-and-update-state send send-done""",
+            ragged-all-to-all recv recv-done reduce-scatter rng-get-and-update-state send send-done""",
         ),
     )
 }  # fmt: skip

@@ -24,6 +24,7 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.random_bits import ExpandRandomBits
+from systolith.compiler.passes.rng import ExpandRng
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
@@ -67,6 +68,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandCholesky(),
     ExpandTriangularSolve(),
     ExpandRandomBits(),
+    ExpandRng(),
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),

@@ -77,7 +77,7 @@ def _threefry_block(counter: Words, key: Words) -> Words:
     return x0, x1
 
 
-def _philox(state: Words, shape: Shape) -> tuple[Real, Words]:
+def philox(state: Words, shape: Shape) -> tuple[Real, Words]:
     """State: key, and a counter of one word, whose high one is the key again, or of two.  A count gives four u32."""
     key, start = state[:2]
     wide = shape.dtype is U64
@@ -106,7 +106,7 @@ def _philox_block(counter: Words, key: Words) -> Words:
 
 _ALGORITHMS: dict[tuple[str, int], Callable[[Words, Shape], tuple[Real, Words]]] = {
     ("rng_three_fry", 2): _threefry,
-    **{(name, words): _philox for name in ("rng_philox", "rng_default") for words in (2, 3)},
+    **{(name, words): philox for name in ("rng_philox", "rng_default") for words in (2, 3)},
 }
 """By name and number of words of the state; the default is Philox, as on XLA's CPU."""
 

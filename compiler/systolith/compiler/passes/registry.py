@@ -28,6 +28,7 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.random_bits import ExpandRandomBits
+from systolith.compiler.passes.rng import ExpandRng
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
@@ -65,6 +66,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "optimization-barrier-expander": ExpandBarriers,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
+    "rng-expander": ExpandRng,
     "scatter_simplifier": SimplifyScatters,
     "select_and_scatter_expander": ExpandSelectAndScatter,
     "sharding-remover": RemoveShardings,
