@@ -1,4 +1,7 @@
-"""Single operations at a size that fills the chip: each moves 16 MiB or more, so that HBM should set its time."""
+"""Single operations at a size that fills the chip: each moves 16 MiB or more, so that HBM should set its time.
+
+Sorts, which have much more to do than to move, are smaller.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,10 @@ OPERATIONS: dict[str, Model] = {
         (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
     ),
     "fft": (jnp.fft.fft, (ShapeDtypeStruct((1 << 16,), jnp.complex64),)),  # type: ignore[no-untyped-call]
+    "sort_integers": (jnp.sort, (_indices(1 << 20),)),
+    "sort_line": (jnp.sort, (_f32(1 << 20),)),
+    "sort_rows": (jnp.sort, (_f32(1024, 1024),)),
+    "top_k": (lambda x: lax.top_k(x, 64), (_f32(1 << 20),)),
     "dynamic_update_slice": (
         lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)),
         (ROWS, _f32(1024, 1024), ShapeDtypeStruct((), jnp.int32)),  # type: ignore[no-untyped-call]

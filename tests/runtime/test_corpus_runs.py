@@ -22,6 +22,7 @@ TINY = (
 OPERATIONS = (
     "mlp_train_sgd", "gpt2_tiny_infer", "embedding_gather_scatteradd_grad", "fori_while_dynamic", "elementwise_zoo",
     "cumsum_reduce_window", "reduce_variants", "complex_ops", "fft_all", "cholesky_trisolve",
+    "sort_topk_argmax", "rng_threefry",
 )  # fmt: skip
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (

@@ -7,7 +7,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes import sort_blocks
+from systolith.compiler.passes import sort_blocks, topk
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
@@ -58,8 +58,17 @@ ENTRY e {
 
 
 @pytest.mark.parametrize(("t", "k", "largest"), [("f32", 5, True), ("bf16", 1, False), ("u32", 9, True)])
-def test_topk(t: str, k: int, largest: bool) -> None:
+def test_topk_of_short_lines(t: str, k: int, largest: bool) -> None:
     text = TOPK % (t, "3,21", t, f"3,{k}", f"3,{k}", k, str(largest).lower())
     x = values(np.random.default_rng(k), t, (3, 21))
     result = compiled(text, "tiny")
     assert_same_bits(evaluate(parse_hlo(text), x), run(result.program, load_chip("tiny"), [x]))
+
+
+@pytest.mark.parametrize("t", ["f32", "s16"])
+def test_topk_of_long_lines(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best groups are gathered."""
+    monkeypatch.setattr(topk, "GROUP", 4)
+    text = TOPK % (t, "2,90", t, "2,4", "2,4", 4, "true")
+    x = values(np.random.default_rng(1), t, (2, 90))
+    assert_same_bits(evaluate(parse_hlo(text), x), run(compiled(text, "tiny").program, load_chip("tiny"), [x]))

@@ -1,14 +1,18 @@
 """The k first elements of a sort, without sorting the others.
 
-Blocks of k elements are sorted; then, of each two blocks, the better k go on, until one block is left.
+Blocks of k elements are sorted; then, of each two blocks, the better k go on, until one block is left.  Of long lines
+only k groups of neighbours take part: those with the best of their elements before those of the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
 
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.comparators import has_order, ordered, unordered
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
@@ -23,7 +27,13 @@ from systolith.compiler.passes.sort_network import (
     lexicographic,
     padded,
 )
-from systolith.isa.dtypes import S32
+from systolith.isa.dtypes import S32, DType
+
+GROUP = 128
+"""Neighbours that take part together: a row of lanes, one window of a gather."""
+
+LONG = 4
+"""A line is long if it has so many times the elements of k groups."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +60,80 @@ def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | No
     if x.shape.is_dynamic or not x.shape.rank or not (x.shape.dtype.is_integer or has_order(x.shape.dtype)):
         return None
     k = values.dims[-1]
+    direction = "GT" if i.opcode == "custom-call" or i.flag("largest", True) else "LT"
     if not values.size:
         found = [r.full(0, s) for s in (values, indices)]
+    elif x.dims[-1] >= LONG * GROUP * k and x.shape.dtype.bits <= 32:
+        found = _of_groups(r, callees, x, k, direction)
     elif parts := in_batches(r, callees, i, x.shape.rank - 1, lambda *_: None):
         found = parts
     else:
-        found = _first(r, x, k, "GT" if i.opcode == "custom-call" or i.flag("largest", True) else "LT")
+        found = _first(r, x, k, direction)
     return r.emit("tuple", *found, shape=i.shape)
 
 
-def _first(r: Rewriter, x: Instruction, k: int, direction: str) -> list[Instruction]:
+def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction: str) -> list[Instruction]:
+    """By the best of each group of neighbours: first the groups, then the elements of these."""
+    dtype, n, rows = x.shape.dtype, x.dims[-1], prod(x.dims[:-1])
+    groups = -(-n // GROUP)
+    lines = padded(r, _shaped(r, x, rows, n), _last(dtype, direction), groups * GROUP - n, 1)
+    key = _key(r, _shaped(r, lines, rows, groups, GROUP))
+    init = r.constant(extreme(key.shape.dtype, direction), key.shape.dtype)
+    reducer = callees.reducer("maximum" if direction == "GT" else "minimum", key.shape.dtype)
+    best = r.emit("reduce", key, init, shape=array(key.shape.dtype, (rows, groups)), dimensions=(2,), to_apply=reducer)
+    shapes = tuple_of([array(best.shape.dtype, (rows, k)), array(S32, (rows, k))])
+    found = r.emit("topk", best, shape=shapes, k=k, largest=direction == "GT")
+    chosen = r.emit("get-tuple-element", found, index=1)
+    row = r.emit("iota", shape=chosen.shape, iota_dimension=0)
+    at = r.emit("add", chosen, r.emit("multiply", row, r.full(groups, row.shape)))
+    taken = r.emit(
+        "gather",
+        _shaped(r, lines, rows * groups, GROUP),
+        _shaped(r, at, rows * k, 1),
+        shape=array(dtype, (rows * k, GROUP)),
+        offset_dims=(1,),
+        collapsed_slice_dims=(0,),
+        start_index_map=(0,),
+        index_vector_dim=1,
+        slice_sizes=(1, GROUP),
+    )
+    all_of = array(S32, (rows, k, GROUP))
+    first = r.emit(
+        "broadcast", r.emit("multiply", chosen, r.full(GROUP, chosen.shape)), shape=all_of, dimensions=(0, 1)
+    )
+    place = r.emit("add", first, r.emit("iota", shape=all_of, iota_dimension=2))
+    elements = _shaped(r, taken, rows, k * GROUP)
+    done = _first(r, elements, k, direction, _shaped(r, place, rows, k * GROUP))
+    return [_shaped(r, y, *x.dims[:-1], k) for y in done]
+
+
+def _shaped(r: Rewriter, x: Instruction, *dims: int) -> Instruction:
+    return x if x.dims == dims else r.emit("reshape", x, shape=array(x.shape.dtype, dims))
+
+
+def _key(r: Rewriter, x: Instruction) -> Instruction:
+    return ordered(r, x) if x.shape.dtype.is_float else x
+
+
+def _last(dtype: DType, direction: str) -> object:
+    """What comes last of all: of floats the NaN with all bits set but perhaps the sign."""
+    if not dtype.is_float:
+        return extreme(dtype, direction)
+    bits = (1 << dtype.bits) - 1 if direction == "GT" else (1 << (dtype.bits - 1)) - 1
+    return np.array([bits], f"u{dtype.size}").view(dtype.stored)[0]
+
+
+def _first(r: Rewriter, x: Instruction, k: int, direction: str, place: Instruction | None = None) -> list[Instruction]:
+    """By a network; `place`: the index of each element, if it is not where it stands."""
     columns = Columns(r, x.dims, x.shape.rank - 1)
     n, block = x.dims[-1], power(k)
-    key = ordered(r, x) if x.shape.dtype.is_float else x
-    key = padded(r, key, extreme(key.shape.dtype, direction), max(power(n), block) - n, columns.dim)
-    key = columns.brought(key)
-    place = r.emit("iota", shape=array(S32, key.dims), iota_dimension=0)
+    more = max(power(n), block) - n
+    key = _key(r, x)
+    key = columns.brought(padded(r, key, extreme(key.shape.dtype, direction), more, columns.dim))
+    if place is None:
+        place = r.emit("iota", shape=array(S32, key.dims), iota_dimension=0)
+    else:
+        place = columns.brought(padded(r, place, extreme(S32, "LT"), more, columns.dim))
     key, place = (columns.returned(cut(r, y, k)) for y in Network(r, _Best(direction)).first([key, place], block))
     return [unordered(r, key, x.shape.dtype) if x.shape.dtype.is_float else key, place]
 
