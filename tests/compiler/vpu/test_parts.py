@@ -72,3 +72,15 @@ def test_any_length_and_distance(case: Case, n: int, draw: st.DataObject) -> Non
     text = case(n, draw.draw(st.integers(1, n - 1)))
     dims = (n, 9) if case is row_sums else (n,)
     check(text, [np.random.default_rng(n).standard_normal(dims).astype(np.float32)], "small")
+
+
+@settings(max_examples=10)
+@given(st.lists(st.integers(1, 200), min_size=3, max_size=40), st.integers(0, 300))
+def test_operands_that_only_some_tiles_read(rows: list[int], low: int) -> None:
+    """Pieces of a concatenation, padded: the first tiles read nothing of an operand that later ones read whole."""
+    lines = [f"q{k} = f32[{n},64] parameter({k})" for k, n in enumerate(rows)]
+    lines += [f"m{k} = f32[{n},64] negate(q{k})" for k, n in enumerate(rows)]
+    total = sum(rows)
+    lines.append(f"c = f32[{total},64] concatenate({', '.join(f'm{k}' for k in range(len(rows)))}), dimensions={{0}}")
+    lines += ["z = f32[] constant(9)", f"ROOT r = f32[{total + low},64] pad(c, z), padding={low}_0x0_0"]
+    check(module("\n".join(lines)), [np.full((n, 64), k, np.float32) for k, n in enumerate(rows)])

@@ -115,7 +115,7 @@ def lower_plan(
         for leaf in staged:
             need = plan.footprint(leaf, box)
             have = tiles.get(leaf)
-            if have is None or (have.origin, have.dims) != (need.origin, need.dims):
+            if have is None or have is arrays[leaf] or (have.origin, have.dims) != (need.origin, need.dims):
                 tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
         targets = [ctx.out_tile(a, box) for a in results]
         leaves = turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose"))
