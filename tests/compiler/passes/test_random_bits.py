@@ -30,7 +30,7 @@ def text(algorithm: str, words: int, dtype: str, dims: list[int]) -> str:
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     st.sampled_from(STATES),
     st.sampled_from(["u8", "u16", "u32", "u64", "s8", "s4", "u2", "s32", "s64", "f32", "bf16", "f64"]),

@@ -83,7 +83,7 @@ def test_factors(t: str, batch: tuple[int, ...], n: int, lower: bool, block: int
     same_values(cholesky_text(t, (*batch, n, n), lower), block, t, [positive(t, batch, n, lower, n)])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from([*TYPES]), BATCHES, st.integers(0, 9), st.integers(0, 5), OPTIONS, st.sampled_from([1, 2, 4, 128])
 )
@@ -129,13 +129,13 @@ def test_as_xla_computes_them(block: int) -> None:
         assert error(run_xla(print_hlo(made), *arguments)[0], run_xla(text, *arguments)[0]) <= 1e-5
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.sampled_from(["f32", "bf16"]), st.sampled_from([(), (2,)]), st.integers(1, 9), st.booleans())
 def test_factors_of_the_chip(t: str, batch: tuple[int, ...], n: int, lower: bool) -> None:
     check(cholesky_text(t, (*batch, n, n), lower), [positive(t, batch, n, lower, n)], most=BOUND[t])
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.sampled_from(["f32", "bf16"]), st.sampled_from([(), (2,)]), st.integers(1, 9), st.integers(1, 5), OPTIONS)
 def test_solutions_of_the_chip(t: str, batch: tuple[int, ...], n: int, m: int, options: Options) -> None:
     a, b = triangular(t, batch, n, m, options, n)

@@ -15,7 +15,7 @@ from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.random_bits import MULTIPLIERS, PARITY, ROTATIONS, ROUNDS, WEYL, threefry_halves
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import DTYPES, U32, DType
+from systolith.isa.dtypes import DTYPES, U32
 
 HALF = 32
 U64 = DTYPES["u64"]
@@ -39,7 +39,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
         return None
     words = [_word(r, state, k) for k in range(state.shape.size)]
     made, after = algorithm(words, array(U64 if dtype.bits == U64.bits else U32, bits.dims))
-    made = _typed(made, ELEMENT_TYPES[f"u{dtype.bits}"])
+    made = made.converted(ELEMENT_TYPES[f"u{dtype.bits}"])
     result = made.i if made.i.shape.dtype == dtype else r.emit("bitcast-convert", made.i, shape=array(dtype, bits.dims))
     rows = [_shaped(w, (1,)).i for w in after]
     return r.emit("tuple", r.emit("concatenate", *rows, shape=state.shape, dimensions=(0,)), result, shape=i.shape)
@@ -124,11 +124,11 @@ def _counted(start: Real, number: int) -> Real:
 
 def _halves(x: Real) -> Words:
     """The low and the high words of u64s."""
-    return _typed(x, U32), _typed(x.of("shift-right-logical", HALF), U32)
+    return x.converted(U32), x.of("shift-right-logical", HALF).converted(U32)
 
 
 def _joined(low: Real, high: Real) -> Real:
-    return _typed(high, U64).of("shift-left", HALF).of("or", _typed(low, U64))
+    return high.converted(U64).of("shift-left", HALF).of("or", low.converted(U64))
 
 
 def _stacked(parts: Words, d: int) -> Real:
@@ -141,10 +141,6 @@ def _stacked(parts: Words, d: int) -> Real:
 def _shaped(x: Real, dims: Sequence[int]) -> Real:
     same = tuple(dims) == x.i.dims
     return x if same else Real(x.r, x.r.emit("reshape", x.i, shape=array(x.i.shape.dtype, tuple(dims))))
-
-
-def _typed(x: Real, dtype: DType) -> Real:
-    return x if x.i.shape.dtype == dtype else Real(x.r, x.r.emit("convert", x.i, shape=array(dtype, x.i.dims)))
 
 
 def _spread(x: Real, shape: Shape) -> Real:

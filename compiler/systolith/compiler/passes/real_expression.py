@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import PRED
+from systolith.isa.dtypes import PRED, DType
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class Real:
     def of(self, opcode: str, *others: Real | float) -> Real:
         """An elementwise operation by its opcode: `x.of("maximum", y)`."""
         return self._with(opcode, *others)
+
+    def converted(self, dtype: DType) -> Real:
+        """As another type; of the same type as it is."""
+        if self.i.shape.dtype == dtype:
+            return self
+        return Real(self.r, self.r.emit("convert", self.i, shape=array(dtype, self.i.dims)))
 
     def test(self, direction: str, other: Real | float) -> Instruction:
         """A comparison."""

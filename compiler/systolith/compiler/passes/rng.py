@@ -16,7 +16,7 @@ from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.random_bits import U64, philox
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import DTYPES, F32, U32, DType
+from systolith.isa.dtypes import DTYPES, F32, U32
 
 FRACTION = 23
 """Bits of a uniform number."""
@@ -46,11 +46,11 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     wide = array(F32, i.dims)
     low, high = (_spread(r, o, wide) for o in i.operands)
     if not uniform:
-        return _typed(low + high * _normal(r, i), dtype).i
-    number = _typed(_unit(r, i, wide) * (high - low) + low, dtype)
-    rounded = _typed(number, F32)
+        return (low + high * _normal(r, i)).converted(dtype).i
+    number = (_unit(r, i, wide) * (high - low) + low).converted(dtype)
+    rounded = number.converted(F32)
     above = r.emit("and", rounded.test("GE", high), low.test("LT", high))
-    return _typed(low, dtype).where(above, number).i
+    return low.converted(dtype).where(above, number).i
 
 
 def _drawn(r: Rewriter, i: Instruction, shape: Shape) -> Real:
@@ -62,7 +62,7 @@ def _drawn(r: Rewriter, i: Instruction, shape: Shape) -> Real:
 def _unit(r: Rewriter, i: Instruction, shape: Shape) -> Real:
     """Multiples of 2^-23 from 0 up to 1."""
     bits = _drawn(r, i, array(U32, shape.dims)).of("shift-right-logical", U32.bits - FRACTION)
-    return _typed(bits, F32) * 2.0**-FRACTION
+    return bits.converted(F32) * 2.0**-FRACTION
 
 
 def _normal(r: Rewriter, i: Instruction) -> Real:
@@ -83,16 +83,12 @@ def _normal(r: Rewriter, i: Instruction) -> Real:
 def _integers(r: Rewriter, i: Instruction) -> Instruction:
     """The first one and 64 bits modulo the span, wrapping; the first one if they are equal."""
     shape, signed = array(U64, i.dims), DTYPES["s64"]
-    low, high = (_typed(_typed(Real(r, o), signed), U64) for o in i.operands)
+    low, high = (Real(r, o).converted(signed).converted(U64) for o in i.operands)
     span = high - low
     empty = span.test("EQ", 0)
     rest = _drawn(r, i, shape).of("remainder", _spread(r, (span + 1).where(empty, span).i, shape))
-    return _typed(_typed(rest + _spread(r, low.i, shape), signed), i.shape.dtype).i
+    return (rest + _spread(r, low.i, shape)).converted(signed).converted(i.shape.dtype).i
 
 
 def _spread(r: Rewriter, scalar: Instruction, shape: Shape) -> Real:
-    return Real(r, r.spread(_typed(Real(r, scalar), shape.dtype).i, shape))
-
-
-def _typed(x: Real, dtype: DType) -> Real:
-    return x if x.i.shape.dtype == dtype else Real(x.r, x.r.emit("convert", x.i, shape=array(dtype, x.i.dims)))
+    return Real(r, r.spread(Real(r, scalar).converted(shape.dtype).i, shape))
