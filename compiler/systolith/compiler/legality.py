@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.memory.residency import is_allocation, nested
 from systolith.compiler.mxu.matmul import sums_integers
 from systolith.compiler.ops.expression import Const, Graph
@@ -115,10 +116,17 @@ def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Cal
             raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say")
         found = next((types for types in obstacles if types.splits(leaf)), None)
         if found is not None:
-            obstacle = obstacles[found]()
-            if obstacle is not None or i.opcode not in _AT_THE_EDGE:
+            obstacle = obstacles[found]() or (i if i.opcode not in _AT_THE_EDGE else None)
+            if obstacle is not None:
+                _check_wide(obstacle, [obstacle.shape, *(o.shape for o in obstacle.operands)], chip, obstacles)
                 why = f"{leaf.dtype} has no form on pairs of {found.parts[leaf.dtype]} here; convert before"
-                raise compile_error(obstacle or i, why)
-        elif leaf.dtype.bits >= 64:
+                raise compile_error(obstacle, why)
+    _check_wide(i, [i.shape], chip, obstacles)
+
+
+def _check_wide(i: Instruction, shapes: Iterable[Shape], chip: Chip, split: Iterable[PairedTypes]) -> None:
+    """Refuse types of 64 bits and more that do not become pairs."""
+    for leaf in (leaf for s in shapes for leaf in s.leaves() if leaf.is_array):
+        if leaf.dtype.bits >= 64 and not any(types.splits(leaf) for types in split):
             hint = "use c64, or pairs of f32" if leaf.dtype.kind is Kind.COMPLEX else "convert to 32 bits before"
             raise compile_error(i, f"chip {chip.name!r} has no {leaf.dtype} (features.wide); {hint}")
