@@ -215,6 +215,11 @@ class _Grouping:
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
+        leaves = {
+            o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
+        }
+        if self._one_pass(i, len(leaves)):
+            return ""
         heavy = expensive or epilogue
         if times >= 2 and (heavy or operations * (times - 1) > self.limits.duplicated):
             return f"computed {times:.1f} times in one group, {work}"
@@ -222,12 +227,7 @@ class _Grouping:
             return ""
         if heavy or operations > self.limits.duplicated:
             return f"{len(self.need[i])} users, {work}"
-        leaves = {
-            o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
-        }
         read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
-        if self._one_pass(i, len(leaves)):
-            return ""
         again, once = uses * read, read + (1 + uses) * i.shape.bytes
         return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
 
@@ -253,8 +253,13 @@ class _Grouping:
         return any(is_cheap(o) and family(o) is not Family.MOVEMENT for o in i.operands)
 
     def _one_pass(self, i: Instruction, leaves: int) -> bool:
-        """Whether the groups that compute with a value are concatenations that `groups/multi_output.py` can join."""
+        """Whether several groups that compute with a value are concatenations that one kernel can make.
+
+        `groups/multi_output.py` joins them, and `vpu/emit.py` their pieces.
+        """
         groups = self.need[i]
+        if len(groups) < 2:
+            return False
         alike = all(g.opcode == "concatenate" and g.dims == next(iter(groups)).dims for g in groups)
         return alike and 2 * (leaves + len(groups)) <= self.limits.streams
 
