@@ -135,7 +135,7 @@ def layouts(draw: st.DrawFn, name: str, count: int) -> tuple[list[int], list[int
 def bitcasts(draw: st.DrawFn) -> tuple[str, Array, Array]:
     """A module whose result is a `bitcast` of its parameter, with the argument and the result."""
     source, target = draw(NAMES), draw(NAMES)
-    size = 4 * draw(st.sampled_from([1, 2, 6, 12, 60]))
+    size = 8 * draw(st.sampled_from([1, 2, 3, 6, 30]))
     dims, order, before = draw(layouts(source, 8 * size // WIDTH[source]))
     sizes, back, after = draw(layouts(target, 8 * size // WIDTH[target]))
     raw = np.random.default_rng(size).integers(0, 2**32, dims, np.uint64)
