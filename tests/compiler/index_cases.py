@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.index_vectors import greatest
-from systolith.isa.dtypes import Kind
 from systolith.runtime.arrays import random_array
 
 Array = npt.NDArray[Any]
@@ -129,8 +127,8 @@ def index_arguments(module: Module, seed: int) -> list[Array]:
             continue
         inside = rng.integers(0, 5, p.dims)
         dtype = p.shape.dtype
-        least, most = (-(1 << dtype.bits - 1), greatest(dtype)) if dtype.kind is Kind.SIGNED else (0, greatest(dtype))
-        wild = np.clip(rng.choice(np.array([-1, -2, 7, least, most], object), p.dims), least, most)
+        wild = rng.choice(np.array([-1, -2, 7, dtype.least, dtype.greatest], object), p.dims)
+        wild = np.clip(wild, dtype.least, dtype.greatest)
         found.append(np.where(rng.integers(0, 4, p.dims) == 0, wild, inside).astype(p.shape.dtype.stored))
     return found
 

@@ -60,6 +60,16 @@ class DType:
         return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
     @property
+    def least(self) -> int:
+        """The least value of an integer type."""
+        return -(1 << (self.bits - 1)) if self.kind is Kind.SIGNED else 0
+
+    @property
+    def greatest(self) -> int:
+        """The greatest value of an integer type."""
+        return (1 << (self.bits - (self.kind is Kind.SIGNED))) - 1
+
+    @property
     def finfo(self) -> Any:
         """Limits of a float type, or of a complex one's parts: `eps`, `max`, `smallest_subnormal`, ..."""
         real = {"c64": np.dtype(np.float32), "c128": np.dtype(np.float64)}.get(self.name, self.stored)

@@ -14,10 +14,10 @@ import numpy as np
 
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import F32, DType
+from systolith.isa.dtypes import F32
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Norm:
     def expanded(self) -> Instruction | None:
         if any(o.shape.is_dynamic for o in self.i.operands):
             return None
-        operands = [self._converted(o, self.dtype) for o in self.i.operands]
+        operands = [self.r.converted(o, self.dtype) for o in self.i.operands]
         return _EXPANDED[self.i.opcode](self, operands)
 
     def training(self, operands: list[Instruction]) -> Instruction:
@@ -62,7 +62,7 @@ class _Norm:
     def inference(self, operands: list[Instruction]) -> Instruction:
         x, scale, offset, mean, variance = operands
         centred = self._op("subtract", x, self._spread(mean))
-        return self._converted(self._normalised(centred, scale, offset, variance), self.given)
+        return self.r.converted(self._normalised(centred, scale, offset, variance), self.given)
 
     def grad(self, operands: list[Instruction]) -> Instruction:
         """With d the gradient, c = x - mean and s = 1 / sqrt(variance + epsilon): of the offset, sum(d); of the scale,
@@ -93,9 +93,6 @@ class _Norm:
     def _op(self, opcode: str, *operands: Instruction) -> Instruction:
         return self.r.emit(opcode, *operands, shape=operands[0].shape)
 
-    def _converted(self, x: Instruction, dtype: DType) -> Instruction:
-        return x if x.shape.dtype == dtype else self.r.emit("convert", x, shape=_typed(x.shape, dtype))
-
     def _spread(self, vector: Instruction) -> Instruction:
         return self.r.emit("broadcast", vector, shape=self.shape, dimensions=(self.feature,))
 
@@ -111,7 +108,7 @@ class _Norm:
         return self._per_element(self._sum(x))
 
     def _tuple(self, *parts: Instruction) -> Instruction:
-        back = [self._converted(p, s.dtype) for p, s in zip(parts, self.i.shape.elements, strict=True)]
+        back = [self.r.converted(p, s.dtype) for p, s in zip(parts, self.i.shape.elements, strict=True)]
         return self.r.emit("tuple", *back, shape=self.i.shape)
 
 
@@ -120,7 +117,3 @@ _EXPANDED = {
     "batch-norm-inference": _Norm.inference,
     "batch-norm-grad": _Norm.grad,
 }
-
-
-def _typed(shape: Shape, dtype: DType) -> Shape:
-    return array(dtype, shape.dims)

@@ -16,6 +16,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.on_arrays import on_array
 from systolith.compiler.passes.rewrite import INHERITED, Rewriter
 from systolith.isa.dtypes import DTYPES, PRED, DType
 
@@ -198,9 +199,6 @@ def _emitted(
     r: Rewriter, i: Instruction, operands: Sequence[Instruction], dims: tuple[int, ...], total: bool
 ) -> Instruction:
     """An instruction on scalars as one on arrays; `total`: floats are carried as integers."""
-    shape = array(i.shape.dtype, dims)
-    if i.opcode == "constant":
-        return r.full(i.literal, shape)
-    made = r.like(i, operands, shape, i.opcode)
-    made.attributes = {k: v for k, v in _own(i).items() if not (total and k == "type")}
+    made = on_array(r, i, operands, dims)
+    made.attributes = {k: v for k, v in made.attributes.items() if k not in INHERITED and not (total and k == "type")}
     return made

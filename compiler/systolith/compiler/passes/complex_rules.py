@@ -12,21 +12,11 @@ import numpy as np
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, is_view_of_parts
+from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, by_part, is_view_of_parts, one, pair
 from systolith.compiler.passes.real_expression import Real
 from systolith.isa.dtypes import DTYPES, F32, PRED, S32, Kind
 
 Number = tuple[Real, Real]
-
-
-def _pair(value: Value) -> Pair:
-    assert not isinstance(value, Instruction), f"{value} is not complex"
-    return value
-
-
-def _one(value: Value) -> Instruction:
-    assert isinstance(value, Instruction), f"{value} is complex"
-    return value
 
 
 def _is_complex(i: Instruction) -> bool:
@@ -35,19 +25,9 @@ def _is_complex(i: Instruction) -> bool:
 
 # Data movement and structure.
 
-_DATA = {"dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1}
-"""How many operands are data; the others are indices."""
-
 
 def _by_part(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    """The same operation on each part."""
-    data = _DATA.get(i.opcode, len(operands))
-    rest = [_one(v) for v in operands[data:]]
-    parts = []
-    for k in (0, 1):
-        taken = [v if isinstance(v, Instruction) else v[k] for v in operands[:data]]
-        parts.append(r.like(i, [*taken, *rest], array(F32, i.dims)))
-    return parts[0], parts[1]
+    return by_part(r, i, operands, lambda _, index: one(index))
 
 
 def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
@@ -61,15 +41,15 @@ def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 
 
 def _made(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    return _one(operands[0]), _one(operands[1])
+    return one(operands[0]), one(operands[1])
 
 
 def _real(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    return _pair(operands[0])[0]
+    return pair(operands[0])[0]
 
 
 def _imag(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    return _pair(operands[0])[1]
+    return pair(operands[0])[1]
 
 
 def _same_bits(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
@@ -85,11 +65,11 @@ def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
     """From complex to real the imaginary part goes."""
     value = operands[0]
     if isinstance(value, Instruction):
-        real = value if value.shape.dtype is F32 else r.emit("convert", value, shape=array(F32, i.dims))
+        real = r.converted(value, F32)
         return real, r.full(0, real.shape)
     if i.shape.dtype.kind is Kind.COMPLEX:
         return value
-    return value[0] if i.shape.dtype is F32 else r.emit("convert", value[0], shape=i.shape)
+    return r.converted(value[0], i.shape.dtype)
 
 
 def _takes_convert(i: Instruction) -> bool:
@@ -99,7 +79,7 @@ def _takes_convert(i: Instruction) -> bool:
 
 
 def _compare(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    a, b = map(_pair, operands)
+    a, b = map(pair, operands)
     shape, direction = array(PRED, i.dims), i.word("direction")
     found = [r.emit("compare", a[k], b[k], shape=shape, direction=direction) for k in (0, 1)]
     return r.emit("and" if direction == "EQ" else "or", *found)
@@ -111,7 +91,7 @@ def _product(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
     def product(x: Instruction, y: Instruction) -> Instruction:
         return r.like(i, [x, y], array(F32, i.dims))
 
-    (a, b), (c, d) = map(_pair, operands)
+    (a, b), (c, d) = map(pair, operands)
     return r.emit("subtract", product(a, c), product(b, d)), r.emit("add", product(a, d), product(b, c))
 
 
@@ -302,7 +282,7 @@ def _function(function: Callable[..., Number]) -> PairRule:
     """The rule of a function of complex numbers."""
 
     def rule(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-        given = [(Real(r, a), Real(r, b)) for a, b in map(_pair, operands)]
+        given = [(Real(r, a), Real(r, b)) for a, b in map(pair, operands)]
         real, imag = function(*given)
         return real.i, imag.i
 
@@ -310,7 +290,7 @@ def _function(function: Callable[..., Number]) -> PairRule:
 
 
 def _abs(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    a, b = _pair(operands[0])
+    a, b = pair(operands[0])
     return _size((Real(r, a), Real(r, b))).i
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from systolith.compiler.hlo.attributes import PadDim, SliceDim
+from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
@@ -63,8 +63,8 @@ def _along(
     order = (*(d for d in range(len(x.dims)) if d != axis), axis)
     if axis == last:
         return function(r, x)
-    made = function(r, _turned(r, x, order))
-    return _turned(r, made, tuple(order.index(d) for d in range(len(order))))
+    made = function(r, r.transposed(x, order))
+    return r.transposed(made, tuple(order.index(d) for d in range(len(order))))
 
 
 def _transform(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
@@ -87,14 +87,14 @@ def _in_two(r: Rewriter, x: Instruction, one: int, inverse: bool) -> Instruction
     """x[j other + l] = sum over j, times roots at l k, then over l, at k + one m."""
     *batch, n = x.dims
     other = n // one
-    apart = _shaped(r, x, (*batch, one, other))
+    apart = r.reshaped(x, (*batch, one, other))
     matrix = _roots(one, one, one, inverse) / (one if inverse else 1)
     turned = _multiplied(r, apart, len(batch), matrix)  # (..., other, one)
     scaled = _times(r, turned, _roots(n, other, one, inverse))
     rank = len(batch)
     swapped = (*range(rank), rank + 1, rank)
-    done = _transform(r, _turned(r, scaled, swapped), inverse)
-    return _shaped(r, _turned(r, done, swapped), (*batch, n))
+    done = _transform(r, r.transposed(scaled, swapped), inverse)
+    return r.reshaped(r.transposed(done, swapped), (*batch, n))
 
 
 def _chirped(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
@@ -149,21 +149,17 @@ def _mirrored(r: Rewriter, x: Instruction, n: int) -> Instruction:
     """All n coefficients of a real sequence, of the first half: the others are conjugates, in reverse."""
     last = len(x.dims) - 1
     half = n // 2 + 1
-    inner = (*(SliceDim(0, m) for m in x.dims[:-1]), SliceDim(1, 1 + n - half))
-    dims = (*x.dims[:-1], n - half)
+    inner = [*((0, m) for m in x.dims[:-1]), (1, 1 + n - half)]
     if n == half:
         return x
-    others = r.emit("reverse", r.emit("slice", x, shape=array(C64, dims), slice=inner), dimensions=(last,))
+    others = r.emit("reverse", r.sliced(x, inner), dimensions=(last,))
     conjugate = _complex(r, _part(r, "real", others), r.emit("negate", _part(r, "imag", others)))
     return r.emit("concatenate", x, conjugate, shape=array(C64, (*x.dims[:-1], n)), dimensions=(last,))
 
 
 def _start(r: Rewriter, x: Instruction, n: int) -> Instruction:
     """The first elements of the last dimension."""
-    if x.dims[-1] == n:
-        return x
-    place = (*(SliceDim(0, m) for m in x.dims[:-1]), SliceDim(0, n))
-    return r.emit("slice", x, shape=array(x.shape.dtype, (*x.dims[:-1], n)), slice=place)
+    return r.sliced(x, [*((0, m) for m in x.dims[:-1]), (0, n)])
 
 
 def _complex(r: Rewriter, real: Instruction, imag: Instruction) -> Instruction:
@@ -172,12 +168,3 @@ def _complex(r: Rewriter, real: Instruction, imag: Instruction) -> Instruction:
 
 def _part(r: Rewriter, name: str, x: Instruction) -> Instruction:
     return r.emit(name, x, shape=array(F32, x.dims))
-
-
-def _turned(r: Rewriter, x: Instruction, order: tuple[int, ...]) -> Instruction:
-    dims = tuple(x.dims[d] for d in order)
-    return r.emit("transpose", x, shape=array(x.shape.dtype, dims), dimensions=order)
-
-
-def _shaped(r: Rewriter, x: Instruction, dims: tuple[int, ...]) -> Instruction:
-    return r.emit("reshape", x, shape=array(x.shape.dtype, dims))

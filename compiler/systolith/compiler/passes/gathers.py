@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.index_vectors import Axis, Windows, greatest, reordered, resized
+from systolith.compiler.passes.index_vectors import Axis, Windows
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import S32, Kind
 
@@ -65,7 +64,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
         return _arranged(r, i, w, x, [Axis(False, d) for d in range(len(x.dims)) if x.dims[d] > 1])
     if prod(w.count) == 1:
         return _slice(r, i, w, x)
-    flat = resized(r, reordered(r, x, w.order), w.flat)
+    flat = r.reshaped(r.transposed(x, w.order), w.flat)
     starts = w.components(r)
     if len(starts) > 1 or indices.shape.dtype is not S32:
         starts = {d: _clamped(r, start, w.limit(d)) if w.given(d) else start for d, start in starts.items()}
@@ -88,10 +87,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
 
 def _whole(r: Rewriter, x: Instruction, w: Windows) -> Instruction:
     """The operand, of dimensions that are not indexed only what windows have."""
-    dims = tuple(n if d in w.indexed else m for d, (n, m) in enumerate(zip(x.dims, w.sizes, strict=True)))
-    if dims == x.dims:
-        return x
-    return r.emit("slice", x, shape=array(x.shape.dtype, dims), slice=tuple(SliceDim(0, n) for n in dims))
+    return r.sliced(x, [(0, x.dims[d] if d in w.indexed else m) for d, m in enumerate(w.sizes)])
 
 
 def _clamped(r: Rewriter, start: Instruction, limit: int) -> Instruction:
@@ -99,9 +95,9 @@ def _clamped(r: Rewriter, start: Instruction, limit: int) -> Instruction:
     dtype, shape = start.shape.dtype, start.shape
     if dtype.kind is Kind.SIGNED:
         start = r.emit("maximum", start, r.full(0, shape))
-    if limit < greatest(dtype):
+    if limit < dtype.greatest:
         start = r.emit("minimum", start, r.full(limit, shape))
-    return start if dtype is S32 else r.emit("convert", start, shape=array(S32, shape.dims))
+    return r.converted(start, S32)
 
 
 def _slice(r: Rewriter, i: Instruction, w: Windows, x: Instruction) -> Instruction:
@@ -112,19 +108,15 @@ def _slice(r: Rewriter, i: Instruction, w: Windows, x: Instruction) -> Instructi
     starts = [r.emit("reshape", found[d], shape=scalar) if w.given(d) else zero for d in range(len(x.dims))]
     shape = array(i.shape.dtype, w.sizes)
     made = r.emit("dynamic-slice", x, *starts, shape=shape, name=i.name, dynamic_slice_sizes=w.sizes)
-    return resized(r, made, i.dims)
+    return r.reshaped(made, i.dims)
 
 
 def _arranged(r: Rewriter, i: Instruction, w: Windows, made: Instruction, axes: list[Axis]) -> Instruction:
     """Windows, with their dimensions in the order `axes`, as a gather gives them."""
-    offset = i.ints("offset_dims")
-    dropped = {*i.ints("collapsed_slice_dims", ()), *w.batching}
-    window = iter(d for d in range(len(w.sizes)) if d not in dropped)
-    batch = iter(range(len(w.count)))
-    places = [Axis(False, next(window)) if p in offset else Axis(True, next(batch)) for p in range(i.shape.rank)]
-    made = resized(r, made, [w.size(a) for a in axes])
+    places = w.placed(i.ints("offset_dims"), i.ints("collapsed_slice_dims", ()))
+    made = r.reshaped(made, [w.size(a) for a in axes])
     if all(a in axes for a in places if a.batch):
-        return resized(r, reordered(r, made, [axes.index(a) for a in places if a in axes]), i.dims)
+        return r.reshaped(r.transposed(made, [axes.index(a) for a in places if a in axes]), i.dims)
     shape = array(i.shape.dtype, tuple(n for a, n in zip(places, i.dims, strict=True)))
     dimensions = tuple(places.index(a) for a in axes)
     return r.emit("broadcast", made, shape=shape, dimensions=dimensions)

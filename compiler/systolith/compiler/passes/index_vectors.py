@@ -6,7 +6,7 @@ windows; each place of a window of another one is an offset of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import PRED, S32, DType, Kind
+from systolith.isa.dtypes import PRED, S32
 
 _GRANULE = 8
 """Elements of 32 bits that HBM moves at least."""
@@ -127,22 +126,32 @@ class Windows:
     def components(self, r: Rewriter) -> dict[int, Instruction]:
         """For each indexed dimension where windows start in it: of the indices' type, or `s32` if that is given."""
         found: dict[int, Instruction] = {}
-        dtype, n = self.indices.shape.dtype, prod(self.count)
+        n = prod(self.count)
         for d in self.indexed:
             if d in self.batching:
                 iota = r.emit("iota", shape=array(S32, self.count), iota_dimension=self.batching[d])
-                found[d] = r.emit("reshape", iota, shape=array(S32, (n,)))
+                found[d] = r.reshaped(iota, (n,))
             elif not self.given(d):
                 found[d] = r.full(0, array(S32, (n,)))
             elif self.vector_dim == len(self.indices.dims):
-                found[d] = r.emit("reshape", self.indices, shape=array(dtype, (n,)))
+                found[d] = r.reshaped(self.indices, (n,))
             else:
-                spans = [SliceDim(0, m) for m in self.indices.dims]
-                spans[self.vector_dim] = SliceDim(self.starts[d], self.starts[d] + 1)
-                dims = tuple(1 if k == self.vector_dim else m for k, m in enumerate(self.indices.dims))
-                part = r.emit("slice", self.indices, shape=array(dtype, dims), slice=tuple(spans))
-                found[d] = r.emit("reshape", part, shape=array(dtype, (n,)))
+                spans = [(0, m) for m in self.indices.dims]
+                spans[self.vector_dim] = (self.starts[d], self.starts[d] + 1)
+                found[d] = r.reshaped(r.sliced(self.indices, spans), (n,))
         return found
+
+    def placed(self, kept: Sequence[int], dropped: Collection[int]) -> list[Axis]:
+        """The dimensions of an array of all windows.
+
+        Args:
+            kept: the places of the windows' dimensions in it; the others are those of the indices.
+            dropped: dimensions of the operand that windows do not have there.
+        """
+        window = iter(d for d in range(len(self.sizes)) if d not in dropped and d not in self.batching)
+        batch = iter(range(len(self.count)))
+        rank = len(kept) + len(self.count)
+        return [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(rank)]
 
     def given(self, d: int) -> bool:
         """Whether index vectors have a component for a dimension."""
@@ -178,22 +187,4 @@ class Windows:
                 valid = r.emit("broadcast", valid, shape=array(PRED, both.dims), dimensions=(0,))
         if valid is not None:
             total = r.emit("select", valid, total, r.full(-1, total.shape))
-        return total if m == 1 else r.emit("reshape", total, shape=array(S32, (n * m,)))
-
-
-def greatest(dtype: DType) -> int:
-    """The greatest value of an integer type."""
-    return (1 << (dtype.bits - (dtype.kind is Kind.SIGNED))) - 1
-
-
-def reordered(r: Rewriter, x: Instruction, order: Sequence[int]) -> Instruction:
-    """`x` with its dimensions in an order."""
-    if tuple(order) == tuple(range(len(order))):
-        return x
-    dims = tuple(x.dims[d] for d in order)
-    return r.emit("transpose", x, shape=array(x.shape.dtype, dims), dimensions=tuple(order))
-
-
-def resized(r: Rewriter, x: Instruction, dims: Sequence[int]) -> Instruction:
-    """`x` reshaped."""
-    return x if x.dims == tuple(dims) else r.emit("reshape", x, shape=array(x.shape.dtype, tuple(dims)))
+        return r.reshaped(total, (n * m,))

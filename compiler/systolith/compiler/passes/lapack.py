@@ -57,7 +57,7 @@ class ExpandLapack:
         good = Real(r, r.emit("broadcast", first, shape=row.i.shape, dimensions=(0,)))
         written = r.emit("and", row.test("GE", column), row.test("LT", good))
         result = Real(r, factor).where(written, Real(r, half)).i
-        info = m.shaped(order, orders.dims)
+        info = r.reshaped(order, orders.dims)
         return r.emit("tuple", m.given(result if lower else m.transposed(result), shape), info, shape=i.shape)
 
     def _getrf(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
@@ -69,8 +69,8 @@ class ExpandLapack:
             return r.emit("tuple", m.given(taken, shape), r.full(0, places), r.full(0, orders), shape=i.shape)
         factors, pivots = Lu(m, callees, self.block).factored(taken)
         info = _first(m, Real(r, factors).test("EQ", 0.0), callees, pivots.dims[1])
-        exchanged = m.shaped((Real(r, pivots) + 1).i, places.dims)
-        return r.emit("tuple", m.given(factors, shape), exchanged, m.shaped(info[1], orders.dims), shape=i.shape)
+        exchanged = r.reshaped((Real(r, pivots) + 1).i, places.dims)
+        return r.emit("tuple", m.given(factors, shape), exchanged, r.reshaped(info[1], orders.dims), shape=i.shape)
 
     def _trsm(self, r: Rewriter, i: Instruction, _: Callees) -> Instruction:
         left, lower, transpose, unit = trsm_options(options_of(i))

@@ -103,7 +103,7 @@ class Lu:
         place = Real(r, r.emit("broadcast", best, shape=array(S32, shape.dims), dimensions=(0,)))
         number, current = m.index(shape, 1), m.scalar(k, shape)
         chosen, first = number.test("EQ", place), number.test("EQ", current)
-        top = Real(r, m.shaped(self._sum(r, Real(r, x).where(chosen, 0.0).i, 1), line.dims))
+        top = Real(r, r.reshaped(self._sum(r, Real(r, x).where(chosen, 0.0).i, 1), line.dims))
         upper, old = m.spread(top, shape), m.spread(m.at(x, k, None), shape)
         swapped = upper.where(first, old.where(chosen, Real(r, x)))
         pivot = m.at(top.i, r.constant(0, S32), k)
@@ -113,7 +113,7 @@ class Lu:
         reduced = factors.where(column.test("EQ", at), swapped - factors * upper)
         changed = r.emit("and", number.test("GT", current), column.test("GE", at))
         result = Real(r, x).where(spread.test("EQ", 0.0), reduced.where(changed, swapped))
-        zero = m.shaped(pivot.i, shape.dims[:1])
+        zero = r.reshaped(pivot.i, shape.dims[:1])
         moved = Real(r, best).where(Real(r, zero).test("NE", 0.0), m.scalar(k, array(S32, shape.dims[:1])))
         return [result.i, self._noted(r, pivots, k, best), self._exchanged(r, order, k, moved.i)]
 

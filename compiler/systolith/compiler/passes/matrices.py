@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import F32, S32, DType
+from systolith.isa.dtypes import F32, S32
 
 BLOCK = 128
 """Columns of a block: those of a matrix unit."""
@@ -26,21 +25,12 @@ class Matrices:
     def taken(self, x: Instruction) -> Instruction:
         """An operand as `[b, m, n]`, of at least 32 bits."""
         *batch, m, n = x.dims
-        wide = self.typed(x, F32) if x.shape.dtype.bits < F32.bits else x
-        return self.shaped(wide, (prod(batch), m, n))
+        wide = self.r.converted(x, F32) if x.shape.dtype.bits < F32.bits else x
+        return self.r.reshaped(wide, (prod(batch), m, n))
 
     def given(self, x: Instruction, shape: Shape) -> Instruction:
         """A result with the shape and type that it has to have."""
-        return self.shaped(self.typed(x, shape.dtype), shape.dims)
-
-    def typed(self, x: Instruction, dtype: DType) -> Instruction:
-        """Converted to a type."""
-        return x if x.shape.dtype == dtype else self.r.emit("convert", x, shape=array(dtype, x.dims))
-
-    def shaped(self, x: Instruction, dims: Sequence[int]) -> Instruction:
-        """Reshaped."""
-        dims = tuple(dims)
-        return x if x.dims == dims else self.r.emit("reshape", x, shape=array(x.shape.dtype, dims))
+        return self.r.reshaped(self.r.converted(x, shape.dtype), shape.dims)
 
     def transposed(self, x: Instruction) -> Instruction:
         """Each matrix transposed."""
@@ -48,12 +38,7 @@ class Matrices:
 
     def cut(self, x: Instruction, rows: tuple[int, int], columns: tuple[int, int]) -> Instruction:
         """The part of each matrix from the first to before the last row and column."""
-        return self.part(x, ((0, x.dims[0]), rows, columns))
-
-    def part(self, x: Instruction, ends: Sequence[tuple[int, int]]) -> Instruction:
-        """A slice, from the first to before the last index in each dimension."""
-        whole = all(cut == (0, n) for cut, n in zip(ends, x.dims, strict=True))
-        return x if whole else self.r.emit("slice", x, slice=tuple(SliceDim(s, e) for s, e in ends))
+        return self.r.sliced(x, ((0, x.dims[0]), rows, columns))
 
     def joined(self, parts: Sequence[Instruction], d: int) -> Instruction:
         """Concatenated along a dimension."""
@@ -100,6 +85,6 @@ class Matrices:
     def spread(self, x: Real, shape: Shape) -> Real:
         """Rows, columns or elements, repeated over matrices."""
         kept = tuple(d for d in range(3) if x.i.dims[d] == shape.dims[d])
-        line = self.shaped(x.i, [shape.dims[d] for d in kept])
+        line = self.r.reshaped(x.i, [shape.dims[d] for d in kept])
         target = array(x.i.shape.dtype, shape.dims)
         return Real(self.r, self.r.emit("broadcast", line, shape=target, dimensions=kept))

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.linear_layout import row_major
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.callees import Callees
-from systolith.compiler.passes.rewrite import Rewriter
+from systolith.compiler.passes.on_arrays import applied, is_simple
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DType
 
 Pair = tuple[Instruction, Instruction]
@@ -89,8 +89,10 @@ class PairedTypes:
         if touched == [module.entry] and not any(self._is_inside(i) for i in module.entry.instructions):
             return False
         callees = Callees(module)
-        applying = COMBINING | {"map"}
-        applied = {c for i in module.instructions() if i.opcode in applying and self.touches(i) for c in i.called}
+        rewrite(module, self._unmapped)
+        order = module.post_order()
+        touched = [c for c in order if any(map(self.touches, c.instructions))]
+        applied = {c for i in module.instructions() if i.opcode in COMBINING and self.touches(i) for c in i.called}
         for computation in touched:
             if computation not in applied:
                 PairRewriter(self, computation, callees, computation is module.entry).split()
@@ -111,16 +113,52 @@ class PairedTypes:
     def _possible(self, i: Instruction) -> bool:
         if any(s.is_dynamic for s in (i.shape, *(o.shape for o in i.operands))):
             return False
-        if i.opcode in STRUCTURE or i.opcode in COMBINING or i.opcode == "map":
+        if i.opcode == "map":
+            return is_simple(i.computation())
+        if i.opcode in STRUCTURE or i.opcode in COMBINING:
             return True
         found = self.rules.get(i.opcode) if i.shape.is_array else None
         return found is not None and (found.takes is None or found.takes(i))
+
+    def _unmapped(self, r: Rewriter, i: Instruction) -> Instruction | None:
+        """A `map` of such values as operations on arrays."""
+        return applied(r, i.computation(), *i.operands) if i.opcode == "map" and self.touches(i) else None
 
     def _is_inside(self, i: Instruction) -> bool:
         """Whether an instruction of the entry does more with such values than to take, show or give them."""
         if not self.touches(i) or i.opcode in ("parameter", "tuple", "get-tuple-element"):
             return False
         return not is_view_of_parts(i)
+
+
+MOVED = {"dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1}
+"""How many operands are moved, of opcodes whose others are indices."""
+
+
+def by_part(
+    r: PairRewriter, i: Instruction, operands: Sequence[Value], index: Callable[[Instruction, Value], Instruction]
+) -> Value:
+    """The same operation on each part; `index`: an operand that is an index, and what stands for it, as one array."""
+    moved = MOVED.get(i.opcode, len(operands))
+    rest = [index(i.operands[k], operands[k]) for k in range(moved, len(operands))]
+
+    def part(k: int) -> Instruction:
+        taken = [v if isinstance(v, Instruction) else v[k] for v in operands[:moved]]
+        return r.like(i, [*taken, *rest], r.types.part(i.shape) if r.types.splits(i.shape) else i.shape)
+
+    return (part(0), part(1)) if r.types.splits(i.shape) else part(0)
+
+
+def one(value: Value) -> Instruction:
+    """What stands for an array of a type that is not split."""
+    assert isinstance(value, Instruction), f"{value} is a pair"
+    return value
+
+
+def pair(value: Value) -> Pair:
+    """What stands for an array of a type that is split."""
+    assert not isinstance(value, Instruction), f"{value} is no pair"
+    return value
 
 
 def is_view_of_parts(i: Instruction) -> bool:
@@ -193,26 +231,7 @@ class PairRewriter(Rewriter):
             return self._structure(i)
         if i.opcode in COMBINING:
             return self._combining(i)
-        if i.opcode == "map":
-            return self._mapped(i)
         return self.types.rules[i.opcode].rule(self, i, [self.of[o] for o in i.operands])
-
-    def _mapped(self, i: Instruction) -> Value:
-        """A `map`: its computation on whole arrays."""
-        computation, whole = i.computation(), {}
-        for j in computation.instructions:
-            if j.opcode == "parameter":
-                whole[j] = i.operands[j.number or 0]
-                continue
-            made = replace(j, name=self._names.fresh(j.name), operands=[whole[o] for o in j.operands])
-            made.attributes = dict(j.attributes)
-            if j.opcode == "constant":
-                self.of[made] = self._value(made)
-                made = Instruction(self._names.fresh("broadcast"), "broadcast", j.shape, [made], {"dimensions": ()})
-            made.shape = array(j.shape.dtype, i.dims)
-            self.of[made] = self._value(made)
-            whole[j] = made
-        return self.of[whole[computation.result]]
 
     def _structure(self, i: Instruction) -> Value:
         types = self.types
@@ -310,17 +329,14 @@ class PairRewriter(Rewriter):
 
     def parts_along_last(self, shown: Instruction) -> Pair:
         """The parts that are neighbours along the last dimension."""
-        found = []
-        for k in (0, 1):
-            place = (*(SliceDim(0, n) for n in shown.dims[:-1]), SliceDim(k, k + 1))
-            part = self.emit("slice", shown, slice=place)
-            found.append(self.emit("reshape", part, shape=array(shown.shape.dtype, shown.dims[:-1])))
-        return found[0], found[1]
+        *dims, _ = shown.dims
+        first, second = (self.reshaped(self.sliced(shown, [*((0, n) for n in dims), (k, k + 1)]), dims) for k in (0, 1))
+        return first, second
 
     def together(self, pair: Pair) -> Instruction:
         """The parts as neighbours along a new last dimension."""
         part = pair[0].shape
-        longer = [self.emit("reshape", p, shape=array(part.dtype, (*part.dims, 1))) for p in pair]
+        longer = [self.reshaped(p, (*part.dims, 1)) for p in pair]
         shape = array(part.dtype, (*part.dims, 2))
         return self.emit("concatenate", *longer, shape=shape, dimensions=(part.rank,))
 

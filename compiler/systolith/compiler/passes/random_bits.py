@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
@@ -41,7 +40,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     made, after = algorithm(words, array(U64 if dtype.bits == U64.bits else U32, bits.dims))
     made = made.converted(ELEMENT_TYPES[f"u{dtype.bits}"])
     result = made.i if made.i.shape.dtype == dtype else r.emit("bitcast-convert", made.i, shape=array(dtype, bits.dims))
-    rows = [_shaped(w, (1,)).i for w in after]
+    rows = [w.reshaped((1,)).i for w in after]
     return r.emit("tuple", r.emit("concatenate", *rows, shape=state.shape, dimensions=(0,)), result, shape=i.shape)
 
 
@@ -50,15 +49,14 @@ def _threefry(state: Words, shape: Shape) -> tuple[Real, Words]:
     key, counter = state
     if shape.dtype is U64:
         low, high = _threefry_block(_halves(_counted(counter, shape.size)), _halves(key))
-        return _shaped(_joined(low, high), shape.dims), [key, counter + shape.size]
+        return _joined(low, high).reshaped(shape.dims), [key, counter + shape.size]
     dims, split = threefry_halves(shape.dims)
     number = array(U32, dims).size
-    pair = [_shaped(x, dims) for x in _threefry_block(_halves(_counted(counter, number)), _halves(key))]
+    pair = [x.reshaped(dims) for x in _threefry_block(_halves(_counted(counter, number)), _halves(key))]
     dims[split] *= 2
-    cut = [SliceDim(0, n) for n in shape.dims or (1,)]
-    full = _shaped(_stacked(pair, split + 1), dims)
-    part = full.r.emit("slice", full.i, shape=array(U32, [c.limit for c in cut]), slice=tuple(cut))
-    return _shaped(Real(full.r, part), shape.dims), [key, counter + number]
+    full = _stacked(pair, split + 1).reshaped(dims)
+    part = Real(full.r, full.r.sliced(full.i, [(0, n) for n in shape.dims or (1,)]))
+    return part.reshaped(shape.dims), [key, counter + number]
 
 
 def _threefry_block(counter: Words, key: Words) -> Words:
@@ -87,11 +85,11 @@ def philox(state: Words, shape: Shape) -> tuple[Real, Words]:
     first = _spread(state[-1] if len(state) > 2 else key, low.i.shape)
     block = _philox_block([*_halves(low), *_halves((first + 1).where(carry, first))], _halves(key))
     parts = [_joined(*block[:2]), _joined(*block[2:])] if wide else block
-    line = _shaped(_stacked(parts, 1), (number * len(parts),))
-    cut = low.r.emit("slice", line.i, shape=array(shape.dtype, (shape.size,)), slice=(SliceDim(0, shape.size),))
+    line = _stacked(parts, 1).reshaped((number * len(parts),))
+    cut = Real(low.r, low.r.sliced(line.i, [(0, shape.size)]))
     after = start + number
     over = [(s + 1).where(after.test("LT", start), s) for s in state[2:]]
-    return _shaped(Real(low.r, cut), shape.dims), [key, after, *over]
+    return cut.reshaped(shape.dims), [key, after, *over]
 
 
 def _philox_block(counter: Words, key: Words) -> Words:
@@ -113,8 +111,8 @@ _ALGORITHMS: dict[tuple[str, int], Callable[[Words, Shape], tuple[Real, Words]]]
 
 def _word(r: Rewriter, state: Instruction, k: int) -> Real:
     """A scalar: a word of the state."""
-    cut = r.emit("slice", state, shape=array(U64, (1,)), slice=(SliceDim(k, k + 1),))
-    return _shaped(Real(r, cut), ())
+    cut = Real(r, r.sliced(state, [(k, k + 1)]))
+    return cut.reshaped(())
 
 
 def _counted(start: Real, number: int) -> Real:
@@ -134,13 +132,8 @@ def _joined(low: Real, high: Real) -> Real:
 def _stacked(parts: Words, d: int) -> Real:
     """Arrays beside each other in a new dimension."""
     r, dims = parts[0].r, parts[0].i.dims
-    beside = [_shaped(p, (*dims[:d], 1, *dims[d:])) for p in parts]
+    beside = [p.reshaped((*dims[:d], 1, *dims[d:])) for p in parts]
     return Real(r, r.emit("concatenate", *(p.i for p in beside), dimensions=(d,)))
-
-
-def _shaped(x: Real, dims: Sequence[int]) -> Real:
-    same = tuple(dims) == x.i.dims
-    return x if same else Real(x.r, x.r.emit("reshape", x.i, shape=array(x.i.shape.dtype, tuple(dims))))
 
 
 def _spread(x: Real, shape: Shape) -> Real:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Instruction
@@ -50,9 +51,11 @@ class Real:
 
     def converted(self, dtype: DType) -> Real:
         """As another type; of the same type as it is."""
-        if self.i.shape.dtype == dtype:
-            return self
-        return Real(self.r, self.r.emit("convert", self.i, shape=array(dtype, self.i.dims)))
+        return Real(self.r, self.r.converted(self.i, dtype))
+
+    def reshaped(self, dims: Sequence[int]) -> Real:
+        """With other dimensions."""
+        return Real(self.r, self.r.reshaped(self.i, dims))
 
     def test(self, direction: str, other: Real | float) -> Instruction:
         """A comparison."""

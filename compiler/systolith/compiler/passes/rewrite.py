@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.rules.shapes import infer
 from systolith.compiler.hlo.shape import Shape, array
@@ -118,6 +119,26 @@ class Rewriter:
     def drop(self, i: Instruction) -> None:
         """Let an earlier instruction go if nothing uses it any more."""
         self._gone.add(i)
+
+    def reshaped(self, x: Instruction, dims: Sequence[int]) -> Instruction:
+        """An array with other dimensions; of the same ones as it is."""
+        dims = tuple(dims)
+        return x if x.dims == dims else self.emit("reshape", x, shape=array(x.shape.dtype, dims))
+
+    def transposed(self, x: Instruction, order: Sequence[int]) -> Instruction:
+        """An array with its dimensions in an order."""
+        order = tuple(order)
+        same = order == tuple(range(len(order)))
+        return x if same else self.emit("transpose", x, dimensions=order)
+
+    def converted(self, x: Instruction, dtype: DType) -> Instruction:
+        """An array as another type; of the same type as it is."""
+        return x if x.shape.dtype == dtype else self.emit("convert", x, shape=array(dtype, x.dims))
+
+    def sliced(self, x: Instruction, ends: Sequence[tuple[int, int]]) -> Instruction:
+        """A part of an array, from the first to before the last index in each dimension."""
+        whole = all(cut == (0, n) for cut, n in zip(ends, x.dims, strict=True))
+        return x if whole else self.emit("slice", x, slice=tuple(SliceDim(first, end) for first, end in ends))
 
     def like(
         self, i: Instruction, operands: Sequence[Instruction], shape: Shape, name: str | None = None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
-from systolith.compiler.passes.index_vectors import Axis, Windows, greatest, reordered, resized
+from systolith.compiler.passes.index_vectors import Axis, Windows
+from systolith.compiler.passes.on_arrays import applied
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import PRED, S32, Kind
 
@@ -73,7 +74,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     if apart := _apart(r, i, w):
         return apart
     w = w.joined()
-    flat = [resized(r, reordered(r, x, w.order), w.flat) for x in arrays]
+    flat = [r.reshaped(r.transposed(x, w.order), w.flat) for x in arrays]
     shapes = [x.shape for x in flat]
     made = r.emit(
         "scatter",
@@ -121,7 +122,7 @@ def _apart(r: Rewriter, i: Instruction, w: Windows) -> Instruction | None:
         """Values with these dimensions, none of size 1, repeated to the operand's sizes."""
         dims = [targets[a.dim] if a.batch else a.dim for a in axes]
         order = sorted(range(len(dims)), key=dims.__getitem__)
-        placed = reordered(r, resized(r, values, [w.size(a) for a in axes]), order)
+        placed = r.transposed(r.reshaped(values, [w.size(a) for a in axes]), order)
         return r.emit("broadcast", placed, shape=array(values.shape.dtype, x.dims), dimensions=tuple(sorted(dims)))
 
     batch = [Axis(True, k) for k, n in enumerate(w.count) if n > 1]
@@ -129,24 +130,19 @@ def _apart(r: Rewriter, i: Instruction, w: Windows) -> Instruction | None:
     for d, start in w.components(r).items():
         if w.given(d):
             narrow = start.shape.dtype.bits <= S32.bits
-            start = r.emit("convert", start, shape=array(S32, start.dims)) if narrow else start
+            start = r.converted(start, S32) if narrow else start
             place = r.emit("iota", shape=array(start.shape.dtype, x.dims), iota_dimension=d)
             there = array(PRED, x.dims)
             here = r.emit("compare", place, spread(start, batch), shape=there, direction="EQ")
             mask = here if mask is None else r.emit("and", mask, here)
-    given = spread(resized(r, updates, [w.size(a) for a in _axes(i, w, updates)]), _axes(i, w, updates))
-    every = tuple(range(len(x.dims)))
-    made = r.emit("map", x, given, shape=x.shape, name=i.name, dimensions=every, to_apply=i.computation())
+    given = spread(r.reshaped(updates, [w.size(a) for a in _axes(i, w)]), _axes(i, w))
+    made = applied(r, i.computation(), x, given)
     return made if mask is None else r.emit("select", mask, made, x)
 
 
-def _axes(i: Instruction, w: Windows, updates: Instruction) -> list[Axis]:
+def _axes(i: Instruction, w: Windows) -> list[Axis]:
     """The dimensions of updates, but those of size 1."""
-    kept = i.ints("update_window_dims")
-    dropped = {*i.ints("inserted_window_dims", ()), *w.batching}
-    window = iter(d for d in range(len(w.sizes)) if d not in dropped)
-    batch = iter(range(len(w.count)))
-    given = [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(updates.shape.rank)]
+    given = w.placed(i.ints("update_window_dims"), i.ints("inserted_window_dims", ()))
     return [a for a in given if w.size(a) > 1]
 
 
@@ -162,8 +158,7 @@ def _offsets(r: Rewriter, w: Windows) -> Instruction:
             continue
         for test in _tests(r, start, w.limit(d)):
             valid = test if valid is None else r.emit("and", valid, test)
-        if dtype is not S32:
-            starts[d] = r.emit("convert", start, shape=array(S32, start.dims))
+        starts[d] = r.converted(start, S32)
     return w.offsets(r, starts, valid)
 
 
@@ -173,19 +168,19 @@ def _tests(r: Rewriter, start: Instruction, limit: int) -> list[Instruction]:
     found: list[Instruction] = []
     if dtype.kind is Kind.SIGNED:
         found.append(r.emit("compare", start, r.full(0, start.shape), shape=shape, direction="GE"))
-    if limit < greatest(dtype):
+    if limit < dtype.greatest:
         found.append(r.emit("compare", start, r.full(limit, start.shape), shape=shape, direction="LE"))
     return found
 
 
 def _updates(r: Rewriter, i: Instruction, w: Windows, updates: Instruction) -> Instruction:
     """Updates with their dimensions as the expanded form has them."""
-    given = _axes(i, w, updates)
-    there = resized(r, updates, [w.size(a) for a in given])
-    return resized(r, reordered(r, there, [given.index(a) for a in w.axes if a in given]), w.flat_windows())
+    given = _axes(i, w)
+    there = r.reshaped(updates, [w.size(a) for a in given])
+    return r.reshaped(r.transposed(there, [given.index(a) for a in w.axes if a in given]), w.flat_windows())
 
 
 def _back(r: Rewriter, w: Windows, made: Instruction, dims: tuple[int, ...]) -> Instruction:
     """The expanded result, as the scatter gives it."""
-    apart = resized(r, made, [w.operand[d] for d in w.order])
-    return resized(r, reordered(r, apart, [w.order.index(d) for d in range(len(w.order))]), dims)
+    apart = r.reshaped(made, [w.operand[d] for d in w.order])
+    return r.reshaped(r.transposed(apart, [w.order.index(d) for d in range(len(w.order))]), dims)

@@ -15,8 +15,8 @@ import numpy as np
 from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
-from systolith.compiler.ops.table import is_elementwise
 from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.on_arrays import applied
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import PRED, S8, S32, DType
 
@@ -297,25 +297,6 @@ class _Unrolled:
         padding = tuple(PadDim(-f, f + e - a.count) for f, e, a in zip(first, ends, self.parts, strict=True))
         cut = [SliceDim(0, e, s) for e, s in zip(ends, steps, strict=True)]
         return _sliced(self.r, _padded(self.r, x, padding, fill), cut)
-
-
-def applied(r: Rewriter, computation: Computation, *arguments: Instruction) -> Instruction:
-    """A computation on scalars, on the elements of arrays: its operations on arrays if all are elementwise, else a
-    `map`.
-    """
-    dims = arguments[0].dims
-    made = dict(zip(computation.parameters, arguments, strict=True))
-    body = [i for i in computation.instructions if i not in made]
-    if not all(i.opcode == "constant" or is_elementwise(i) for i in body):
-        shape = array(computation.result.shape.dtype, dims)
-        return r.emit("map", *arguments, shape=shape, dimensions=tuple(range(len(dims))), to_apply=computation)
-    for i in body:
-        shape = array(i.shape.dtype, dims)
-        if i.opcode == "constant":
-            made[i] = r.spread(r.literal(i.literal, i.shape), shape)
-        else:
-            made[i] = r.like(i, [made[o] for o in i.operands], shape)
-    return made[computation.result]
 
 
 def _padded(r: Rewriter, x: Instruction, padding: tuple[PadDim, ...], fill: int) -> Instruction:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from systolith.compiler.hlo.attributes import PadDim, SliceDim
+from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import PRED, S32, DType, Kind
+from systolith.isa.dtypes import PRED, S32, DType
 
 Arrays = Sequence[Instruction]
 """The parts of an element, each an array of the same sizes."""
@@ -144,15 +144,13 @@ class Network:
         return a, [self.r.emit("reverse", x, dimensions=flipped) for x in b] if flipped else b
 
     def _part(self, x: Instruction, dim: int, k: int) -> Instruction:
-        cut = tuple(SliceDim(k, k + 1) if d == dim else SliceDim(0, n) for d, n in enumerate(x.dims))
-        dims = (*x.dims[:dim], 1, *x.dims[dim + 1 :])
-        return self.r.emit("slice", x, shape=array(x.shape.dtype, dims), slice=cut)
+        return self.r.sliced(x, [(k, k + 1) if d == dim else (0, n) for d, n in enumerate(x.dims)])
 
     def _joined(self, low: Arrays, high: Arrays) -> Arrays:
         return [self.r.emit("concatenate", a, b, dimensions=(1,)) for a, b in zip(low, high, strict=True)]
 
     def _shaped(self, xs: Arrays, *dims: int) -> Arrays:
-        return [x if x.dims == dims else self.r.emit("reshape", x, shape=array(x.shape.dtype, dims)) for x in xs]
+        return [self.r.reshaped(x, dims) for x in xs]
 
     def _turned(self, xs: Arrays) -> Arrays:
         """The first two of three dimensions exchanged."""
@@ -190,22 +188,19 @@ class Columns:
     def brought(self, x: Instruction) -> Instruction:
         """The matrix of an array; it may have another number of elements along the dimension."""
         n = x.dims[self.dim]
-        x = self._swapped(self._shaped(x, self.outer, n, self.inner))
-        return self._shaped(x, n, self.outer * self.inner)
+        x = self._swapped(self.r.reshaped(x, (self.outer, n, self.inner)))
+        return self.r.reshaped(x, (n, self.outer * self.inner))
 
     def returned(self, x: Instruction) -> Instruction:
         """The array of a matrix; it may have another number of rows."""
         n = x.dims[0]
-        x = self._swapped(self._shaped(x, n, self.outer, self.inner))
-        return self._shaped(x, *self.dims[: self.dim], n, *self.dims[self.dim + 1 :])
+        x = self._swapped(self.r.reshaped(x, (n, self.outer, self.inner)))
+        return self.r.reshaped(x, (*self.dims[: self.dim], n, *self.dims[self.dim + 1 :]))
 
     def _swapped(self, x: Instruction) -> Instruction:
         if 1 in x.dims[:2]:
-            return self._shaped(x, x.dims[1], x.dims[0], x.dims[2])
+            return self.r.reshaped(x, (x.dims[1], x.dims[0], x.dims[2]))
         return self.r.emit("transpose", x, dimensions=(1, 0, 2))
-
-    def _shaped(self, x: Instruction, *dims: int) -> Instruction:
-        return x if x.dims == dims else self.r.emit("reshape", x, shape=array(x.shape.dtype, dims))
 
 
 def padded(r: Rewriter, x: Instruction, fill: object, more: int, dim: int) -> Instruction:
@@ -218,15 +213,9 @@ def padded(r: Rewriter, x: Instruction, fill: object, more: int, dim: int) -> In
 
 def cut(r: Rewriter, x: Instruction, n: int) -> Instruction:
     """The first rows of a matrix."""
-    rows, columns = x.dims
-    if rows == n:
-        return x
-    return r.emit("slice", x, shape=array(x.shape.dtype, (n, columns)), slice=(SliceDim(0, n), SliceDim(0, columns)))
+    return r.sliced(x, [(0, n), (0, x.dims[1])])
 
 
 def extreme(dtype: DType, direction: str) -> int:
     """The integer that comes last: the greatest where less comes first (LT), else the least."""
-    signed = dtype.kind is Kind.SIGNED
-    if direction == "LT":
-        return (1 << (dtype.bits - signed)) - 1
-    return -(1 << (dtype.bits - 1)) if signed else 0
+    return dtype.greatest if direction == "LT" else dtype.least

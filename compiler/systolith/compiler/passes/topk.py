@@ -76,8 +76,8 @@ def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction:
     """By the best of each group of neighbours: first the groups, then the elements of these."""
     dtype, n, rows = x.shape.dtype, x.dims[-1], prod(x.dims[:-1])
     groups = -(-n // GROUP)
-    lines = padded(r, _shaped(r, x, rows, n), _last(dtype, direction), groups * GROUP - n, 1)
-    key = _key(r, _shaped(r, lines, rows, groups, GROUP))
+    lines = padded(r, r.reshaped(x, (rows, n)), _last(dtype, direction), groups * GROUP - n, 1)
+    key = _key(r, r.reshaped(lines, (rows, groups, GROUP)))
     init = r.constant(extreme(key.shape.dtype, direction), key.shape.dtype)
     reducer = callees.reducer("maximum" if direction == "GT" else "minimum", key.shape.dtype)
     best = r.emit("reduce", key, init, shape=array(key.shape.dtype, (rows, groups)), dimensions=(2,), to_apply=reducer)
@@ -88,8 +88,8 @@ def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction:
     at = r.emit("add", chosen, r.emit("multiply", row, r.full(groups, row.shape)))
     taken = r.emit(
         "gather",
-        _shaped(r, lines, rows * groups, GROUP),
-        _shaped(r, at, rows * k, 1),
+        r.reshaped(lines, (rows * groups, GROUP)),
+        r.reshaped(at, (rows * k, 1)),
         shape=array(dtype, (rows * k, GROUP)),
         offset_dims=(1,),
         collapsed_slice_dims=(0,),
@@ -102,13 +102,9 @@ def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction:
         "broadcast", r.emit("multiply", chosen, r.full(GROUP, chosen.shape)), shape=all_of, dimensions=(0, 1)
     )
     place = r.emit("add", first, r.emit("iota", shape=all_of, iota_dimension=2))
-    elements = _shaped(r, taken, rows, k * GROUP)
-    done = _first(r, elements, k, direction, _shaped(r, place, rows, k * GROUP))
-    return [_shaped(r, y, *x.dims[:-1], k) for y in done]
-
-
-def _shaped(r: Rewriter, x: Instruction, *dims: int) -> Instruction:
-    return x if x.dims == dims else r.emit("reshape", x, shape=array(x.shape.dtype, dims))
+    elements = r.reshaped(taken, (rows, k * GROUP))
+    done = _first(r, elements, k, direction, r.reshaped(place, (rows, k * GROUP)))
+    return [r.reshaped(y, (*x.dims[:-1], k)) for y in done]
 
 
 def _key(r: Rewriter, x: Instruction) -> Instruction:

@@ -95,7 +95,7 @@ class _Triangle:
         identity = Real(r, r.full(1.0, stacked.shape)).where(m.triangle(stacked.shape, "EQ"), 0.0).i
         every = self._substituted(stacked, identity)
         sizes = [(0, last - first) for first, last in cuts]
-        return [m.part(every, ((k * batch, (k + 1) * batch), rows, rows)) for k, rows in enumerate(sizes)]
+        return [m.r.sliced(every, ((k * batch, (k + 1) * batch), rows, rows)) for k, rows in enumerate(sizes)]
 
     def _enlarged(self, a: Instruction) -> Instruction:
         m, r, more = self.m, self.m.r, self.block - a.dims[2]

@@ -6,14 +6,14 @@ Shifts rely on HLO's: by the width or more they give 0, or the sign; amounts are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.algebraic_arithmetic import splat
-from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, is_view_of_parts
+from systolith.compiler.passes.pairs import Pair, PairRewriter, PairRule, Value, by_part, is_view_of_parts, one, pair
 from systolith.compiler.passes.wide_division import DIGIT, divided, divided_by_digit
 from systolith.isa.dtypes import F32, PRED, S32, U32, Kind
 
@@ -26,16 +26,6 @@ WORD = (1 << 32) - 1
 def is_wide(shape: Shape) -> bool:
     """Whether it is an array of 64-bit integers."""
     return shape.is_array and shape.dtype.is_integer and shape.dtype.bits == 64
-
-
-def _pair(value: Value) -> Pair:
-    assert not isinstance(value, Instruction), f"{value} is not of 64 bits"
-    return value
-
-
-def _one(value: Value) -> Instruction:
-    assert isinstance(value, Instruction), f"{value} is of 64 bits"
-    return value
 
 
 def _zero(r: PairRewriter, like: Instruction) -> Instruction:
@@ -59,20 +49,7 @@ def _compared(r: PairRewriter, direction: str, a: Instruction, b: Instruction) -
 
 
 def _by_word(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    """The same operation on each word; 64-bit operands of what is narrow, and those after the data, are indices."""
-    data = _DATA.get(i.opcode, len(operands))
-    rest = [_index(r, i.operands[k], v) for k, v in enumerate(operands) if k >= data]
-    if not is_wide(i.shape):
-        return r.like(i, [*map(_one, operands[:data]), *rest], i.shape)
-    words = []
-    for w in (0, 1):
-        taken = [v if isinstance(v, Instruction) else v[w] for v in operands[:data]]
-        words.append(r.like(i, [*taken, *rest], array(U32, i.dims)))
-    return words[0], words[1]
-
-
-_DATA = {"dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1}
-"""How many operands are data; the others are indices."""
+    return by_part(r, i, operands, partial(_index, r))
 
 
 def _index(r: PairRewriter, i: Instruction, value: Value) -> Instruction:
@@ -106,7 +83,7 @@ def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Val
 
 
 def _add(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    (a, high_a), (b, high_b) = map(_pair, operands)
+    (a, high_a), (b, high_b) = map(pair, operands)
     low = r.emit("add", a, b)
     return low, r.emit("add", r.emit("add", high_a, high_b), _bit(r, "LT", low, a))
 
@@ -118,7 +95,7 @@ def _minus(r: PairRewriter, x: Pair, y: Pair) -> Pair:
 
 
 def _subtract(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    a, b = map(_pair, operands)
+    a, b = map(pair, operands)
     return _minus(r, a, b)
 
 
@@ -128,7 +105,7 @@ def _negated(r: PairRewriter, x: Pair) -> Pair:
 
 
 def _negate(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    return _negated(r, _pair(operands[0]))
+    return _negated(r, pair(operands[0]))
 
 
 def _is_negative(r: PairRewriter, x: Pair) -> Instruction:
@@ -142,13 +119,13 @@ def _chosen(r: PairRewriter, p: Instruction, a: Pair, b: Pair) -> Pair:
 
 
 def _abs(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    x = _pair(operands[0])
+    x = pair(operands[0])
     return x if i.shape.dtype.kind is Kind.UNSIGNED else _chosen(r, _is_negative(r, x), _negated(r, x), x)
 
 
 def _multiply(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """The high word of a product of low words comes from products of 16-bit halves."""
-    (a, high_a), (b, high_b) = map(_pair, operands)
+    (a, high_a), (b, high_b) = map(pair, operands)
     half, mask = _number(r, 16, a), _number(r, 0xFFFF, a)
 
     def op(opcode: str, x: Instruction, y: Instruction) -> Instruction:
@@ -167,7 +144,7 @@ def _multiply(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Val
 
 def _mulhi(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """The high words of the product of four words; a negative factor counts 2^64 more."""
-    x, y = map(_pair, operands)
+    x, y = map(pair, operands)
     (a, high_a), (b, high_b) = x, y
 
     def high(one: Instruction, other: Instruction) -> Instruction:
@@ -211,25 +188,25 @@ def _is_signed(i: Instruction) -> bool:
 
 
 def _compare(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    a, b = map(_pair, operands)
+    a, b = map(pair, operands)
     return _less(r, i.word("direction"), a, b, _is_signed(i))
 
 
 def _extreme(direction: str) -> Rule:
     def rule(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-        a, b = map(_pair, operands)
+        a, b = map(pair, operands)
         return _chosen(r, _less(r, direction, a, b, _is_signed(i)), a, b)
 
     return rule
 
 
 def _popcnt(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    low, high = _pair(operands[0])
+    low, high = pair(operands[0])
     return r.emit("add", r.emit("popcnt", low), r.emit("popcnt", high)), _zero(r, low)
 
 
 def _clz(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    low, high = _pair(operands[0])
+    low, high = pair(operands[0])
     zero = _zero(r, low)
     below = r.emit("add", r.emit("count-leading-zeros", low), _number(r, 32, low))
     return r.emit("select", _compared(r, "EQ", high, zero), below, r.emit("count-leading-zeros", high)), zero
@@ -247,7 +224,7 @@ def _divided(r: PairRewriter, i: Instruction, a: Pair, b: Pair) -> tuple[Pair, P
 
 def _divide(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """By 0: all ones."""
-    a, b = map(_pair, operands)
+    a, b = map(pair, operands)
     quotient = _divided(r, i, a, b)[0]
     if not _is_signed(i):
         return quotient
@@ -259,7 +236,7 @@ def _divide(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value
 
 def _remainder(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """Of the dividend's sign; by 0: the dividend."""
-    a, b = map(_pair, operands)
+    a, b = map(pair, operands)
     rest = _divided(r, i, a, b)[1]
     return _chosen(r, _is_negative(r, a), _negated(r, rest), rest) if _is_signed(i) else rest
 
@@ -274,7 +251,7 @@ def _is_zero(r: PairRewriter, x: Pair) -> Instruction:
 
 
 def _sign(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    x = _pair(operands[0])
+    x = pair(operands[0])
     zero = _zero(r, x[0])
     size = r.emit("convert", r.emit("not", _is_zero(r, x)), shape=x[0].shape), zero
     if i.shape.dtype.kind is Kind.UNSIGNED:
@@ -293,7 +270,7 @@ def _spread(r: PairRewriter, x: Pair, like: Instruction) -> Pair:
 
 def _clamp(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     signed = i.shape.dtype.kind is Kind.SIGNED
-    low, x, high = (_spread(r, _pair(v), i) for v in operands)
+    low, x, high = (_spread(r, pair(v), i) for v in operands)
     x = _chosen(r, _less(r, "GT", low, x, signed), low, x)
     return _chosen(r, _less(r, "LT", high, x, signed), high, x)
 
@@ -306,7 +283,7 @@ def _amount(r: PairRewriter, i: Instruction, value: Value) -> Amount:
     literal = splat(i.operands[1])
     if literal is not None:
         return min(int(literal.astype(np.uint64)), 64)
-    low, high = _pair(value)
+    low, high = pair(value)
     return r.emit("select", _compared(r, "EQ", high, _zero(r, high)), low, _number(r, 64, low))
 
 
@@ -338,19 +315,19 @@ def _moved(r: PairRewriter, near: Instruction, far: Instruction, amount: Amount,
 
 
 def _shift_left(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    low, high = _pair(operands[0])
+    low, high = pair(operands[0])
     high, low = _moved(r, high, low, _amount(r, i, operands[1]), "shift-left", "shift-right-logical")
     return low, high
 
 
 def _shift_right_logical(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    low, high = _pair(operands[0])
+    low, high = pair(operands[0])
     return _moved(r, low, high, _amount(r, i, operands[1]), "shift-right-logical", "shift-left")
 
 
 def _shift_right_arithmetic(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """Of the sign every amount leaves something, so what crosses words by 32 or more is chosen, not joined."""
-    opcode, (low, high) = "shift-right-arithmetic", _pair(operands[0])
+    opcode, (low, high) = "shift-right-arithmetic", pair(operands[0])
     amount = _amount(r, i, operands[1])
     n = amount if isinstance(amount, Instruction) else _number(r, amount, low)
     width = _number(r, 32, low)
@@ -366,18 +343,18 @@ def _shift_right_arithmetic(r: PairRewriter, i: Instruction, operands: Sequence[
 def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     x, source, target = operands[0], i.operands[0].shape.dtype, i.shape.dtype
     if is_wide(i.operands[0].shape):
-        pair = _pair(x)
+        words = pair(x)
         if is_wide(i.shape):
-            return pair
+            return words
         if target is PRED:
-            return _compared(r, "NE", r.emit("or", *pair), _zero(r, pair[0]))
+            return _compared(r, "NE", r.emit("or", *words), _zero(r, words[0]))
         if target.is_float:
-            made = _to_float(r, pair, source.kind is Kind.SIGNED)
+            made = _to_float(r, words, source.kind is Kind.SIGNED)
             return made if target is F32 else r.emit("convert", made, shape=i.shape)
-        return r.like(i, [pair[0]], i.shape)
+        return r.like(i, [words[0]], i.shape)
     if source.is_float:
-        return _from_float(r, _one(x), i.shape.dtype.kind is Kind.SIGNED)
-    low = r.emit("convert", _one(x), shape=array(U32, i.dims))
+        return _from_float(r, one(x), i.shape.dtype.kind is Kind.SIGNED)
+    low = r.emit("convert", one(x), shape=array(U32, i.dims))
     if source.kind is not Kind.SIGNED:
         return low, _zero(r, low)
     return low, r.emit("shift-right-arithmetic", low, _number(r, 31, low))
