@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
-from systolith.compiler.groups.repetitions import pieces, repetitions
+from systolith.compiler.groups.repetitions import pieces, read_in_parts, repetitions
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
@@ -201,7 +201,7 @@ class _Grouping:
 
     def _worth_storing(self, i: Instruction) -> str:
         """Why storing costs less than computing it again; empty: it does not."""
-        if self._put_together_for_parts(i):
+        if self.need[i] and read_in_parts(i, self.users):
             return _IN_PARTS
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
@@ -230,27 +230,6 @@ class _Grouping:
         read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
         again, once = uses * read, read + (1 + uses) * i.shape.bytes
         return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
-
-    def _put_together_for_parts(self, i: Instruction) -> bool:
-        """Whether a transpose of the innermost dimension, or a concatenation of what is computed, is read in slices
-        or turned around by groups, all of it.
-
-        The vector unit would read slices of a transpose a few elements at a time; the cross-lane unit copies it whole.
-        Slices of a concatenation compute its pieces again for each part of them.
-        """
-        if not self.need[i] or not (_moves_innermost(i) or (i.opcode == "concatenate" and self._computes(i))):
-            return False
-        parts, todo = 0, [i]
-        while todo:
-            for user in self.users[todo.pop()]:
-                if user.opcode == "reshape":
-                    todo.append(user)
-                elif user.opcode in ("slice", "reverse"):
-                    parts += user.shape.size
-        return parts >= i.shape.size
-
-    def _computes(self, i: Instruction) -> bool:
-        return any(is_cheap(o) and family(o) is not Family.MOVEMENT for o in i.operands)
 
     def _one_pass(self, i: Instruction, leaves: int) -> bool:
         """Whether several groups that compute with a value are concatenations that one kernel can make.
@@ -517,9 +496,3 @@ def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
             while info(operand).view:
                 yield operand
                 operand = operand.operands[0]
-
-
-def _moves_innermost(i: Instruction) -> bool:
-    """Whether it is a transpose that puts another dimension innermost."""
-    order = [d for d in i.ints("dimensions") if i.operands[0].dims[d] > 1] if i.opcode == "transpose" else []
-    return bool(order) and order[-1] != max(order)

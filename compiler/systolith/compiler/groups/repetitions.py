@@ -1,4 +1,4 @@
-"""How often one group computes a value that it does not store."""
+"""How often one group computes a value that it does not store, or reads it in other parts than it is made of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import is_cheap
+from systolith.compiler.ops.table import Family, family
 
 SHIFTING = ("pad", "slice", "reverse")
 """Movement through which a group reads a value at several indices."""
@@ -44,3 +45,29 @@ def repetitions(i: Instruction, users: Sequence[Instruction], among: Sequence[In
     moving = [u for u in users if u.opcode in SHIFTING]
     read = sum(u.shape.size for u in moving) + (len(moving) < len(users)) * i.shape.size
     return max(read, sum(p.shape.size for p in among)) / max(1, i.shape.size)
+
+
+def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instruction]]) -> bool:
+    """Whether a transpose of the innermost dimension, or a concatenation of what is computed, is read in slices or
+    turned around, all of it.
+
+    The vector unit would read slices of a transpose a few elements at a time; the cross-lane unit copies it whole.
+    Slices of a concatenation compute its pieces again for each part of them.
+    """
+    computed = any(is_cheap(o) and family(o) is not Family.MOVEMENT for o in i.operands)
+    if not (_moves_innermost(i) or (i.opcode == "concatenate" and computed)):
+        return False
+    parts, todo = 0, [i]
+    while todo:
+        for user in users[todo.pop()]:
+            if user.opcode == "reshape":
+                todo.append(user)
+            elif user.opcode in ("slice", "reverse"):
+                parts += user.shape.size
+    return parts >= i.shape.size
+
+
+def _moves_innermost(i: Instruction) -> bool:
+    """Whether it is a transpose that puts another dimension innermost."""
+    order = [d for d in i.ints("dimensions") if i.operands[0].dims[d] > 1] if i.opcode == "transpose" else []
+    return bool(order) and order[-1] != max(order)
