@@ -12,11 +12,12 @@ from systolith.compiler.ops.expression import Graph, Load, Node
 from systolith.compiler.ops.expression_builder import inline_scalar
 from systolith.compiler.ops.reduction import scratch_leaf
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
+from systolith.compiler.tile.ir import Array, Ref
 from systolith.compiler.tile.patterns import AxisCoord
+from systolith.compiler.vpu.emit import vector_run
 from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
 from systolith.compiler.vpu.vectorise import Access, Nest, Work, choose, merge
-from systolith.isa.kernel import MAX_NEST, NSCALARS
+from systolith.isa.kernel import MAX_NEST
 from systolith.isa.pattern import MAX_COORDS, Coord, Pattern
 
 
@@ -54,37 +55,30 @@ class Combination:
         first, rows = tiles[0].origin[1], tiles[0].dims[1]
         inside = Coord((1,), 0, 0, depth - width + 1)
         block = AxisCoord((0, 1, 0), -first, 0, rows, 1)
-        through: list[Stream] = []
+        through: list[WindowStream] = []
         for t in tiles:
             if rows == depth:
-                through.append(Stream(t, Access(t.dtype, t.strides), t.strides[1], inside))
+                through.append(WindowStream(t, Access(t.dtype, t.strides), t.strides[1], inside))
                 continue
             by_rows = Access(t.dtype, (t.strides[0], 0, t.strides[2]), (block._replace(stride=t.strides[1]),))
-            through.append(Stream(t, by_rows, 0, inside if width > 1 else None))
-        in_order = [Stream(u, Access(u.dtype, (u.strides[0], *u.strides[2:])), u.strides[1]) for u in updates]
+            through.append(WindowStream(t, by_rows, 0, inside if width > 1 else None))
+        in_order = [WindowStream(u, Access(u.dtype, (u.strides[0], *u.strides[2:])), u.strides[1]) for u in updates]
         streams = [*through, *in_order]
         dims = (outer, width, inner)
         work = merge(Work(dims, tuple(s.access for s in streams), interval=self.latency, latency=self.latency))
         nest = choose(self.ctx.chip, work)
         if nest is None or len(nest.outer) == MAX_NEST:
             raise self.ctx.error("windows of more dimensions than a kernel has loops; reshape them before")
-        refs = tuple(
+        refs = [
             s.ref(nest, access, count, indices if n < len(tiles) else None)
             for n, (s, access) in enumerate(zip(streams, work.accesses, strict=True))
-        )
-        args: dict[str, Arg] = {
-            "kernel": self.kernel,
-            "counts": (count, *(p.count for p in nest.outer)),
-            "inner": nest.inner,
-            "serial": 1,
-            "scalars": (0,) * NSCALARS,
-            "streams": refs,
-        }
-        self.ctx.append(TileOp("vpu.run", args, self.ctx.origin("scatter")))
+        ]
+        counts = (count, *(p.count for p in nest.outer))
+        self.ctx.append(vector_run(self.kernel, counts, nest.inner, refs, self.ctx.origin("scatter"), serial=True))
 
 
 @dataclass(frozen=True)
-class Stream:
+class WindowStream:
     """A stream of the kernel: that of a window, and what an index does.
 
     Attributes:

@@ -10,7 +10,7 @@ from math import prod
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.index_vectors import Axis, Windows
+from systolith.compiler.passes.index_vectors import WindowAxis, Windows
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import S32, Kind
 
@@ -61,7 +61,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     x = _whole(r, x, w)
     w = replace(w, operand=x.dims).joined()
     if not w.indexed:
-        return _arranged(r, i, w, x, [Axis(False, d) for d in range(len(x.dims)) if x.dims[d] > 1])
+        return _arranged(r, i, w, x, [WindowAxis(False, d) for d in range(len(x.dims)) if x.dims[d] > 1])
     if prod(w.count) == 1:
         return _slice(r, i, w, x)
     flat = r.reshaped(r.transposed(x, w.order), w.flat)
@@ -111,7 +111,7 @@ def _slice(r: Rewriter, i: Instruction, w: Windows, x: Instruction) -> Instructi
     return r.reshaped(made, i.dims)
 
 
-def _arranged(r: Rewriter, i: Instruction, w: Windows, made: Instruction, axes: list[Axis]) -> Instruction:
+def _arranged(r: Rewriter, i: Instruction, w: Windows, made: Instruction, axes: list[WindowAxis]) -> Instruction:
     """Windows, with their dimensions in the order `axes`, as a gather gives them."""
     places = w.placed(i.ints("offset_dims"), i.ints("collapsed_slice_dims", ()))
     made = r.reshaped(made, [w.size(a) for a in axes])

@@ -23,7 +23,7 @@ _GRANULE = 8
 """Elements of 32 bits that HBM moves at least."""
 
 
-class Axis(NamedTuple):
+class WindowAxis(NamedTuple):
     """A dimension on the way: the operand's (`batch` false), or one of the indices outside their vectors."""
 
     batch: bool
@@ -94,12 +94,15 @@ class Windows:
         return outer, middle, inner
 
     @property
-    def axes(self) -> list[Axis]:
+    def axes(self) -> list[WindowAxis]:
         """The dimensions of all windows, of the operand's those of size over 1, in the order of the expanded form."""
-        own = [[Axis(False, d) for d in dims if self.sizes[d] > 1] for dims in (self.before, self.indexed, self.after)]
-        return [*own[0], *(Axis(True, k) for k in range(len(self.count))), *own[1], *own[2]]
+        own = [
+            [WindowAxis(False, d) for d in dims if self.sizes[d] > 1]
+            for dims in (self.before, self.indexed, self.after)
+        ]
+        return [*own[0], *(WindowAxis(True, k) for k in range(len(self.count))), *own[1], *own[2]]
 
-    def size(self, axis: Axis) -> int:
+    def size(self, axis: WindowAxis) -> int:
         """Of a dimension of all windows."""
         return self.count[axis.dim] if axis.batch else self.sizes[axis.dim]
 
@@ -141,7 +144,7 @@ class Windows:
                 found[d] = r.reshaped(r.sliced(self.indices, spans), (n,))
         return found
 
-    def placed(self, kept: Sequence[int], dropped: Collection[int]) -> list[Axis]:
+    def placed(self, kept: Sequence[int], dropped: Collection[int]) -> list[WindowAxis]:
         """The dimensions of an array of all windows.
 
         Args:
@@ -151,7 +154,7 @@ class Windows:
         window = iter(d for d in range(len(self.sizes)) if d not in dropped and d not in self.batching)
         batch = iter(range(len(self.count)))
         rank = len(kept) + len(self.count)
-        return [Axis(False, next(window)) if p in kept else Axis(True, next(batch)) for p in range(rank)]
+        return [WindowAxis(False, next(window)) if p in kept else WindowAxis(True, next(batch)) for p in range(rank)]
 
     def given(self, d: int) -> bool:
         """Whether index vectors have a component for a dimension."""

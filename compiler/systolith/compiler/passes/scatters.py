@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
-from systolith.compiler.passes.index_vectors import Axis, Windows
+from systolith.compiler.passes.index_vectors import WindowAxis, Windows
 from systolith.compiler.passes.on_arrays import applied
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import PRED, S32, Kind
@@ -118,14 +118,14 @@ def _apart(r: Rewriter, i: Instruction, w: Windows) -> Instruction | None:
         return None
     x, _, updates = i.operands
 
-    def spread(values: Instruction, axes: list[Axis]) -> Instruction:
+    def spread(values: Instruction, axes: list[WindowAxis]) -> Instruction:
         """Values with these dimensions, none of size 1, repeated to the operand's sizes."""
         dims = [targets[a.dim] if a.batch else a.dim for a in axes]
         order = sorted(range(len(dims)), key=dims.__getitem__)
         placed = r.transposed(r.reshaped(values, [w.size(a) for a in axes]), order)
         return r.emit("broadcast", placed, shape=array(values.shape.dtype, x.dims), dimensions=tuple(sorted(dims)))
 
-    batch = [Axis(True, k) for k, n in enumerate(w.count) if n > 1]
+    batch = [WindowAxis(True, k) for k, n in enumerate(w.count) if n > 1]
     mask: Instruction | None = None
     for d, start in w.components(r).items():
         if w.given(d):
@@ -140,7 +140,7 @@ def _apart(r: Rewriter, i: Instruction, w: Windows) -> Instruction | None:
     return made if mask is None else r.emit("select", mask, made, x)
 
 
-def _axes(i: Instruction, w: Windows) -> list[Axis]:
+def _axes(i: Instruction, w: Windows) -> list[WindowAxis]:
     """The dimensions of updates, but those of size 1."""
     given = w.placed(i.ints("update_window_dims"), i.ints("inserted_window_dims", ()))
     return [a for a in given if w.size(a) > 1]

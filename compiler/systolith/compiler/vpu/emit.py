@@ -340,15 +340,22 @@ def run(
         else Ref(None, nest.pattern(access))
         for s, access in zip(streams, work.accesses, strict=True)
     )
+    ctx.append(vector_run(kernel, [p.count for p in nest.outer], nest.inner, refs, origin))
+
+
+def vector_run(
+    kernel: Kernel, counts: Sequence[int], inner: int, streams: Sequence[Ref], origin: Origin, serial: bool = False
+) -> TileOp:
+    """A `vpu.run`: a kernel in `counts` loops, outermost first, of which the last `inner` are reduced."""
     args: dict[str, Arg] = {
         "kernel": kernel,
-        "counts": tuple(p.count for p in nest.outer),
-        "inner": nest.inner,
-        "serial": 0,
+        "counts": tuple(counts),
+        "inner": inner,
+        "serial": int(serial),
         "scalars": (0,) * NSCALARS,
-        "streams": refs,
+        "streams": tuple(streams),
     }
-    ctx.append(TileOp("vpu.run", args, origin))
+    return TileOp("vpu.run", args, origin)
 
 
 def _copied(ctx: Context, source: StreamSpec, copy: Work, origin: Origin) -> StreamSpec:
