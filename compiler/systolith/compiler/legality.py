@@ -7,13 +7,13 @@ from functools import cache, partial
 
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.hlo.shape import Shape, ShapeKind
 from systolith.compiler.memory.residency import is_allocation, nested
 from systolith.compiler.mxu.matmul import sums_integers
 from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.table import Family, family, info
+from systolith.compiler.ops.table import OPS, Family, family, info
 from systolith.compiler.passes.complex_numbers import COMPLEX_NUMBERS
 from systolith.compiler.passes.pairs import PairedTypes
 from systolith.compiler.passes.wide_integers import WIDE_INTEGERS
@@ -24,6 +24,15 @@ _ANY = Const(0)
 
 _AT_THE_EDGE = ("parameter", "bitcast", "tuple", "get-tuple-element")
 """Opcodes of what takes values from outside, shows their parts, and gives such values."""
+
+_OTHERWISE = "the compiler has no lowering for {}; express it by other operations (docs/operations.md)"
+_ALONE = "{} takes several devices, the chip is one; make the module for one (hlo.evaluate_devices runs it on several)"
+_INSTEAD = {
+    **{row.opcode: _ALONE for row in OPS.values() if row.expander == "single-device"},
+    "infeed": "the compiler has no lowering for {}; take its values as parameters",
+    "outfeed": "the compiler has no lowering for {}; give its values as results",
+}
+"""Why opcodes are refused, and what to do; of others the same."""
 
 DEEPEST = 256
 """Loops and conditionals around an instruction."""
@@ -90,9 +99,8 @@ def _check_opcode(i: Instruction) -> None:
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
         raise compile_error(i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO")
-    raise compile_error(
-        i, f"the compiler has no lowering for {i.opcode}; express it by other operations (docs/operations.md)"
-    )
+    family_says = _INSTEAD.get(i.opcode.removesuffix("-start"), _OTHERWISE)
+    raise compile_error(i, family_says.format(i.opcode))
 
 
 def _check_computed(i: Instruction) -> None:
@@ -109,6 +117,8 @@ def _check_computed(i: Instruction) -> None:
 def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Callable[[], Instruction | None]]) -> None:
     for leaf in i.shape.leaves():
         if not leaf.is_array:
+            if leaf.kind is ShapeKind.TOKEN:
+                continue
             raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module")
         if any(leaf.dynamic):
             raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound")

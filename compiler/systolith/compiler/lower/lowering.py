@@ -167,7 +167,7 @@ class Lowering:
         values: dict[Instruction, Value] = {}
         numbered = dict(zip(computation.parameters, parameters, strict=True))
         for i in computation.instructions:
-            if i.opcode == "tuple":
+            if i.opcode in ("tuple", "after-all"):  # a token is a tuple of nothing
                 values[i] = tuple(values[o] for o in i.operands)
                 continue
             if i.opcode == "get-tuple-element":

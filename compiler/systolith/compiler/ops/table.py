@@ -123,12 +123,13 @@ def _elementwise(name: str, expander: str = "") -> OpInfo:
 
 
 _IN_ORDER = "convert-async-to-sync"
+_ALONE = "single-device"
 
 OPS: dict[str, OpInfo] = {
     row.opcode: row
     for row in (
         *_rows(Family.GIVEN, "parameter constant"),
-        *_rows(Family.NAME, "tuple get-tuple-element"),
+        *_rows(Family.NAME, "after-all tuple get-tuple-element"),
         OpInfo("bitcast", Family.NAME),
         *_rows(Family.CONTROL, "while conditional"),
         OpInfo("call", Family.CALL, expander="call-inliner"),
@@ -190,21 +191,22 @@ OPS: dict[str, OpInfo] = {
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
-        *_rows(Family.DYNAMIC, "dynamic-reshape partition-id replica-id set-dimension-size"),
+        *(OpInfo(name, Family.DYNAMIC, expander=_ALONE) for name in ("partition-id", "replica-id")),
+        *_rows(Family.DYNAMIC, "dynamic-reshape set-dimension-size"),
         *_rows(Family.COMPOUND, "ragged-dot scaled-dot scan"),
-        *_rows(Family.ORDER, "after-all"),
         *(OpInfo(name, Family.ORDER, expander=_IN_ORDER) for name in ("add-dependency", "domain")),
         *(
             OpInfo(name, Family.ASYNC, expander=_IN_ORDER)
             for name in ("async-done", "async-start", "async-update", "copy-done", "copy-start")
         ),
         OpInfo("rng", Family.EFFECT, expander="rng-expander"),
-        *_rows(
-            Family.EFFECT,
-            """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all
-            collective-broadcast collective-permute collective-permute-done collective-permute-start infeed outfeed
-            ragged-all-to-all recv recv-done reduce-scatter rng-get-and-update-state send send-done""",
+        *(
+            OpInfo(name, Family.EFFECT, expander=_ALONE)
+            for name in """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start
+            all-to-all collective-broadcast collective-permute collective-permute-done collective-permute-start
+            ragged-all-to-all reduce-scatter""".split()
         ),
+        *_rows(Family.EFFECT, "infeed outfeed recv recv-done rng-get-and-update-state send send-done"),
     )
 }  # fmt: skip
 """Every opcode that XLA has."""

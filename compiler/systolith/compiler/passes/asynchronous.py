@@ -14,13 +14,13 @@ from systolith.compiler.passes.rewrite import Rewriter, rewrite
 
 @dataclass(frozen=True)
 class RunInOrder:
-    """Replace `async-start` by its call, `copy-start` by a copy, and their dones, `add-dependency` and `domain`."""
+    """Replace `async-start` by its call, `copy-start` by a copy, and their ends, `add-dependency` and `domain`."""
 
     def run(self, module: Module) -> bool:
         return rewrite(module, lambda r, i: _RULES[i.opcode](r, i) if i.opcode in _RULES else None)
 
 
-def _started(r: Rewriter, i: Instruction, *parts: Instruction) -> Instruction | None:
+def started(r: Rewriter, i: Instruction, *parts: Instruction) -> Instruction | None:
     """The tuple that a start gives: `parts`, and contexts, which nothing looks into."""
     contexts = i.shape.elements[len(parts) :]
     if any(not s.is_array for s in contexts):
@@ -31,13 +31,13 @@ def _started(r: Rewriter, i: Instruction, *parts: Instruction) -> Instruction | 
 def _async_start(r: Rewriter, i: Instruction) -> Instruction | None:
     operands = r.emit("tuple", *i.operands, shape=i.shape.elements[0])
     made = r.emit("call", *i.operands, shape=i.shape.elements[1], name=i.name, to_apply=i.computation("calls"))
-    return _started(r, i, operands, made)
+    return started(r, i, operands, made)
 
 
 def _copy_start(r: Rewriter, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     copy = r.emit("copy", x, shape=i.shape.elements[0])
-    return _started(r, i, copy, x)
+    return started(r, i, copy, x)
 
 
 def _element(index: int) -> Callable[[Rewriter, Instruction], Instruction | None]:
@@ -57,3 +57,4 @@ _RULES: dict[str, Callable[[Rewriter, Instruction], Instruction | None]] = {
     "add-dependency": _operand,
     "domain": _operand,
 }
+"""By opcode; starts and ends of collectives are in `passes/one_device.py`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.rewrite import Names, Rewriter
 from systolith.isa.dtypes import DType
 
 
@@ -29,6 +29,12 @@ class Callees:
             name = self.name(f"{opcode}.{dtype}")
             self._reducers[opcode, dtype] = self.add(Computation(name, [a, b, total], total))
         return self._reducers[opcode, dtype]
+
+    def reduced(self, r: Rewriter, opcode: str, x: Instruction, init: int, dims: tuple[int, ...]) -> Instruction:
+        """An array combined over some dimensions by one operation, from a value on."""
+        kept = array(x.shape.dtype, [n for d, n in enumerate(x.dims) if d not in dims])
+        start, reducer = r.constant(init, x.shape.dtype), self.reducer(opcode, x.shape.dtype)
+        return r.emit("reduce", x, start, shape=kept, dimensions=dims, to_apply=reducer)
 
     def add(self, made: Computation) -> Computation:
         """Have a computation placed, too."""

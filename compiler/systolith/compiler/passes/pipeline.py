@@ -23,6 +23,7 @@ from systolith.compiler.passes.installed import InstalledExpanders, InstalledPas
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.one_device import RunOnOneDevice
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
 from systolith.compiler.passes.scans import SplitScans
@@ -59,6 +60,7 @@ LEGAL: tuple[Pass, ...] = (
     SplitTupleConstants(),
     NormaliseLayouts(),
     RemoveControlDependencies(),
+    RunOnOneDevice(),
     RunInOrder(),
     Inline(),
     DeadCode(),

@@ -27,6 +27,7 @@ from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.one_device import RunOnOneDevice
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
 from systolith.compiler.passes.scans import SplitScans
@@ -73,6 +74,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "simplify-conditional": SimplifyConditionals,
     "simplify-sorts": SimplifySorts,
     "simplify-while-loops": SimplifyWhileLoops,
+    "single-device": RunOnOneDevice,
     "sort-expander": ExpandSorts,
     "topk-decomposer": DecomposeTopK,
     "triangular_solve_expander": ExpandTriangularSolve,

@@ -19,8 +19,11 @@ class RemoveShardings:
 
 
 def _operands(r: Rewriter, i: Instruction) -> Instruction | None:
-    if i.opcode != "custom-call" or not is_marker(i):
-        return None
+    return handed_on(r, i) if i.opcode == "custom-call" and is_marker(i) else None
+
+
+def handed_on(r: Rewriter, i: Instruction) -> Instruction:
+    """The operands of an instruction as its result: one as it is, others as a tuple."""
     if len(i.operands) == 1 and i.operands[0].shape.same(i.shape):
         (x,) = i.operands
         return x if stands_for(i, x) else r.emit("copy", x, shape=i.shape)
