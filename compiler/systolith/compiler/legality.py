@@ -16,7 +16,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import OPS, Family, family, info
 from systolith.compiler.passes.complex_numbers import COMPLEX_NUMBERS
 from systolith.compiler.passes.pairs import PairedTypes
-from systolith.compiler.passes.wide_integers import WIDE_INTEGERS
+from systolith.compiler.passes.wide_types import WIDE_TYPES
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 
@@ -48,7 +48,7 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
             loops nested too deep; its `refusals` name each instruction, its shape and its line, and what to do.
     """
     refused: dict[str, None] = {}
-    obstacles = {types: cache(partial(types.obstacle, module)) for types in (COMPLEX_NUMBERS, WIDE_INTEGERS)}
+    obstacles = {types: cache(partial(types.obstacle, module)) for types in (COMPLEX_NUMBERS, WIDE_TYPES)}
     for instruction in _running(module):
         if grouped and is_allocation(instruction):
             continue

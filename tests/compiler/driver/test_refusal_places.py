@@ -23,8 +23,8 @@ TINY = load_chip("tiny")
 REFUSED = {
     "an opcode": (TINY, "@ ROOT r = u64[2] rng-get-and-update-state(), delta=1"),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
-    "an element type": (TINY, "@ ROOT z = f64[8] convert(x)"),
-    "64-bit arithmetic": (WIDE, "@ y = f64[8] convert(x)\n z = f64[8] negate(y)\n ROOT r = f32[8] convert(z)"),
+    "an element type": (TINY, "@ ROOT z = f4e2m1fn[8] convert(x)"),
+    "64-bit arithmetic": (WIDE, " y = u64[8] convert(x)\n@ z = u64[8] power(y, y)\n ROOT r = f32[8] convert(z)"),
     "a product of integers and floats": (
         TINY,
         " y = s8[8] convert(x)\n@ ROOT d = f32[] dot(y, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",

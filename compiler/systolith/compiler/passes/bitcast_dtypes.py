@@ -17,9 +17,9 @@ _WIDTHS = (2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class ExpandBitcastDtypes:
-    """Replace `bitcast-convert` to another width by shifts; pred, floats of 64 bits and complex numbers stay.
+    """Replace `bitcast-convert` to another width by shifts; pred and complex numbers stay.
 
-    64-bit integers become pairs of u32 (`wide_integers.py`), or are made of such.
+    64-bit integers and f64 become pairs of u32 (`wide_types.py`), or are made of such.
     """
 
     def run(self, module: Module) -> bool:
@@ -42,7 +42,7 @@ def _expand(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def _by_words(r: Rewriter, x: Instruction, i: Instruction) -> Instruction:
-    """Between 64-bit integers and types below 32 bits: parts of words, along a dimension of their own."""
+    """Between 64-bit types and those below 32 bits: parts of words, along a dimension of their own."""
     narrow = min(x.shape.dtype, i.shape.dtype, key=lambda t: t.bits)
     if is_wide(x.shape):
         words = r.emit("bitcast-convert", x, shape=array(U32, (*x.dims, 2)))

@@ -150,7 +150,7 @@ def _flipped(r: Rewriter, x: Instruction) -> Instruction:
     return r.emit("xor", x, r.emit("and", sign, r.full((1 << (bits - 1)) - 1, x.shape)))
 
 
-_SIGNED = {bits: DTYPES[f"s{bits}"] for bits in (8, 16, 32)}
+_SIGNED = {bits: DTYPES[f"s{bits}"] for bits in (8, 16, 32, 64)}
 """Integers of as many bits as the floats that can be carried so."""
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.linear_layout import row_major
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
@@ -184,6 +186,14 @@ class PairRewriter(Rewriter):
         self.types, self.callees, self.entry = types, callees, entry
         self.of: dict[Instruction, Value] = {}
         self._given: set[Instruction] = set()
+        self._full: dict[tuple[bytes, DType, tuple[int, ...]], Instruction] = {}
+
+    def full(self, value: object, shape: Shape) -> Instruction:
+        """One value, repeated to a shape; made once."""
+        key = (np.asarray(value, shape.dtype.stored).tobytes(), shape.dtype, shape.dims)
+        if key not in self._full:
+            self._full[key] = super().full(value, shape)
+        return self._full[key]
 
     def split(self) -> None:
         """Rewrite the computation in place: what stands for tuples are tuples of parts."""

@@ -37,7 +37,7 @@ from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
-from systolith.compiler.passes.wide_integers import SplitWideIntegers
+from systolith.compiler.passes.wide_types import SplitWideTypes
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 
 ROUND: tuple[Pass, ...] = (
@@ -92,14 +92,14 @@ CANONICAL: tuple[Pass, ...] = (
     *ROUND,
     AnnotateTripCounts(),
     SplitComplexNumbers(),
-    SplitWideIntegers(),
+    SplitWideTypes(),
     *ROUND,
     *ROUND,
     AnnotateTripCounts(),
 )
 """Calls inlined, layouts row-major, constants folded (values without elements are), data movement simplified,
-complex numbers and 64-bit integers in pairs, nothing twice, nothing unused.  Trip counts are stated before counters
-become pairs, of which they cannot be proved."""
+complex numbers, 64-bit integers and f64 in pairs, nothing twice, nothing unused.  Trip counts are stated before
+counters become pairs, of which they cannot be proved."""
 
 
 def canonicalise(module: Module) -> Module:
@@ -119,4 +119,4 @@ def legalise(module: Module) -> Module:
     Raises:
         CompileError: a pass broke the module (a bug in the pass).
     """
-    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitComplexNumbers(), SplitWideIntegers()))
+    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitComplexNumbers(), SplitWideTypes()))

@@ -41,7 +41,7 @@ from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
-from systolith.compiler.passes.wide_integers import SplitWideIntegers
+from systolith.compiler.passes.wide_types import SplitWideTypes
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 from systolith.compiler.plugins import installed
 
@@ -80,7 +80,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
-    "x64-rewriter": SplitWideIntegers,
+    "x64-rewriter": SplitWideTypes,
     "zero_sized_hlo_elimination": EliminateZeroSized,
 }
 """Name to what makes the pass; `-` and `_` are alike."""

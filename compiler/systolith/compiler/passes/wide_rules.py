@@ -1,4 +1,4 @@
-"""Rewrite rules of operations on 64-bit integers, on their low and high words of u32.
+"""Rewrite rules of operations on 64-bit integers, on their low and high words of u32, and of moving such words.
 
 Shifts rely on HLO's: by the width or more they give 0, or the sign; amounts are unsigned.
 """
@@ -24,8 +24,8 @@ WORD = (1 << 32) - 1
 
 
 def is_wide(shape: Shape) -> bool:
-    """Whether it is an array of 64-bit integers."""
-    return shape.is_array and shape.dtype.is_integer and shape.dtype.bits == 64
+    """Whether it is an array of 64-bit integers or of f64."""
+    return shape.is_array and shape.dtype.bits == 64 and shape.dtype.kind is not Kind.COMPLEX
 
 
 def _zero(r: PairRewriter, like: Instruction) -> Instruction:
@@ -74,7 +74,7 @@ def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 
 def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     same = splat(i)
-    bits = np.asarray(i.literal if same is None else same).astype(np.uint64)
+    bits = np.asarray(i.literal if same is None else same).view(np.uint64)
     low, high = r.constant(bits & np.uint64(WORD), U32), r.constant(bits >> np.uint64(32), U32)
     return (low, high) if same is None else _spread(r, (low, high), i)
 
@@ -361,7 +361,7 @@ def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
 
 
 def _takes_convert(i: Instruction) -> bool:
-    """Of and to all but f64 and complex numbers."""
+    """Of and to all but complex numbers."""
     narrow = [s.dtype for s in (i.shape, i.operands[0].shape) if not is_wide(s)]
     return all(t.bits <= 32 and t.kind is not Kind.COMPLEX for t in narrow)
 
@@ -410,7 +410,7 @@ def _from_float(r: PairRewriter, x: Instruction, signed: bool) -> Pair:
 
 
 def _bitcast_convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    """Between 64-bit integers nothing changes; two 32-bit elements of a last dimension are the words."""
+    """Between 64-bit types nothing changes; two 32-bit elements of a last dimension are the words."""
     value = operands[0]
     if not isinstance(value, Instruction):
         if is_wide(i.shape):
@@ -425,14 +425,21 @@ def _takes_bitcast(i: Instruction) -> bool:
     return not narrow or narrow == [32]
 
 
-_BY_WORD = (
-    "and or xor not select broadcast reshape transpose slice reverse copy concatenate pad dynamic-slice"
-    " dynamic-update-slice gather"
-).split()
-RULES: dict[str, PairRule] = {
-    **dict.fromkeys(_BY_WORD, PairRule(_by_word)),
-    "iota": PairRule(_iota),
+MOVING: dict[str, PairRule] = {
+    **dict.fromkeys(
+        "select broadcast reshape transpose slice reverse copy concatenate pad gather dynamic-slice"
+        " dynamic-update-slice".split(),
+        PairRule(_by_word),
+    ),
     "constant": PairRule(_constant, lambda i: i.literal is not None),
+    "bitcast-convert": PairRule(_bitcast_convert, _takes_bitcast),
+    "bitcast": PairRule(_bitcast_convert, is_view_of_parts),
+}
+"""Opcode to how it is rewritten, of words that mean anything."""
+
+RULES: dict[str, PairRule] = {
+    **dict.fromkeys(("and", "or", "xor", "not"), PairRule(_by_word)),
+    "iota": PairRule(_iota),
     "add": PairRule(_add),
     "subtract": PairRule(_subtract),
     "negate": PairRule(_negate),
@@ -452,7 +459,5 @@ RULES: dict[str, PairRule] = {
     "shift-right-logical": PairRule(_shift_right_logical),
     "shift-right-arithmetic": PairRule(_shift_right_arithmetic),
     "convert": PairRule(_convert, _takes_convert),
-    "bitcast-convert": PairRule(_bitcast_convert, _takes_bitcast),
-    "bitcast": PairRule(_bitcast_convert, is_view_of_parts),
 }
-"""Opcode to how it is rewritten; others have no form on pairs."""
+"""Opcode to how it is rewritten, of integers; others have no form on pairs."""

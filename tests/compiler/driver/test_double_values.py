@@ -1,0 +1,151 @@
+"""f64 that a module takes and gives, on chips that have none, in hostile mode: against XLA, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from systolith.compiler.errors import CompileError
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.isa.chip import load_chip
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.machine import compiled, run
+
+Array = npt.NDArray[Any]
+
+CALLED = """maximum {
+ a = f64[] parameter(0)
+ b = f64[] parameter(1)
+ ROOT r = f64[] maximum(a, b)
+}
+less {
+ a = f64[] parameter(0)
+ b = f64[] parameter(1)
+ ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER
+}
+greater {
+ a = f64[] parameter(0)
+ b = f64[] parameter(1)
+ ROOT r = pred[] compare(a, b), direction=GT
+}
+taken {
+ a = f64[] parameter(0)
+ ROOT b = f64[] parameter(1)
+}
+test {
+ s = (s32[], f64[4,6]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ n = s32[] constant(3)
+ ROOT p = pred[] compare(i, n), direction=LT
+}
+once {
+ s = (s32[], f64[4,6]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = f64[4,6] get-tuple-element(s), index=1
+ one = s32[] constant(1)
+ j = s32[] add(i, one)
+ k = f64[] convert(j)
+ b = f64[4,6] broadcast(k), dimensions={}
+ c = f64[4,6] negate(x)
+ y = f64[4,6] maximum(c, b)
+ ROOT t = (s32[], f64[4,6]) tuple(j, y)
+}
+plain {
+ ROOT x = f64[4,6] parameter(0)
+}
+turned {
+ x = f64[4,6] parameter(0)
+ ROOT y = f64[4,6] reverse(x), dimensions={0,1}
+}
+"""
+BODIES = {
+    "handed on": "u = (f64[4,6], s32[5]) tuple(y, i)\n ROOT t = (f64[4,6], (f64[4,6], s32[5])) tuple(x, u)",
+    "least": "ROOT r = f64[4,6] minimum(x, y)",
+    "chosen": "p = pred[4,6] compare(x, y), direction=LE\n ROOT r = f64[4,6] select(p, y, x)",
+    "sorted": "ROOT r = f64[4,6] sort(x), dimensions={1}, to_apply=less",
+    "sorted by size": "ROOT r = f64[4,6] sort(x), dimensions={0}, to_apply=greater",
+    "greatest": "z = f64[] constant(-inf)\n ROOT r = f64[4] reduce(x, z), dimensions={1}, to_apply=maximum",
+    "greatest of all": "z = f64[] constant(-3.5)\n ROOT r = f64[] reduce(x, z), dimensions={0,1}, to_apply=maximum",
+    "pooled": "z = f64[] constant(0)\n ROOT r = f64[3,5] reduce-window(x, z), window={size=2x2}, to_apply=maximum",
+    "rows taken": (
+        "ROOT r = f64[5,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},"
+        " index_vector_dim=1, slice_sizes={1,6}"
+    ),
+    "rows put": (
+        "v = f64[5] convert(i)\n u = f64[5,6] broadcast(v), dimensions={0}\n"
+        " ROOT r = f64[4,6] scatter(x, i, u), update_window_dims={1},"
+        " inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=maximum"
+    ),
+    "rows replaced": (
+        "u = f64[5,6] iota(), iota_dimension=1\n"
+        " ROOT r = f64[4,6] scatter(x, i, u), update_window_dims={1},"
+        " inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=taken"
+    ),
+    "window": (
+        "a = s32[1] slice(i), slice={[0:1]}\n b = s32[] reshape(a)\n"
+        " ROOT r = f64[2,3] dynamic-slice(x, b, b), dynamic_slice_sizes={2,3}"
+    ),
+    "loop": (
+        "z = s32[] constant(0)\n s = (s32[], f64[4,6]) tuple(z, x)\n"
+        " w = (s32[], f64[4,6]) while(s), condition=test, body=once\n ROOT r = f64[4,6] get-tuple-element(w), index=1"
+    ),
+    "branch": (
+        "a = s32[1] slice(i), slice={[4:5]}\n b = s32[] reshape(a)\n"
+        " ROOT r = f64[4,6] conditional(b, x, y), branch_computations={plain, turned}"
+    ),
+    "moved": (
+        "a = f64[6,4] transpose(x), dimensions={1,0}\n z = f64[] constant(0.1)\n b = f64[7,6] pad(a, z),"
+        " padding=1_0x1_1\n c = f64[14,3] reshape(b)\n ROOT r = f64[14,3] reverse(c), dimensions={0}"
+    ),
+    "constants": "ROOT r = f64[4] constant({0.1, -0.0, inf, 1e-310})",
+    "of integers": "s = s64[4,6] parameter(3)\n ROOT r = f64[4,6] convert(s)",
+    "to integers": "ROOT r = s64[4,6] convert(x)",
+    "of floats": "s = f32[4,6] parameter(3)\n ROOT r = f64[4,6] convert(s)",
+    "to floats": "ROOT r = f32[4,6] convert(x)",
+    "bits": "a = u64[4,6] bitcast-convert(x)\n b = u64[4,6] not(a)\n ROOT r = f64[4,6] bitcast-convert(b)",
+    "bytes": "ROOT r = u16[4,6,4] bitcast-convert(x)",
+    "of words": (
+        "s = u32[4,6,2] bitcast-convert(x)\n t = u32[4,6,2] reverse(s), dimensions={1}\n"
+        " ROOT r = f64[4,6] bitcast-convert(t)"
+    ),
+}
+
+
+def module(body: str) -> str:
+    given = " x = f64[4,6] parameter(0)\n y = f64[4,6] parameter(1)\n i = s32[5] parameter(2)\n"
+    return f"HloModule m\n{CALLED}ENTRY e {{\n{given} {body}\n}}\n"
+
+
+def arguments(text: str) -> list[Array]:
+    rng = np.random.default_rng(0)
+    found: list[Array] = []
+    for p in parse_hlo(text).entry.parameters:
+        if p.name == "i":
+            found.append(np.array([3, 0, 9, 3, -1], np.int32))
+        elif p.shape.dtype.is_float:
+            x = rng.standard_normal(p.dims) * 2.0 ** rng.integers(-20, 20, p.dims)
+            x.reshape(-1)[3:6] = (-0.0, 0.0, 2.0**-1000)
+            found.append(x.astype(p.shape.dtype.stored))
+        else:
+            found.append(rng.integers(-(2**62), 2**62, p.dims) >> rng.integers(0, 62, p.dims))
+    return found
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_as_xla_computes_it(name: str) -> None:
+    text = module(BODIES[name])
+    given = arguments(text)
+    got = run(compiled(text).program, load_chip("tiny"), given)
+    for a, b in zip(got, run_xla(text, *given), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+def test_what_has_no_form_on_words_is_refused_by_name() -> None:
+    text = module("ROOT r = f64[4,6] reduce-precision(x), exponent_bits=8, mantissa_bits=7")
+    with pytest.raises(CompileError, match=r"reduce-precision 'r'.*f64 has no form on pairs of u32"):
+        compiled(text)
