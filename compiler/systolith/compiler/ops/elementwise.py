@@ -16,9 +16,7 @@ from systolith.compiler.ops.element_builder import Builder, Rule
 from systolith.compiler.ops.expression import Node
 from systolith.compiler.ops.float_bits import float_bits, float_of_bits, one_nan
 from systolith.compiler.ops.functions import COMPOSED
-from systolith.isa.dtypes import BF16, F32, PRED, S32, U32, DType, Kind
-
-SIGN, INFINITY = 0x80000000, 0x7F800000
+from systolith.isa.dtypes import BF16, F16, F32, PRED, S32, U32, DType, Kind
 
 COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
 
@@ -143,24 +141,30 @@ def _clz(b: Builder, s: Sequence[Node]) -> Node:
 
 
 def _reduce_precision(b: Builder, s: Sequence[Node]) -> Node:
+    """On the bits of f32; of types with fewer exponents, on those of f16, which has all of their values."""
     exponent, mantissa = b.instruction.integer("exponent_bits"), b.instruction.integer("mantissa_bits")
-    if (exponent, mantissa) == (8, 7):
-        return b.rounded(s[0], BF16)
-    g, x = b.graph, s[0]
-    value = x
-    if mantissa < 23:
-        half = g.const((1 << (22 - mantissa)) - 1)
-        last = g.micro("and", g.micro("shr", x, g.const(23 - mantissa)), g.const(1))
-        kept = g.const(0xFFFFFFFF << (23 - mantissa))
-        value = g.micro("and", g.micro("add.s32", x, g.micro("add.s32", half, last)), kept)
-    if exponent < 8:
-        bias, sign = (1 << (exponent - 1)) - 1, g.micro("and", x, g.const(SIGN))
-        field = g.micro("and", value, g.const(INFINITY))
-        large = g.micro("gt.s32", field, g.const((127 + bias) << 23))
-        small = g.micro("le.s32", field, g.const((127 - bias) << 23))
+    g, x, carrier = b.graph, s[0], F32 if b.dtype in (F32, BF16) else F16
+    if carrier is F32 and (exponent, mantissa) == (8, 7):
+        return b.rounded(x, BF16)
+    has_exponent, has_mantissa = carrier.finfo.nexp, carrier.finfo.nmant
+    bits = x if carrier is F32 else float_bits(g, x, F16)
+    value = bits
+    if mantissa < has_mantissa:
+        half = g.const((1 << (has_mantissa - 1 - mantissa)) - 1)
+        last = g.micro("and", g.micro("shr", bits, g.const(has_mantissa - mantissa)), g.const(1))
+        kept = g.const(0xFFFFFFFF << (has_mantissa - mantissa))
+        value = g.micro("and", g.micro("add.s32", bits, g.micro("add.s32", half, last)), kept)
+    if exponent < has_exponent:
+        bias, narrow = (1 << (has_exponent - 1)) - 1, (1 << (exponent - 1)) - 1
+        sign = g.micro("and", bits, g.const(1 << (carrier.bits - 1)))
+        infinity = g.const(((1 << has_exponent) - 1) << has_mantissa)
+        field = g.micro("and", value, infinity)
+        large = g.micro("gt.s32", field, g.const((bias + narrow) << has_mantissa))
+        small = g.micro("le.s32", field, g.const((bias - narrow) << has_mantissa))
         value = g.micro("select", small, sign, value)
-        value = g.micro("select", large, g.micro("or", sign, g.const(INFINITY)), value)
-    return g.micro("select", g.micro("eq.f32", x, x), value, x)
+        value = g.micro("select", large, g.micro("or", sign, infinity), value)
+    made = value if carrier is F32 else float_of_bits(g, value, F16)
+    return b.rounded(g.micro("select", g.micro("eq.f32", x, x), made, x), b.dtype)
 
 
 def _sign(b: Builder, s: Sequence[Node]) -> Node:

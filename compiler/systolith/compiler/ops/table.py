@@ -40,7 +40,6 @@ class Family(StrEnum):
     REDUCTION = "carried registers of the vector unit"
     DMA = "moves data at indices that only the run knows"
     EXPANDED = "is written as other operations by its expander"
-    COMPOUND = "takes several kernels; no lowering yet"
     DYNAMIC = "depends on the device, or on sizes that only the run knows; no lowering yet"
     ORDER = "orders others; no lowering yet"
     ASYNC = "starts, goes on with or ends what runs beside others; no lowering yet"
@@ -136,6 +135,7 @@ OPS: dict[str, OpInfo] = {
         OpInfo("fusion", Family.CALL, expander="fusion-inliner"),
         *(_elementwise(name) for name in sorted(opcodes.ELEMENTWISE)),
         _elementwise("bitcast-convert", "bitcast_dtypes_expander"),
+        _elementwise("stochastic-convert", "stochastic-convert-decomposer"),
         *(_elementwise(name, "complex-rewriter") for name in ("complex", "real", "imag")),
         *_rows(Family.MAP, "map"),
         OpInfo(
@@ -193,7 +193,9 @@ OPS: dict[str, OpInfo] = {
         OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
         *(OpInfo(name, Family.DYNAMIC, expander=_ALONE) for name in ("partition-id", "replica-id")),
         *_rows(Family.DYNAMIC, "dynamic-reshape set-dimension-size"),
-        *_rows(Family.COMPOUND, "ragged-dot scaled-dot scan"),
+        OpInfo("ragged-dot", Family.EXPANDED, expander="ragged-dot-rewriter"),
+        OpInfo("scaled-dot", Family.EXPANDED, expander="scaled-dot-rewriter"),
+        OpInfo("scan", Family.EXPANDED, expander="scan-expander"),
         *(OpInfo(name, Family.ORDER, expander=_IN_ORDER) for name in ("add-dependency", "domain")),
         *(
             OpInfo(name, Family.ASYNC, expander=_IN_ORDER)

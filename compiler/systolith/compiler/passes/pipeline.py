@@ -24,14 +24,18 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.one_device import RunOnOneDevice
+from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
+from systolith.compiler.passes.scaled_dots import RewriteScaledDots
+from systolith.compiler.passes.scan_expander import ExpandScans
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
+from systolith.compiler.passes.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.topk import DecomposeTopK
 from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
@@ -62,6 +66,7 @@ LEGAL: tuple[Pass, ...] = (
     RemoveControlDependencies(),
     RunOnOneDevice(),
     RunInOrder(),
+    ExpandScans(),
     Inline(),
     DeadCode(),
     InstalledExpanders(),
@@ -71,6 +76,9 @@ LEGAL: tuple[Pass, ...] = (
     ExpandTriangularSolve(),
     ExpandRandomBits(),
     ExpandRng(),
+    DecomposeStochasticConvert(),
+    RewriteRaggedDots(),
+    RewriteScaledDots(),
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),

@@ -28,14 +28,18 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.one_device import RunOnOneDevice
+from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
+from systolith.compiler.passes.scaled_dots import RewriteScaledDots
+from systolith.compiler.passes.scan_expander import ExpandScans
 from systolith.compiler.passes.scans import SplitScans
 from systolith.compiler.passes.scatters import SimplifyScatters
 from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.sharding_remover import RemoveShardings
 from systolith.compiler.passes.sort_expander import ExpandSorts
 from systolith.compiler.passes.sorts import SimplifySorts
+from systolith.compiler.passes.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.topk import DecomposeTopK
 from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
@@ -65,9 +69,12 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "lapack-expander": ExpandLapack,
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
+    "ragged-dot-rewriter": RewriteRaggedDots,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
     "rng-expander": ExpandRng,
+    "scaled-dot-rewriter": RewriteScaledDots,
+    "scan-expander": ExpandScans,
     "scatter_simplifier": SimplifyScatters,
     "select_and_scatter_expander": ExpandSelectAndScatter,
     "sharding-remover": RemoveShardings,
@@ -76,6 +83,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "simplify-while-loops": SimplifyWhileLoops,
     "single-device": RunOnOneDevice,
     "sort-expander": ExpandSorts,
+    "stochastic-convert-decomposer": DecomposeStochasticConvert,
     "topk-decomposer": DecomposeTopK,
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,

@@ -108,11 +108,11 @@ class _Lines:
         x = self._padded(x, init, 0, count * block - n)
         before, after = x.dims[:d], x.dims[d + 1 :]
         blocks = r.emit("reshape", x, shape=array(x.shape.dtype, (*before, count, block, *after)))
-        inner = self._scan(blocks, init, d + 1)
+        inner = self._along(blocks, init, d + 1)
         end = 0 if self.backwards else block - 1
         cut = tuple(SliceDim(end, end + 1) if k == d + 1 else SliceDim(0, m) for k, m in enumerate(inner.dims))
         ends = r.emit("slice", inner, slice=cut)
-        totals = self._scan(r.emit("reshape", ends, shape=array(x.shape.dtype, (*before, count, *after))), init, d)
+        totals = self._along(r.reshaped(ends, (*before, count, *after)), init, d)
         others = self._padded(totals, init, *((-1, 1) if self.backwards else (1, -1)))
         places = tuple(k for k in range(len(inner.dims)) if k != d + 1)
         spread = r.emit("broadcast", others, shape=inner.shape, dimensions=places)
@@ -121,15 +121,22 @@ class _Lines:
             "slice", value, shape=shape, slice=tuple(SliceDim(0, n if k == d else m) for k, m in enumerate(x.dims))
         )
 
-    def _scan(self, x: Instruction, init: Instruction, dim: int) -> Instruction:
-        n = x.dims[dim]
-        low, high = (0, n - 1) if self.backwards else (n - 1, 0)
-        window = tuple(WindowDim(n, low=low, high=high) if k == dim else WindowDim(1) for k in range(len(x.dims)))
-        reducer = self.callees.reducer(self.opcode, x.shape.dtype)
-        return self.r.emit("reduce-window", x, init, shape=x.shape, window=Window(window), to_apply=reducer)
+    def _along(self, x: Instruction, init: Instruction, dim: int) -> Instruction:
+        return cumulative(self.r, self.callees, self.opcode, x, init, dim, self.backwards)
 
     def _padded(self, x: Instruction, init: Instruction, low: int, high: int) -> Instruction:
         if low == high == 0:
             return x
         padding = tuple(PadDim(low, high) if k == self.dim else PadDim(0, 0) for k in range(len(x.dims)))
         return self.r.emit("pad", x, init, padding=padding)
+
+
+def cumulative(
+    r: Rewriter, callees: Callees, opcode: str, x: Instruction, init: Instruction, dim: int, backwards: bool = False
+) -> Instruction:
+    """Of each element, what it and all before it along a dimension combine to by one operation; or all after it."""
+    n = x.dims[dim]
+    low, high = (0, n - 1) if backwards else (n - 1, 0)
+    window = tuple(WindowDim(n, low=low, high=high) if k == dim else WindowDim(1) for k in range(len(x.dims)))
+    reducer = callees.reducer(opcode, x.shape.dtype)
+    return r.emit("reduce-window", x, init, shape=x.shape, window=Window(window), to_apply=reducer)

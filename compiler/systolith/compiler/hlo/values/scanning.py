@@ -24,8 +24,9 @@ def scan(i: Instruction, operands: Sequence[np.ndarray], call: Callable[[Sequenc
     (dim,) = i.ints("dimensions")
     count = i.integer("num_carries", 0)
     arrays, carries = operands[: len(operands) - count], list(operands[len(operands) - count :])
-    results_count = len(i.shape.elements) - count
-    shapes = i.shape.elements[:results_count]
+    every = i.shape.elements if i.shape.is_tuple else (i.shape,)
+    results_count = len(every) - count
+    shapes = every[:results_count]
     steps = arrays[0].shape[dim] if arrays else shapes[0].dims[dim]
     results = [np.zeros(s.dims, s.dtype.stored) for s in shapes]
     for step in reversed(range(steps)) if i.flag("is_reverse") else range(steps):
@@ -35,4 +36,5 @@ def scan(i: Instruction, operands: Sequence[np.ndarray], call: Callable[[Sequenc
         for result, part in zip(results, parts, strict=False):
             np.moveaxis(result, dim, 0)[step] = part
         carries = parts[results_count:]
-    return (*results, *carries)
+    final = (*results, *carries)
+    return final if i.shape.is_tuple else final[0]
