@@ -29,6 +29,8 @@ _OTHERWISE = "the compiler has no lowering for {}; express it by other operation
 _ALONE = "{} takes several devices, the chip is one; make the module for one (hlo.evaluate_devices runs it on several)"
 _INSTEAD = {
     **{row.opcode: _ALONE for row in OPS.values() if row.expander == "single-device"},
+    "rng": "the compiler has no lowering for {} of this type, in conditions of loops and in computations on elements;"
+    " take numbers of bf16, f32 or integers, made outside of these",
     "infeed": "the compiler has no lowering for {}; take its values as parameters",
     "outfeed": "the compiler has no lowering for {}; give its values as results",
 }

@@ -201,14 +201,14 @@ OPS: dict[str, OpInfo] = {
             OpInfo(name, Family.ASYNC, expander=_IN_ORDER)
             for name in ("async-done", "async-start", "async-update", "copy-done", "copy-start")
         ),
-        OpInfo("rng", Family.EFFECT, expander="rng-expander"),
+        *(OpInfo(name, Family.EFFECT, expander="rng-expander") for name in ("rng", "rng-get-and-update-state")),
         *(
             OpInfo(name, Family.EFFECT, expander=_ALONE)
             for name in """all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start
             all-to-all collective-broadcast collective-permute collective-permute-done collective-permute-start
             ragged-all-to-all reduce-scatter""".split()
         ),
-        *_rows(Family.EFFECT, "infeed outfeed recv recv-done rng-get-and-update-state send send-done"),
+        *_rows(Family.EFFECT, "infeed outfeed recv recv-done send send-done"),
     )
 }  # fmt: skip
 """Every opcode that XLA has."""

@@ -1,7 +1,7 @@
-"""`rng` as arithmetic on the bits of Philox: the numbers that `hlo/values/rng.py` gives.
+"""Numbers from states that go on from one to the next: `rng` and `rng-get-and-update-state`, as arithmetic.
 
-The key tells instructions apart.  One in a loop would have to go on where it stopped, so only those of the entry
-computation, which run once, are expanded.
+`rng` gives the numbers that `hlo/values/rng.py` gives: bits of Philox, whose key tells instructions apart, and whose
+counter is how many words the instruction took before.
 """
 
 from __future__ import annotations
@@ -10,65 +10,92 @@ from dataclasses import dataclass
 from math import pi
 from zlib import crc32
 
+import numpy as np
+
 from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.values.rng import FIRST_STATE, words_of
 from systolith.compiler.passes.random_bits import U64, philox
 from systolith.compiler.passes.real_expression import Real
-from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import DTYPES, F32, U32
+from systolith.compiler.passes.rewrite import Rewriter
+from systolith.compiler.passes.threaded_states import thread_states
+from systolith.isa.dtypes import DTYPES, F32, U32, Kind
 
 FRACTION = 23
 """Bits of a uniform number."""
+WORD = 1 << 64
 
 
 @dataclass(frozen=True)
 class ExpandRng:
-    """Expand each `rng` of the entry computation into arithmetic on random bits."""
+    """Expand `rng` into arithmetic on random bits, and `rng-get-and-update-state` into that on its counter."""
 
     def run(self, module: Module) -> bool:
-        def rule(r: Rewriter, i: Instruction) -> Instruction | None:
-            return _expanded(r, i) if i.opcode == "rng" and r.computation is module.entry else None
-
-        return rewrite(module, rule)
+        first = {i: _first(i) for i in module.instructions() if _has_state(i)}
+        return thread_states(module, first, U64, lambda r, i, state: _STEPS[i.opcode](r, i, Real(r, state)))
 
 
-def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
+def _has_state(i: Instruction) -> bool:
+    """Whether it is one of these, of a type and sizes that there is arithmetic for."""
+    if i.opcode != "rng":
+        return i.opcode in _STEPS
     dtype, uniform = i.shape.dtype, i.word("distribution") == "rng_uniform"
-    if i.shape.is_dynamic:
-        return None
+    whole = dtype.is_integer or dtype.kind is Kind.PRED
+    return not i.shape.is_dynamic and (uniform if whole else dtype.is_float and dtype.bits <= F32.bits)
+
+
+def _first(i: Instruction) -> np.ndarray:
+    return np.array(0 if i.opcode == "rng" else [FIRST_STATE, 0], np.uint64)
+
+
+def _counter(r: Rewriter, i: Instruction, state: Real) -> tuple[Instruction, Instruction]:
+    """A counter of 128 bits, low word first."""
+    delta = i.integer("delta", 0) % WORD**2
+    low, high = (Real(r, r.sliced(state.i, [(k, k + 1)])) for k in range(2))
+    after = low + delta % WORD
+    carried = high + delta // WORD
+    carried = (carried + 1).where(after.test("LT", low), carried)
+    return r.emit("copy", state.i), r.emit("concatenate", after.i, carried.i, dimensions=(0,))
+
+
+def _numbers(r: Rewriter, i: Instruction, state: Real) -> tuple[Instruction, Instruction]:
+    after = state + words_of(i)
     if not i.shape.size:
-        return r.full(0, i.shape)
-    if dtype.is_integer:
-        return _integers(r, i) if uniform else None
-    if not dtype.is_float or dtype.bits > F32.bits:
-        return None
-    wide = array(F32, i.dims)
+        return r.full(0, i.shape), after.i
+    if not i.shape.dtype.is_float:
+        return _integers(r, i, state), after.i
+    return _floats(r, i, state), after.i
+
+
+def _floats(r: Rewriter, i: Instruction, state: Real) -> Instruction:
+    dtype, wide = i.shape.dtype, array(F32, i.dims)
     low, high = (_spread(r, o, wide) for o in i.operands)
-    if not uniform:
-        return (low + high * _normal(r, i)).converted(dtype).i
-    number = (_unit(r, i, wide) * (high - low) + low).converted(dtype)
+    if i.word("distribution") != "rng_uniform":
+        return (low + high * _normal(r, i, state)).converted(dtype).i
+    number = (_unit(i, state, wide) * (high - low) + low).converted(dtype)
     rounded = number.converted(F32)
     above = r.emit("and", rounded.test("GE", high), low.test("LT", high))
     return low.converted(dtype).where(above, number).i
 
 
-def _drawn(r: Rewriter, i: Instruction, shape: Shape) -> Real:
-    """Random bits of this instruction: u32 or u64."""
-    state = [Real(r, r.constant(word, U64)) for word in (crc32(i.name.encode()), 0, 0)]
-    return philox(state, shape)[0]
+def _drawn(i: Instruction, state: Real, shape: Shape) -> Real:
+    """Random bits of an instruction: u32 or u64."""
+    r = state.r
+    key = Real(r, r.constant(crc32(i.name.encode()), U64))
+    return philox([key, state, Real(r, r.constant(0, U64))], shape)[0]
 
 
-def _unit(r: Rewriter, i: Instruction, shape: Shape) -> Real:
+def _unit(i: Instruction, state: Real, shape: Shape) -> Real:
     """Multiples of 2^-23 from 0 up to 1."""
-    bits = _drawn(r, i, array(U32, shape.dims)).of("shift-right-logical", U32.bits - FRACTION)
+    bits = _drawn(i, state, array(U32, shape.dims)).of("shift-right-logical", U32.bits - FRACTION)
     return bits.converted(F32) * 2.0**-FRACTION
 
 
-def _normal(r: Rewriter, i: Instruction) -> Real:
+def _normal(r: Rewriter, i: Instruction, state: Real) -> Real:
     """Box and Muller: pairs of uniform numbers to pairs of normal ones."""
     half = -(-i.shape.size // 2)
-    pairs, line = _unit(r, i, array(F32, (2, half))), array(F32, (half,))
+    pairs, line = _unit(i, state, array(F32, (2, half))), array(F32, (half,))
     first, second = (
         Real(r, r.emit("reshape", r.emit("slice", pairs.i, slice=(SliceDim(k, k + 1), SliceDim(0, half))), shape=line))
         for k in range(2)
@@ -80,15 +107,18 @@ def _normal(r: Rewriter, i: Instruction) -> Real:
     return Real(r, r.emit("reshape", cut, shape=array(F32, i.dims)))
 
 
-def _integers(r: Rewriter, i: Instruction) -> Instruction:
+def _integers(r: Rewriter, i: Instruction, state: Real) -> Instruction:
     """The first one and 64 bits modulo the span, wrapping; the first one if they are equal."""
     shape, signed = array(U64, i.dims), DTYPES["s64"]
     low, high = (Real(r, o).converted(signed).converted(U64) for o in i.operands)
     span = high - low
     empty = span.test("EQ", 0)
-    rest = _drawn(r, i, shape).of("remainder", _spread(r, (span + 1).where(empty, span).i, shape))
+    rest = _drawn(i, state, shape).of("remainder", _spread(r, (span + 1).where(empty, span).i, shape))
     return (rest + _spread(r, low.i, shape)).converted(signed).converted(i.shape.dtype).i
 
 
 def _spread(r: Rewriter, scalar: Instruction, shape: Shape) -> Real:
     return Real(r, r.spread(Real(r, scalar).converted(shape.dtype).i, shape))
+
+
+_STEPS = {"rng": _numbers, "rng-get-and-update-state": _counter}

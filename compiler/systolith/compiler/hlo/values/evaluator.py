@@ -38,7 +38,7 @@ from systolith.compiler.hlo.values.orders import any_order
 from systolith.compiler.hlo.values.ragged import ragged_dot, scaled_dot
 from systolith.compiler.hlo.values.random_bits import rng_bit_generator
 from systolith.compiler.hlo.values.reduction import reduce, reduce_window, select_and_scatter
-from systolith.compiler.hlo.values.rng import rng
+from systolith.compiler.hlo.values.rng import rng, rng_state
 from systolith.compiler.hlo.values.scanning import scan
 from systolith.compiler.hlo.values.sorting import sort, top_k
 from systolith.isa.checked import as_array, checked
@@ -396,16 +396,6 @@ def _custom_call(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
     return sharding(i, _arrays(values), run) if sharding is not None else custom_call(i, values)
 
 
-_FIRST_STATE = 0x7012395  # XLA CPU's, of every instruction
-
-
-def _rng_state(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
-    """The instruction's counter of 128 bits as u64s, low one first; it is `delta` further the next time."""
-    state = run.device.states.get(i, _FIRST_STATE)
-    run.device.states[i] = (state + i.integer("delta", 0)) % 2**128
-    return np.array([state % 2**64, state >> 64], np.uint64)
-
-
 def _of_arrays(function: Callable[..., Literal]) -> Handler:
     """A handler from a function of the instruction and its operands, one after the other."""
     return lambda run, i, values: function(i, *values)
@@ -476,7 +466,7 @@ HANDLERS: dict[str, Handler] = {
     "recv-done": _with_calls(recv_done),
     "infeed": lambda run, i, values: infeed(i, run.device),
     "outfeed": lambda run, i, values: outfeed(values[0], run.device),
-    "rng-get-and-update-state": _rng_state,
+    "rng-get-and-update-state": lambda run, i, values: rng_state(i, run.device),
     **{opcode: _of_values(function) for opcode, function in ASYNC.items()},
 }
 """Opcode to its function."""

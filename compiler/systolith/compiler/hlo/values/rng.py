@@ -18,8 +18,11 @@ from systolith.compiler.hlo.values.devices import Device
 from systolith.compiler.hlo.values.random_bits import philox_bits
 from systolith.isa.dtypes import Kind, dtype
 
+FIRST_STATE = 0x7012395
+"""That of XLA's CPU backend, of every `rng-get-and-update-state`."""
 
-def _words(i: Instruction) -> int:
+
+def words_of(i: Instruction) -> int:
     """By how much an `rng` advances the counter: the 32-bit words it takes."""
     return prod(i.dims) * (2 if i.shape.dtype.bits == 64 else 1)
 
@@ -38,7 +41,7 @@ def rng(i: Instruction, low: np.ndarray, high: np.ndarray, device: Device) -> np
     distribution, target = i.word("distribution"), i.shape.dtype
     key = (device.number << 32) ^ crc32(i.name.encode())
     counter = device.states.get(i, 0)
-    device.states[i] = counter + _words(i)
+    device.states[i] = counter + words_of(i)
     with np.errstate(all="ignore"):
         if distribution == "rng_uniform" and (target.is_integer or target.kind is Kind.PRED):
             return _uniform_integers(i, low, high, key, counter)
@@ -82,3 +85,10 @@ def _uniform_integers(i: Instruction, low: np.ndarray, high: np.ndarray, key: in
     offset = np.where(span == 0, np.uint64(0), drawn % np.where(span == 0, np.uint64(1), span))
     value = (a + offset).astype(np.uint64).view(np.int64)
     return store(value.astype(carrier(i.shape.dtype)), i.shape.dtype)
+
+
+def rng_state(i: Instruction, device: Device) -> np.ndarray:
+    """`rng-get-and-update-state`: its counter of 128 bits as u64s, low one first; `delta` further the next time."""
+    state = device.states.get(i, FIRST_STATE)
+    device.states[i] = (state + i.integer("delta", 0)) % 2**128
+    return np.array([state % 2**64, state >> 64], np.uint64)
