@@ -10,6 +10,7 @@ import pytest
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
@@ -143,6 +144,42 @@ def test_as_xla_computes_it(name: str) -> None:
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "subtract(x, y)",
+        "multiply(x, y)",
+        *(
+            pytest.param(call, marks=pytest.mark.slow)
+            for call in (
+                "add(x, y)",
+                "divide(x, y)",
+                "remainder(x, y)",
+                "sqrt(x)",
+                "floor(x)",
+                "ceil(x)",
+                "round-nearest-even(x)",
+                "round-nearest-afz(x)",
+            )
+        ),
+    ],
+)
+def test_arithmetic_as_evaluated(call: str) -> None:
+    """Also of numbers that XLA's CPU backend takes for 0."""
+    special = np.array([0, -0.0, 1, -1.5, np.inf, -np.inf, np.nan, 2.0**-1074, 2.0**-1022, 1e308, 2.5, 1 / 3])
+    rng = np.random.default_rng(0)
+    x = np.concatenate([special, rng.integers(0, 2**64 - 1, 60, np.uint64, endpoint=True).view(np.float64)])
+    y = rng.permutation(np.where(rng.random(72) < 0.5, x * 1.25, x))
+    text = (
+        f"HloModule m\nENTRY e {{\n x = f64[72] parameter(0)\n y = f64[72] parameter(1)\n ROOT r = f64[72] {call}\n}}\n"
+    )
+    with np.errstate(all="ignore"):
+        (want,) = evaluate(parse_hlo(text), x, y)
+    (got,) = run(compiled(text).program, load_chip("tiny"), [x, y])
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 
 def test_what_has_no_form_on_words_is_refused_by_name() -> None:

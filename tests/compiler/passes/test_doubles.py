@@ -87,7 +87,7 @@ def same_as_evaluated(call: str, to: str, *given: Array) -> None:
     assert_same(split(text, *given)[0], want, *given)
 
 
-@pytest.mark.parametrize("call", ["negate", "abs", "sign", "copy"])
+@pytest.mark.parametrize("call", "negate abs sign copy sqrt floor ceil round-nearest-even round-nearest-afz".split())
 def test_unary(call: str) -> None:
     same_as_evaluated(f"{call}(x)", "f64", numbers(0))
 
@@ -96,7 +96,7 @@ def test_finite() -> None:
     same_as_evaluated("is-finite(x)", "pred", numbers(0))
 
 
-@pytest.mark.parametrize("call", ["maximum", "minimum"])
+@pytest.mark.parametrize("call", "maximum minimum add subtract multiply divide remainder".split())
 def test_binary(call: str) -> None:
     same_as_evaluated(f"{call}(x, y)", "f64", *pairs(0))
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.passes import double_arithmetic as arithmetic
 from systolith.compiler.passes import double_converts as converts
 from systolith.compiler.passes.double_bits import BIAS, INFINITY, PLACE, is_nan, is_zero, order, sign, size
 from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, one, pair
 from systolith.compiler.passes.real_expression import Real
-from systolith.compiler.passes.word_formulas import SIGN, Flag, Wide, Word
+from systolith.compiler.passes.word_formulas import Flag, Wide, Word
 from systolith.isa.dtypes import DTYPES, F32, PRED, U32, Kind
 
 F64 = DTYPES["f64"]
@@ -42,10 +43,6 @@ def _function(function: Callable[..., Wide | Flag]) -> PairRule:
         return made.i if isinstance(made, Flag) else made.pair
 
     return PairRule(rule)
-
-
-def _negate(x: Wide) -> Wide:
-    return Wide(x.low, x.high ^ SIGN)
 
 
 def _abs(x: Wide) -> Wide:
@@ -122,6 +119,11 @@ def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
     return converts.of_word(word, word.sign if signed else None).pair
 
 
+def _remainder(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    x, y = (Wide.of(r, pair(v)) for v in operands)
+    return arithmetic.remainder(r, x, y).pair
+
+
 def _takes_convert(i: Instruction) -> bool:
     return all(s.dtype.kind is not Kind.COMPLEX for s in (i.shape, i.operands[0].shape))
 
@@ -132,9 +134,19 @@ def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
 
 RULES: dict[str, PairRule] = {
     "iota": PairRule(_iota),
-    "negate": _function(_negate),
+    "negate": _function(arithmetic.negate),
     "abs": _function(_abs),
     "sign": _function(_sign),
+    "add": _function(arithmetic.add),
+    "subtract": _function(arithmetic.subtract),
+    "multiply": _function(arithmetic.multiply),
+    "divide": _function(arithmetic.divide),
+    "remainder": PairRule(_remainder),
+    "sqrt": _function(arithmetic.square_root),
+    "floor": _function(arithmetic.floor),
+    "ceil": _function(arithmetic.ceil),
+    "round-nearest-even": _function(arithmetic.round_even),
+    "round-nearest-afz": _function(arithmetic.round_away),
     "is-finite": _function(_is_finite),
     "maximum": _function(_maximum),
     "minimum": _function(_minimum),

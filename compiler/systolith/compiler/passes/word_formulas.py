@@ -13,7 +13,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.pairs import Pair
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import S32, U32, DType
+from systolith.isa.dtypes import F32, S32, U32, DType
 
 BITS = U32.bits
 WORD = (1 << BITS) - 1
@@ -80,6 +80,16 @@ class Word(Bits):
     def high_of(self, other: Word | int) -> Word:
         """The high half of a product."""
         return self.of("mulhi", other)
+
+    @property
+    def as_float(self) -> Real:
+        """As f32, rounded to the nearest even one."""
+        return Real(self.r, self.r.converted(self.i, F32))
+
+    @classmethod
+    def of_float(cls, x: Real) -> Word:
+        """Of f32, towards zero; of what is out of range the nearest."""
+        return cls(x.r, x.r.converted(x.i, U32))
 
     @property
     def sign(self) -> Word:
@@ -151,6 +161,16 @@ class Wide:
     def times(self, word: Word) -> Wide:
         """The low 64 bits of a product with a word."""
         return Wide(self.low * word, self.low.high_of(word) + self.high * word)
+
+    def product(self, other: Wide) -> tuple[Wide, Word]:
+        """The high 64 bits of the whole product, and what is 0 if all others are."""
+        (a, b), (c, d) = (self.low, self.high), (other.low, other.high)
+        low, one, two, high = a.times(c), a.times(d), b.times(c), b.times(d)
+        first = low.high + one.low
+        second = first + two.low
+        left = one.high + first.flag("LT", one.low).bit
+        right = two.high + second.flag("LT", two.low).bit
+        return high.plus(left).plus(right), second | low.low
 
     def where(self, flag: Flag, other: Wide) -> Wide:
         """This where a test holds, else the other."""
