@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from systolith.isa.native import library as native
-from systolith.isa.native.library import I64, Library, loop, pointer
+from systolith.isa.native.library import I64, PACK, Library, loop, pointer
 
 
 def _double(b: ir.IRBuilder, address: Any, count: Any) -> None:
@@ -25,6 +26,14 @@ def _works() -> bool:
     numbers = np.arange(5, dtype=np.int64)
     Library({"double": (2, _double)}, __file__)["double"](numbers.ctypes.data, numbers.size)
     return numbers.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_the_code_of_a_function_outlives_its_library() -> None:
+    numbers = np.arange(5, dtype=np.int64)
+    call = Library({"double": (2, _double)}, __file__)["double"].at
+    gc.collect()
+    call(PACK[2].pack(numbers.ctypes.data, numbers.size))
+    assert numbers.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_object_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Thread
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from systolith.hw.fuzz.generate import program
 from systolith.isa.instruction import Space, Stream
 from systolith.isa.native.copies import blocks, copy_blocks
+from systolith.isa.native.library import Library
 from systolith.isa.numerics.images import U32, Array
 from systolith.sim import calls as calls_module
 from systolith.sim import native_kernels
@@ -53,6 +55,17 @@ def test_memory_of_calls_is_held_until_they_are_made() -> None:
     assert 1000 - len(held) <= calls_module._SLOTS
     queue.stop()
     assert len(held) == 1000
+
+
+def test_functions_are_held_until_they_are_called() -> None:
+    """A library that another thread has made as well is not kept."""
+    function = Library({"nothing": (0, lambda b: None)}, __file__)["nothing"]
+    held, queue = ref(function), Queue()
+    queue(function, (), None)
+    del function
+    assert held() is not None
+    queue.stop()
+    assert held() is None
 
 
 @pytest.mark.parametrize(

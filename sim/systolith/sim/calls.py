@@ -77,7 +77,7 @@ class Queue:
             self._until(self._asked - _SLOTS // 2)
         slot = self._asked % _SLOTS
         PACK[1 + len(arguments)].pack_into(self._bytes, _RING + slot * _SLOT, function.address, *arguments)
-        self._kept[slot] = keep
+        self._kept[slot] = function, keep
         self._asked += 1
         if not self._asked % _BATCH:
             self._publish()

@@ -1,7 +1,8 @@
 """Machine code for this processor from LLVM's IR: built when first called, and kept on disk.
 
 A native function takes one argument, the address of a block of 64-bit integers (addresses are such): so a call is data
-that can be made at once, or be put in a queue for another thread.  Calls do not hold the interpreter's lock.
+that can be made at once, or be put in a queue for another thread.  Calls do not hold the interpreter's lock.  Its
+result is 0 unless its body gives another; only callers that are not Python see it.
 
 Compiling takes 10 to 100 ms.  Object code is therefore kept in the folder `native` of the user's cache, by a digest of
 the Python that builds it, of the processor and of LLVM's version; deleting the folder costs nothing but that time.
@@ -46,9 +47,10 @@ class Function:
     """
 
     def __init__(self, engine: Any, name: str) -> None:
-        self._engine = engine  # owns the code
         self.address: int = engine.get_function_address(name)
-        self.at: Callable[[int | bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        at = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        at.engine = engine  # type: ignore[attr-defined]  # owns the code
+        self.at: Callable[[int | bytes], None] = at
 
     def __call__(self, *arguments: int) -> None:
         self.at(PACK[len(arguments)].pack(*arguments))
@@ -65,7 +67,7 @@ def now(function: Function, arguments: Sequence[int], keep: object) -> None:
     function(*arguments)
 
 
-Bodies = Mapping[str, tuple[int, Callable[..., None]]]
+Bodies = Mapping[str, tuple[int, Callable[..., object]]]
 
 
 class Library:
@@ -87,12 +89,12 @@ class Library:
         return self._functions[name]
 
 
-def _define(module: ir.Module, name: str, count: int, body: Callable[..., None]) -> None:
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()]), name)
+def _define(module: ir.Module, name: str, count: int, body: Callable[..., object]) -> None:
+    function = ir.Function(module, ir.FunctionType(I64, [I64.as_pointer()]), name)
     function.attributes.add("nounwind")  # no tables for unwinding, which would have to be trusted, too
     b = ir.IRBuilder(function.append_basic_block())
-    body(b, *(b.load(b.gep(function.args[0], [I64(i)])) for i in range(count)))
-    b.ret_void()
+    result = body(b, *(b.load(b.gep(function.args[0], [I64(i)])) for i in range(count)))
+    b.ret(I64(0) if result is None else result)
 
 
 @lru_cache(maxsize=1)
