@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from systolith.compiler.errors import CompileError, DoesNotFitError
+from systolith.compiler.errors import CompileError, DoesNotFitError, HbmError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
 from systolith.compiler.groups.fusion import made_of
 from systolith.compiler.groups.splitting import split
@@ -376,7 +376,7 @@ def _check_interface(module: Module, chip: Chip) -> None:
     parameters = sum(p.shape.bytes for p in module.entry.parameters)
     results = sum(s.bytes for s in leaf_shapes(module.entry.result.shape)) - most_in_place(module)
     if parameters + results > chip.hbm.bytes:
-        raise CompileError(
+        raise HbmError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"
             f" {results}), chip {chip.name!r} has {chip.hbm.bytes}"
         )

@@ -22,6 +22,10 @@ class DoesNotFitError(CompileError):
     """The choices need more memory, scalar registers or tokens than the chip has.  Others may fit."""
 
 
+class HbmError(CompileError):
+    """The program needs more HBM than the chip has."""
+
+
 class LimitError(CompileError):
     """A group asks for more than one instruction can hold; smaller groups may not (`groups/splitting.py`).
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from systolith.compiler.emit.assemble import assemble
-from systolith.compiler.errors import CompileError
+from systolith.compiler.errors import HbmError
 from systolith.compiler.explain import Decision, planned_cycles
 from systolith.compiler.groups.stats import group_infos
 from systolith.compiler.hlo.ir import Module
@@ -165,12 +165,12 @@ def _decision(change: Remade) -> Decision:
     return Decision("memory", change.group, what, "fewest cycles a byte at the peak", numbers)
 
 
-def _refusal(lowered: Lowered, chip: Chip) -> CompileError:
+def _refusal(lowered: Lowered, chip: Chip) -> HbmError:
     own = [b for b in lowered.lowering.ctx.buffers if b.shares is None and b.decl is not None]
     parts = ", ".join(f"{role} {sum(b.bytes for b in own if b.decl and b.decl.role is role)}" for role in Role)
     largest = sorted(own, key=lambda b: -b.bytes)[:_SHOWN]
     most = ", ".join(f"{b.decl.role} {b.name!r} {b.bytes}" for b in largest if b.decl)
-    return CompileError(
+    return HbmError(
         f"module {lowered.module.name!r} needs {lowered.hbm} bytes of HBM ({parts}), chip {chip.name!r} has"
         f" {chip.hbm.bytes}; another order and computing values again save no more; most take {most}: use a smaller"
         " batch or type, donate arguments, or a chip with more HBM"

@@ -15,7 +15,7 @@ from systolith.isa.dtypes import DTYPES, DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HbmAllocator, OutOfMemoryError, Range
-from systolith.runtime.task import Task, TaskQueue
+from systolith.runtime.task import CallerQueue, Task, TaskQueue
 from systolith.sim.memory import HostQueue, Machine
 
 MOST_DEVICES = 4096
@@ -162,7 +162,7 @@ class Device:
         self.chip = chip
         self.number = number
         self.hbm = HbmAllocator(chip.hbm.bytes)
-        self.queue = TaskQueue(f"device{number}")
+        self.queue: TaskQueue | CallerQueue = TaskQueue(f"device{number}")
         self.infeed = [HostQueue() for _ in range(chip.host.queues)]
         self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, RLock
 from typing import Generic, TypeVar
 
 from systolith.isa.errors import SystolithError
@@ -83,4 +83,18 @@ class TaskQueue:
             self._start()
         task = Task(work)
         self._thread.submit(task.run)
+        return task
+
+
+class CallerQueue:
+    """Does tasks at once, in the thread that submits them, one after the other."""
+
+    def __init__(self) -> None:
+        self._turn = RLock()
+
+    def submit(self, work: Callable[[], T]) -> Task[T]:
+        """Do something after all that was submitted before; it is done on return."""
+        task = Task(work)
+        with self._turn:
+            task.run()
         return task

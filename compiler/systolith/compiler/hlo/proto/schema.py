@@ -18,6 +18,12 @@ _PACKAGE = "systolith.hlo"  # not `xla`, so that a process may also load XLA's o
 
 # Message to `number name type` of its fields.  `*` is repeated; `?` tells a field that is absent from a default.
 MESSAGES: dict[str, str] = {
+    "DeviceAssignmentProto": """1 replica_count int32, 2 computation_count int32,
+        3 computation_devices ComputationDevice*""",
+    "ComputationDevice": "1 replica_device_ids int64*",
+    "HloModuleProtoWithConfig": "1 hlo_module HloModuleProto, 2 config HloModuleConfigProto",
+    "HloModuleConfigProto": """1 entry_computation_layout ProgramShapeProto, 4 replica_count int64,
+        5 num_partitions int64""",
     "HloProto": "1 hlo_module HloModuleProto",
     "HloSnapshot": "1 hlo HloProto",
     "HloModuleProto": """1 name string, 3 computations HloComputationProto*,

@@ -1,0 +1,109 @@
+"""From what jaxlib hands over to a program of the runtime."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.proto.schema import message_class
+from systolith.pjrt.source_lines import mark
+from systolith.pjrt.status import UNIMPLEMENTED, PluginError
+from systolith.runtime.sources import parse_proto
+
+T = TypeVar("T")
+
+STACK = 256 << 20
+"""Bytes of stack of the thread that compiles: jaxlib calls from threads with little, and the compiler recurses.  Only
+pages that are used take memory."""
+
+_starting = threading.Lock()
+
+
+def on_large_stack(work: Callable[[], T]) -> T:
+    """The result of a function that is called in a thread with a large stack; raises its exception."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="systolith compile", daemon=True)
+    with _starting:
+        before = threading.stack_size(STACK)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def hlo_proto(code: bytes, form: str) -> bytes:
+    """A program as a serialized HloModuleProto.
+
+    Args:
+        code: the program.
+        form: "mlir" (StableHLO, perhaps with Shardy, as a portable artifact, bytecode or text) or "hlo".
+
+    Raises:
+        PluginError: another format.
+    """
+    if form == "hlo":
+        return code
+    if form != "mlir":
+        raise PluginError(UNIMPLEMENTED, f"a program in format {form!r}: expected mlir or hlo")
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with mlir.make_ir_context() as context:
+        try:
+            module = stablehlo.deserialize_portable_artifact(context, code)
+        except Exception:  # jaxlib gives no type: it is not of that form
+            module = ir.Module.parse(code, context)
+        computation = _jax.mlir.mlir_module_to_xla_computation(mlir.module_to_bytecode(module), False, False)
+        proto: bytes = computation.as_serialized_hlo_module_proto()
+        return proto
+
+
+def with_config(proto: bytes) -> bytes:
+    """A serialized HloModuleProto as an HloModuleProtoWithConfig: with the layouts of its parameters and result."""
+    made: Any = message_class("HloModuleProtoWithConfig")()
+    made.hlo_module.ParseFromString(proto)
+    made.config.entry_computation_layout.CopyFrom(made.hlo_module.host_program_shape)
+    made.config.replica_count = made.config.num_partitions = 1
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def read_module(proto: bytes) -> Module:
+    """The module of a proto; its instructions know their lines of Python.
+
+    Raises:
+        SystolithError: it is ill-formed.
+    """
+    module = parse_proto(proto, "jax")
+    mark(module, message_class("HloModuleProto").FromString(proto))
+    return module
+
+
+def compile_options(data: bytes) -> Any:
+    """The CompileOptions of jaxlib."""
+    from jaxlib import xla_client
+
+    return xla_client.CompileOptions.ParseFromString(data)
+
+
+def assigned_devices(data: bytes) -> list[int]:
+    """The devices of a serialized DeviceAssignmentProto: those of a replica's partitions stand together."""
+    assignment: Any = message_class("DeviceAssignmentProto").FromString(data)
+    columns = [c.replica_device_ids for c in assignment.computation_devices]
+    return [n for replica in zip(*columns, strict=True) for n in replica]

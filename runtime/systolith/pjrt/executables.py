@@ -1,0 +1,258 @@
+"""Compiled programs: compiling, keeping, and running them."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from systolith.isa.binary import from_bytes, to_bytes
+from systolith.isa.program import BufferDecl, Role
+from systolith.pjrt.buffers import TYPE_CODES, BufferObject, copied, integers
+from systolith.pjrt.compiling import (
+    assigned_devices,
+    compile_options,
+    hlo_proto,
+    on_large_stack,
+    read_module,
+    with_config,
+)
+from systolith.pjrt.devices import ClientObject, DeviceObject, named_values
+from systolith.pjrt.entries import STRUCTURES
+from systolith.pjrt.native import READY
+from systolith.pjrt.objects import Object, array, drain, find
+from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from systolith.pjrt.table import entry, nothing
+from systolith.runtime.executable import Executable, numbered, overwritten
+
+_MAGIC = b"systolith executable 1\0"
+_SIZES = struct.Struct("<QQQ")
+
+
+class Loaded(Object):
+    """A program on the devices that it was compiled for.
+
+    Attributes:
+        executable: of the runtime.
+        proto: its module, a serialized HloModuleProto.
+        options: how it was compiled, a serialized CompileOptionsProto.
+        devices: where it runs; one a replica and partition.
+        taken: parameters whose memory it overwrites.
+    """
+
+    kind = "LoadedExecutable"
+
+    def __init__(self, client: ClientObject, executable: Executable, proto: bytes, options: bytes) -> None:
+        super().__init__()
+        self.executable: Executable | None = executable
+        self.proto, self.options = proto, options
+        parsed = compile_options(options)
+        self.replicas, self.partitions = parsed.num_replicas, parsed.num_partitions
+        self.devices = _assigned(client, parsed)
+        self.taken = overwritten(executable.program)
+        self.fingerprint = sha256(proto + options).hexdigest()
+        self.list_of("addressable_devices", "num_addressable_devices", self.devices)
+        self.text("executable_fingerprint", self.fingerprint)
+
+    def live(self) -> Executable:
+        """The executable of the runtime.
+
+        Raises:
+            PluginError: it was deleted.
+        """
+        if self.executable is None:
+            raise PluginError(INVALID_ARGUMENT, "the executable was deleted")
+        return self.executable
+
+    def released(self) -> None:
+        self.executable = None
+
+
+def _assigned(client: ClientObject, options: Any) -> list[DeviceObject]:
+    """The devices that options name, else the first ones."""
+    if options.device_assignment is None:
+        return client.devices[: options.num_replicas * options.num_partitions]
+    numbers = assigned_devices(options.device_assignment.serialize())
+    if not all(0 <= n < len(client.devices) for n in numbers):
+        raise PluginError(INVALID_ARGUMENT, f"devices {numbers}: there are {len(client.devices)}, numbered from 0")
+    return [client.devices[n] for n in numbers]
+
+
+class Compiled(Object):
+    """What there is to know of a program without its devices."""
+
+    kind = "Executable"
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__()
+        self.loaded = loaded
+        executable = loaded.live()
+        program, view = executable.program, self.view
+        results = [d for _, d in numbered(program, Role.RESULT)]
+        self.text("executable_name", program.name)
+        self.text("executable_fingerprint", loaded.fingerprint)
+        view.num_replicas, view.num_partitions = loaded.replicas, loaded.partitions
+        view.num_outputs = len(results)
+        view.size_in_bytes = executable.memory.binary
+        properties = named_values(self, dict(executable.cost_analysis()))
+        view.properties, view.num_properties = self.hold(properties), len(properties)
+        self._outputs(results)
+
+    def _outputs(self, results: Sequence[BufferDecl]) -> None:
+        view, kind = self.view, b"device"
+        text = self.hold(ctypes.create_string_buffer(kind))
+        view.memory_kinds = self.hold(array(ctypes.c_void_p, (text,) * len(results)))
+        view.memory_kind_sizes = self.hold(array(ctypes.c_size_t, (len(kind),) * len(results)))
+        view.output_types = self.hold(array(ctypes.c_int32, tuple(TYPE_CODES[d.dtype] for d in results)))
+        view.dims = self.hold(array(ctypes.c_int64, tuple(n for d in results for n in d.dims)))
+        view.dim_sizes = self.hold(array(ctypes.c_size_t, tuple(len(d.dims) for d in results)))
+
+
+def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
+    parsed = compile_options(options)
+    wanted = parsed.num_replicas * parsed.num_partitions
+    if wanted > 1:
+        raise PluginError(
+            UNIMPLEMENTED,
+            f"the program is for {wanted} devices together; systolith's devices are independent: run it on one",
+        )
+    executable = client.client.compile(read_module(proto), client.settings.options)
+    return Loaded(client, executable, proto, options)
+
+
+@entry("Client_Compile")
+def compile_program(args: Any) -> None:
+    """Compile a program for the devices that its options name."""
+    drain()
+    client: ClientObject = find(args.client)
+    program = STRUCTURES["Program"].from_address(args.program)
+    code = ctypes.string_at(program.code, program.code_size)
+    form = ctypes.string_at(program.format, program.format_size).decode()
+    options = ctypes.string_at(args.compile_options, args.compile_options_size)
+    args.executable = on_large_stack(lambda: _loaded(client, hlo_proto(code, form), options)).address
+
+
+@entry("LoadedExecutable_GetExecutable")
+def get_executable(args: Any) -> None:
+    """What there is to know of a program."""
+    args.executable = Compiled(find(args.loaded_executable)).address
+
+
+@entry("LoadedExecutable_Delete")
+def delete_executable(args: Any) -> None:
+    """Let go a program; jaxlib takes no error."""
+    gone: Loaded = find(args.executable)
+    gone.executable = None
+    gone.view.is_deleted = True
+
+
+@entry("LoadedExecutable_Execute")
+def execute(args: Any) -> None:
+    """Run a program on each of its devices; the results are there when the call returns."""
+    drain()
+    loaded: Loaded = find(args.executable)
+    devices = [find(args.execute_device)] if args.execute_device else loaded.devices
+    if len(devices) != args.num_devices:
+        raise PluginError(INVALID_ARGUMENT, f"arguments for {args.num_devices} devices, the program has {len(devices)}")
+    options = STRUCTURES["ExecuteOptions"].from_address(args.options)
+    kept = set(integers(options.non_donatable, options.num_non_donatable))
+    for number, device in enumerate(devices):
+        given = _pointers(_pointers(args.argument_lists, args.num_devices)[number], args.num_args)
+        results = _run(loaded, device, [find(address) for address in given], kept)
+        _pointers(_pointers(args.output_lists, args.num_devices)[number], len(results))[:] = [
+            r.address for r in results
+        ]
+    if args.device_complete_events:
+        _pointers(args.device_complete_events, args.num_devices)[:] = [READY] * args.num_devices
+
+
+def _pointers(address: int | None, count: int) -> Any:
+    return (ctypes.c_void_p * count).from_address(address) if address and count else []
+
+
+def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: set[int]) -> list[BufferObject]:
+    """Run a program on one device.
+
+    Args:
+        loaded: the program.
+        device: where.
+        given: its arguments.
+        kept: numbers of arguments that it must not overwrite.
+    """
+    executable = loaded.live()
+    arguments = [
+        copied(one, device).buffer if number in kept and number in loaded.taken else one.buffer
+        for number, one in enumerate(given)
+    ]
+    try:
+        results = executable(*arguments, device=device.device.number)
+        for result in results:
+            result.block()
+    finally:
+        for number in loaded.taken - kept:
+            given[number].deleted()
+    return [BufferObject(result, device) for result in results]
+
+
+@entry("Executable_GetCompiledMemoryStats")
+def compiled_memory_stats(args: Any) -> None:
+    """HBM that a program takes."""
+    use = find(args.executable).loaded.live().memory
+    known = {
+        "generated_code_size_in_bytes": use.binary,
+        "argument_size_in_bytes": use.parameters,
+        "output_size_in_bytes": use.results + use.aliased,
+        "alias_size_in_bytes": use.aliased,
+        "temp_size_in_bytes": use.temporaries + use.constants,
+        "peak_memory_in_bytes": use.hbm,
+        "total_size_in_bytes": use.hbm,
+    }
+    fields = [name for name, _ in type(args)._fields_]
+    for name in fields[fields.index("generated_code_size_in_bytes") :]:
+        if getattr(type(args), name).offset < args.struct_size:
+            setattr(args, name, known.get(name, 0))
+
+
+@entry("Executable_OptimizedProgram")
+def optimized_program(args: Any) -> None:
+    """The module of a program, as an HloModuleProtoWithConfig; first only its size."""
+    compiled: Compiled = find(args.executable)
+    data = with_config(compiled.loaded.proto)
+    program = STRUCTURES["Program"].from_address(args.program)
+    form = b"hlo_with_config"
+    program.format, program.format_size = compiled.hold(ctypes.create_string_buffer(form)), len(form)
+    if program.code:
+        ctypes.memmove(program.code, data, len(data))
+    program.code_size = len(data)
+
+
+@entry("Executable_Serialize")
+def serialize(args: Any) -> None:
+    """A program as bytes: its options, its module, its binary."""
+    compiled: Compiled = find(args.executable)
+    loaded = compiled.loaded
+    parts = (loaded.options, loaded.proto, to_bytes(loaded.live().program))
+    data = _MAGIC + _SIZES.pack(*map(len, parts)) + b"".join(parts)
+    kept = ctypes.create_string_buffer(data, len(data))
+    args.serialized_bytes, args.serialized_bytes_size = compiled.hold(kept), len(data)
+    args.serialized_executable, args.deleter = compiled.address, nothing()
+
+
+@entry("Executable_DeserializeAndLoad")
+def deserialize(args: Any) -> None:
+    """The program that `serialize` wrote."""
+    drain()
+    client: ClientObject = find(args.client)
+    data = ctypes.string_at(args.serialized, args.serialized_size)
+    start = len(_MAGIC) + _SIZES.size
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise PluginError(INVALID_ARGUMENT, "these bytes are no executable of this version of systolith")
+    options, proto, _ = _SIZES.unpack_from(data, len(_MAGIC))
+    program = from_bytes(data[start + options + proto :], "executable")
+    chosen = data[start : start + options]
+    if args.options and args.options_size:
+        chosen = ctypes.string_at(args.options, args.options_size)
+    loaded = Loaded(client, client.client.load(program), data[start + options : start + options + proto], chosen)
+    args.loaded_executable = loaded.address

@@ -1,0 +1,35 @@
+"""Rules of JAX for the platform: where JAX has none that holds on every platform.
+
+JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are an eigendecomposition, for
+which TPU's rule is taken, and calls of Python from a running program, which are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+TAKEN_FROM_TPU = ("eigh",)
+CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
+
+
+def register(platform: str) -> None:
+    """Tell JAX the rules, and that the platform takes over the memory of donated arrays."""
+    from jax._src import callback, debugging
+    from jax._src.interpreters import mlir
+
+    known: dict[Any, Any] = mlir._platform_specific_lowerings
+    for primitive, rule in list(known["tpu"].items()):
+        if primitive.name in TAKEN_FROM_TPU:
+            known[platform][primitive] = rule
+    for name in CALLBACKS:
+        primitive = getattr(callback, f"{name}_p", None) or getattr(debugging, f"{name}_p")
+        mlir.register_lowering(primitive, _refused, platform=platform)
+    if platform not in mlir._platforms_with_donation:
+        mlir._platforms_with_donation.append(platform)
+
+
+def _refused(context: Any, *_: object, **__: object) -> NoReturn:
+    raise NotImplementedError(
+        f"systolith: {context.primitive.name} calls Python from a running program, which a chip cannot do; take the"
+        " call out of the jitted function (return the values), or run it with JAX_PLATFORMS=cpu"
+    )

@@ -1,0 +1,35 @@
+"""What JAX finds by the entry point `jax_plugins`: `initialize` registers the platform `systolith`.
+
+Every process that uses JAX calls it: nothing is imported before JAX asks for the devices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from systolith.pjrt import PLATFORM
+
+LOWEST = -1
+"""Priority: below that of `cpu`, so that the platform is the default only where the user names it."""
+
+
+def initialize() -> None:
+    """Register the platform with JAX."""
+    from jax._src import xla_bridge
+
+    xla_bridge.register_backend_factory(PLATFORM, _client, priority=LOWEST, fail_quietly=True)
+
+
+def _client() -> Any:
+    """JAX's client of the plugin."""
+    from jax._src import xla_bridge
+    from jaxlib import xla_client
+
+    from systolith.pjrt import buffers, executables  # noqa: F401  their functions are entries of the table
+    from systolith.pjrt.lowerings import register
+    from systolith.pjrt.table import Api
+
+    if not xla_client.pjrt_plugin_loaded(PLATFORM):
+        xla_client.load_pjrt_plugin_with_c_api(PLATFORM, Api().capsule)
+        register(PLATFORM)
+    return xla_bridge.make_pjrt_c_api_client(PLATFORM)
