@@ -26,7 +26,7 @@ from systolith.isa.chip import load_chip
 
 STAGES: tuple[tuple[str, object, str], ...] = (
     ("canonical HLO", driver, "canonicalise"),
-    ("groups", driver, "run_passes"),
+    ("groups", driver, "run_pass"),
     ("placement", lower_module, "place"),
     ("lowering", driver, "lower_module"),
     ("check of tile IR", driver, "verify_tile_ir"),
