@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
     "gpt2_decode_512_donated": Case("model", partial(models.gpt2_decode, 512), donated=(1,)),
     "lstm_64x256": Case("model", partial(models.lstm, 8, 64, 256)),
     **{f"bert_layer_1x{n}": Case("long sequences", partial(models.bert, 1, n, 1)) for n in (1024, 2048, 4096)},
-    **{f"op_{name}": Case("operation", lambda model=model: model) for name, model in OPERATIONS.items()},
+    **{f"op_{name}": Case("operation", partial(OPERATIONS.__getitem__, name)) for name in OPERATIONS},
     "mlp_train_512x1024": Case("training", partial(models.mlp_train, 512, 1024)),
     "bert_layer_train_8x128": Case("training", partial(models.bert_train, 8, 128, 1)),
 }

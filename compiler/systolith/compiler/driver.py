@@ -4,50 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from systolith.compiler.errors import CompileError, DoesNotFitError, HbmError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
 from systolith.compiler.groups.fusion import made_of
-from systolith.compiler.groups.splitting import split
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
-from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.installed import register_installed
-from systolith.compiler.lower.lowering import Lowering
-from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.aliasing import most_in_place
 from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.report import Layout, MemoryUse
-from systolith.compiler.memory.residency import Leaf, leaf_shapes
+from systolith.compiler.memory.residency import leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
-from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.plan import WHY, ForcedPlan
+from systolith.compiler.plan import WHY
 from systolith.compiler.plugins import LOWERINGS, installed
 from systolith.compiler.pressure import Lowered, Relief, relieved
-from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, schedule
 from systolith.compiler.schedule.program import planned, program_of
 from systolith.compiler.tile.ir import TileModule
 from systolith.compiler.tile.printer import print_tile_ir
-from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
+from systolith.compiler.tile.verifier import verify_tile_module
 from systolith.compiler.tiling.pipeline import GROUPING
+from systolith.compiler.vmem_pressure import fit_in_vmem
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
 from systolith.isa.files import Fill, text_fill
 from systolith.isa.program import Program
-
-SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
-"""Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
-
-MOST_ATTEMPTS = 40
 
 OPTIONAL = {
     "producer-fusion": ("prologue", "all operands of products are stored", "some are computed in tiles"),
@@ -272,103 +261,6 @@ def _assembled(
         }
     )
     return Assembled(program, stages, memory, explain)
-
-
-def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
-    """Lower until everything fits, and split groups that no instruction can hold, in place.
-
-    After a split everything is tried anew, so that what comes of it depends on the module alone.
-
-    Raises:
-        DoesNotFitError: it never does.
-    """
-    taken, splits = Names(c.name for c in module.computations), list[Decision]()
-    while True:
-        lowering, fitted = _fitted(module, chip, options)
-        if not lowering.oversized:
-            assert fitted is not None
-            lowering.ctx.explain += splits
-            return lowering, fitted
-        splits += split(lowering.oversized, taken, module)
-
-
-def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted | None]:
-    """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
-
-    None: there are groups that no instruction can hold.
-
-    Raises:
-        DoesNotFitError: it never does.
-    """
-    shares, spilled = _planned_memory(module, options.plan)
-    share = 0
-    before = ""
-    lower = partial(lower_module, module, BlockBodies(chip), options, spilled)
-    for _ in range(MOST_ATTEMPTS):
-        lowering, owners = lower(shares[share])
-        if lowering.oversized:
-            return lowering, None
-        verify_tile_ir(lowering.ctx.block)
-        fitted = schedule(lowering.ctx, lowering.free)
-        plan = fitted.plan
-        if plan.failed is None:
-            lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
-            return lowering, fitted
-        # Where smaller tiles do not help, still smaller ones will not.
-        helpless, before = plan.failed.value.name == before, plan.failed.value.name
-        if len(shares) == 1:
-            break
-        if share + 1 < len(shares) and not helpless:
-            share += 1
-            continue
-        around = [buf for buf in plan.lives.alive(plan.failed.first) if buf in owners]
-        if not around:
-            break
-        spilled.add(owners[max(around, key=lambda b: b.bytes)])
-        share = 0
-    raise DoesNotFitError(
-        f"the module does not fit in the {chip.vmem.bytes} bytes of VMEM of chip {chip.name!r}: a buffer of"
-        f" {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
-    )
-
-
-def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Sequence[float], set[Leaf]]:
-    """The shares of VMEM to try, and what is spilled in any case: those of a plan, if it says so."""
-    share = next((s for s in SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
-    if plan is None or share is None:
-        return SHARES, set()
-    leaves = (
-        (i, k) for i in module.instructions() if i.opcode != "parameter" for k in range(len(leaf_shapes(i.shape)))
-    )
-    return (share,), {leaf for leaf in leaves if plan.has("memory", leaf[0].name, _spilled_text(leaf))}
-
-
-def _share_text(share: float) -> str:
-    return f"tiles of a group take up to {share:.0%} of the free VMEM"
-
-
-def _spilled_text(leaf: Leaf) -> str:
-    return f"result {leaf[1]} of {leaf[0].name} is spilled to HBM"
-
-
-def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
-    """Decisions about spills, shares of VMEM, loops, and loads ahead."""
-    yield from fitted.loops.decisions
-    for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
-        maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
-        why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
-        yield Decision("memory", maker, _spilled_text(leaf), why, {"bytes": size})
-    tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]
-    yield Decision(
-        "memory", "", _share_text(share),
-        "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
-    )  # fmt: skip
-    ahead = [Alternative(f"{s:.0%}", "did not fit") for s in AHEAD_SHARES[: AHEAD_SHARES.index(fitted.ahead)]]
-    numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
-    yield Decision(
-        "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
-        "the largest share that fits", numbers, tuple(ahead),
-    )  # fmt: skip
 
 
 def _check_interface(module: Module, chip: Chip) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from systolith.compiler.driver import fit_in_vmem, fit_module
+from systolith.compiler.driver import fit_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -43,6 +43,7 @@ from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_ir, verify_tile_module
 from systolith.compiler.tiling.pipeline import GROUPING
+from systolith.compiler.vmem_pressure import fit_in_vmem
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role

@@ -114,8 +114,14 @@ def test_accumulators_of_a_stage_and_of_its_copies() -> None:
     (stage,) = timed([[matmul(0, part), matmul(part, 2 * part)]], TINY)
     assert stage.sums == ((0, 0, 3 * part),)
     assert stage.products == 2
-    second = copies([stage], 2, TINY)[1][0]
+    second = copies([stage], 2, TINY, 0)[1][0]
     assert second.sums == ((0, 3 * part, 4 * part), (0, 0, 2 * part))
+    chip = replace(TINY, mxu=replace(TINY.mxu, count=2))
+    first, second, third = (block[0] for block in copies([stage], 3, chip, 1))
+    assert [first.sums, second.sums] == [((0, 0, 3 * part),), ((1, 0, 3 * part),)]
+    assert third.sums == ((0, 3 * part, 4 * part), (0, 0, 2 * part))
+    assert [op.queue for op in second.ops] == ["s1", "s1"]
+    assert [op.writes for op in second.ops] == [(("summed", 1),)] * 2
 
 
 @pytest.mark.slow

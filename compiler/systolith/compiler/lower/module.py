@@ -13,7 +13,7 @@ from systolith.compiler.lower.control import lower_conditional, lower_while
 from systolith.compiler.lower.dma_ops import lower_custom
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
-from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf, leaf_shapes, place, result_leaves
 from systolith.compiler.mxu.matmul import lower_output
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
@@ -29,7 +29,12 @@ from systolith.isa.program import Program, Role
 
 
 def lower_module(
-    module: Module, bodies: BlockBodies, options: Options, spilled: set[Leaf], share: float
+    module: Module,
+    bodies: BlockBodies,
+    options: Options,
+    spilled: set[Leaf],
+    share: float,
+    values: float = VALUES_SHARE,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -39,13 +44,14 @@ def lower_module(
         options: what the user chose.
         spilled: values that lie in HBM in any case.
         share: part of the free VMEM that a group's tiles may take.
+        values: part of VMEM that whole values may take together.
 
     Returns:
         What lowered it, and which value a buffer of a whole value holds.
     """
     entry, chip = module.entry, bodies.chip
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
-    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed)
+    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed, values)
     ctx = TileBuilder(chip, options)
     lowering = Lowering(RULES, ctx, placement, bodies)
     results = []

@@ -20,8 +20,13 @@ from systolith.compiler.ops.table import RUNNING, Family, family
 Leaf = tuple[Instruction, int]
 """A value that is no tuple: who makes it, and its number among the maker's results (depth first)."""
 
-VALUES_SHARE = 0.75
-"""Part of VMEM that whole values may take together."""
+VALUES_SHARES = (0.75, 0.5)
+"""Parts of VMEM that whole values may take together: the first, but where blocks of groups gain more by the room that
+another leaves than it costs to move values to HBM and back.
+"""
+
+VALUES_SHARE = VALUES_SHARES[0]
+"""The usual one."""
 
 VALUE_SHARE = 0.6
 """Part of VMEM that one value may take: a larger one would leave too little for the tiles of groups beside it."""
@@ -146,7 +151,14 @@ def leaf_liveness(
     return liveness(map(leaves, over), after=aliases.leaves[computation.result])
 
 
-def place(module: Module, vmem: int, share: float, spilled: Collection[Leaf], fixed: Collection[Leaf]) -> Placement:
+def place(
+    module: Module,
+    vmem: int,
+    share: float,
+    spilled: Collection[Leaf],
+    fixed: Collection[Leaf],
+    values: float = VALUES_SHARE,
+) -> Placement:
     """Decide.
 
     Args:
@@ -155,9 +167,10 @@ def place(module: Module, vmem: int, share: float, spilled: Collection[Leaf], fi
         share: part of the free VMEM that a group's tiles may take.
         spilled: leaves that lie in HBM in any case.
         fixed: leaves of the entry that lie in result buffers.
+        values: part of VMEM that whole values may take together.
     """
     placement = Placement(set(spilled) | set(fixed), share=share)
-    place_computation(placement, module.entry, vmem, int(vmem * VALUES_SHARE), 0)
+    place_computation(placement, module.entry, vmem, int(vmem * values), 0)
     return placement
 
 

@@ -141,7 +141,6 @@ class Gemm:
         self.lhs, self.rhs = (o.like if isinstance(o, Computed) else o for o in operands)
         self.c = contraction.summed_in_order(_k_order(contraction, self.lhs))
         self.minor = minor_dims(self.c, self.lhs)
-        self.jobs = 0
         self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
 
     def emit(self) -> None:
@@ -278,8 +277,7 @@ class Gemm:
                     stager.get(box)
 
     def _job(self, box: Box) -> Job:
-        unit = self.jobs % self.ctx.chip.mxu.count
-        self.jobs += 1
+        unit = self.ctx.next_unit()
         row = self.ctx.acc_rows(unit, prod(box.dims[a] for a in self.c.m))
         return Job(box, unit, row)
 

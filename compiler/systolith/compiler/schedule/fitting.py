@@ -73,8 +73,8 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         if looped.plan.failed is not None:
             break
         try:
-            cycles = _cycles(ctx, looped)
-        except DoesNotFitError:  # more scalars or tokens than there are
+            cycles = predicted(ctx, looped)
+        except DoesNotFitError:
             break
         if cycles.total <= cycles.busiest * NEAR:
             return looped
@@ -95,24 +95,29 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
 def _plain(ctx: TileBuilder, free: int) -> tuple[Fitted, float]:
     """What was lowered, without loops, and its predicted cycles."""
     fitted = _ahead(ctx, Rerolled(ctx.block), free)
-    return fitted, float("inf") if fitted.plan.failed is not None else _cycles(ctx, fitted).total
+    return fitted, float("inf") if fitted.plan.failed is not None else predicted(ctx, fitted).total
 
 
-class _Cycles(NamedTuple):
+class Predicted(NamedTuple):
     """Predicted cycles: all, and those of the unit that has most to do."""
 
     total: float
     busiest: float
 
 
-def _cycles(ctx: TileBuilder, fitted: Fitted) -> _Cycles:
+def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
+    """Cycles of what fits, as its program's.
+
+    Raises:
+        DoesNotFitError: it takes more scalars or tokens than there are.
+    """
     program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
     predictions = predict(program, ctx.chip).values()
     work: dict[str, float] = defaultdict(float)
     for p in predictions:
         for unit, cycles in p.work.items():
             work[unit] += cycles
-    return _Cycles(sum(p.cycles for p in predictions), max(work.values(), default=0))
+    return Predicted(sum(p.cycles for p in predictions), max(work.values(), default=0))
 
 
 def _ahead(ctx: TileBuilder, loops: Rerolled, free: int) -> Fitted:

@@ -50,11 +50,16 @@ class Stage:
         ops: in their order.
         products: so many, from the first on, until the last that uses a matrix unit; 0: none does.
         sums: accumulators that hold its sums.
+        units: matrix units that it uses.
     """
 
     ops: tuple[Timed, ...]
     products: int = 0
     sums: tuple[Rows, ...] = ()
+
+    @property
+    def units(self) -> frozenset[int]:
+        return frozenset(unit for unit, _, _ in self.sums)
 
 
 class Progress:
@@ -81,21 +86,42 @@ def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
     return [_stage(items, chip) for items in stages]
 
 
-def copies(block: Sequence[Stage], count: int, chip: Chip) -> list[list[Stage]]:
-    """A block, and others like it, with the accumulators that they would have."""
-    taken: dict[int, int] = defaultdict(int)
-    for stage in block:
-        for unit, first, end in stage.sums:
-            taken[unit] += end - first
-    return [[replace(stage, sums=_further(stage.sums, taken, n, chip)) for stage in block] for n in range(count)]
+def copies(block: Sequence[Stage], count: int, chip: Chip, turn: int) -> list[list[Stage]]:
+    """A block, and others like it, with the matrix units and accumulators that they would have.
+
+    Args:
+        block: the first.
+        count: of blocks.
+        chip: the target.
+        turn: matrix units from the first job of a block to that of the next one.
+    """
+    rows: dict[int, int] = defaultdict(int)
+    return [[_copy(stage, n * turn, rows, chip) for stage in block] for n in range(count)]
 
 
-def _further(rows: Sequence[Rows], step: Mapping[int, int], times: int, chip: Chip) -> tuple[Rows, ...]:
-    """Rows so many steps further in the ring of each unit."""
-    size = chip.mxu.acc_rows
-    moved = [(unit, (first + times * step[unit]) % size, end - first) for unit, first, end in rows]
-    parts = [(unit, first, min(first + count, size)) for unit, first, count in moved]
-    return (*parts, *((unit, 0, first + count - size) for unit, first, count in moved if first + count > size))
+def _copy(stage: Stage, turn: int, rows: dict[int, int], chip: Chip) -> Stage:
+    """A stage so many matrix units further; `rows`: the next accumulator row of each, moved on."""
+    units, size, sums = chip.mxu.count, chip.mxu.acc_rows, list[Rows]()
+    for unit, first, end in stage.sums:
+        unit = (unit + turn) % units
+        at, count = rows[unit], end - first
+        rows[unit] = (at + count) % size
+        sums += [(unit, at, min(at + count, size))]
+        sums += [(unit, 0, at + count - size)] if at + count > size else []
+    ops = stage.ops if not turn % units else tuple(_turned(op, turn, units) for op in stage.ops)
+    return replace(stage, ops=ops, sums=tuple(sums))
+
+
+def _turned(op: Timed, turn: int, units: int) -> Timed:
+    """An operation so many matrix units further."""
+
+    def place(what: Hashable) -> Hashable:
+        return (what[0], (what[1] + turn) % units) if isinstance(what, tuple) else what
+
+    queue = op.queue
+    if queue[0] in "ws" and queue[1:].isdigit():
+        queue = f"{queue[0]}{(int(queue[1:]) + turn) % units}"
+    return replace(op, queue=queue, reads=tuple(map(place, op.reads)), writes=tuple(map(place, op.writes)))
 
 
 def _stage(items: Sequence[Item], chip: Chip) -> Stage:

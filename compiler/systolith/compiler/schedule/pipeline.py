@@ -4,7 +4,7 @@ Within a block operations keep their order; of those that may come next, the one
 block's where several can.  Three rules make every such order right:
 
 - A stage of a block comes after the same stage of the block before, so that what is made once for all is there.
-- No product begins while another's operations on matrix units are to come: weights are state of the units.
+- No product begins while another's operations on the same matrix unit are to come: weights are state of the units.
 - Nor one that would sum into accumulators from which an earlier one's results are still to come.
 
 An operation waits for its unit and for what wrote its operands.  Loads wait for their queue only;
@@ -106,14 +106,15 @@ class _Line:
     Attributes:
         stage, place: of the next operation of each block.
         first: the first block that is not done.
-        product: the block whose stage has operations on matrix units to come; -1: none.
+        products: matrix units, by the block whose stage has operations on them to come.
         sums: accumulators in use, by the block whose stage has begun to use them.
     """
 
     def __init__(self, blocks: Sequence[Sequence[Stage]], most: int) -> None:
         self.blocks, self.most = blocks, most
         self.stage, self.place = [0] * len(blocks), [0] * len(blocks)
-        self.first, self.product = 0, -1
+        self.first = 0
+        self.products: dict[int, frozenset[int]] = {}
         self.sums: dict[int, tuple[Rows, ...]] = {}
 
     def next(self) -> Iterator[tuple[int, Timed]]:
@@ -125,8 +126,11 @@ class _Line:
 
     def _may_begin(self, b: int, stage: int) -> bool:
         new = self.blocks[b][stage]
-        if new.products and (self.product >= 0 or any(_overlap(new.sums, used) for used in self.sums.values())):
-            return False
+        if new.products:
+            if any(new.units & units for units in self.products.values()):
+                return False
+            if any(_overlap(new.sums, used) for used in self.sums.values()):
+                return False
         if b == self.first:
             return True
         # Where the stages are not the same ones, all of them come first.
@@ -138,7 +142,7 @@ class _Line:
         stage = self.blocks[b][self.stage[b]]
         self.place[b] += 1
         if self.place[b] <= stage.products:
-            self.product = b if self.place[b] < stage.products else -1
+            self.products[b] = stage.units if self.place[b] < stage.products else frozenset()
             self.sums[b] = stage.sums
         if self.place[b] == len(stage.ops):
             self.place[b], self.stage[b] = 0, self.stage[b] + 1

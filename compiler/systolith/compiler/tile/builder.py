@@ -57,6 +57,7 @@ class TileBuilder:
         inner: those of them that only one blocked group knows.
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
+        unit: the matrix unit of the next job.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
@@ -74,6 +75,7 @@ class TileBuilder:
     picked: str = ""
     plans: Sequence[Plan] = ()
     trial: bool = False
+    unit: int = 0
     _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
@@ -159,6 +161,11 @@ class TileBuilder:
             row = 0
         self._next_row[unit] = row + count
         return row
+
+    def next_unit(self) -> int:
+        """The matrix unit of the next job: they take turns, from one product to the next, too."""
+        unit, self.unit = self.unit, (self.unit + 1) % self.chip.mxu.count
+        return unit
 
     def vreg(self) -> VReg:
         """A new virtual scalar register."""

@@ -1,0 +1,193 @@
+"""What is done so that a module fits in VMEM: which values stay there, how large tiles are, what is spilled to HBM."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.errors import DoesNotFitError
+from systolith.compiler.explain import Alternative, Decision, planned_cycles
+from systolith.compiler.groups.splitting import split
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.lower.module import lower_module
+from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_shapes
+from systolith.compiler.options import Options
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.plan import ForcedPlan
+from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, predicted, schedule
+from systolith.compiler.tile.verifier import verify_tile_ir
+from systolith.isa.chip import Chip
+
+SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
+"""Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
+
+MOST_ATTEMPTS = 40
+
+CLEARLY = 0.1
+"""By so much the estimate of one share of VMEM for values has to be better for the other not to be tried to the end."""
+
+
+def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
+    """Lower until everything fits, and split groups that no instruction can hold, in place.
+
+    After a split everything is tried anew, so that what comes of it depends on the module alone.
+
+    Raises:
+        DoesNotFitError: it never does.
+    """
+    taken, splits = Names(c.name for c in module.computations), list[Decision]()
+    while True:
+        lowering, fitted = _fitted(module, chip, options)
+        if not lowering.oversized:
+            assert fitted is not None
+            lowering.ctx.explain += splits
+            return lowering, fitted
+        splits += split(lowering.oversized, taken, module)
+
+
+def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted | None]:
+    """Lower so that everything fits, with the usual share of VMEM for values, or less where that takes fewer cycles.
+
+    None: there are groups that no instruction can hold.
+
+    Raises:
+        DoesNotFitError: it never does.
+    """
+    plan = options.plan
+    if plan is not None:
+        planned = next((v for v in VALUES_SHARES if plan.has("memory", "", _values_text(v))), VALUES_SHARES[0])
+        return _Attempt(module, chip, options, planned).fitted()
+    usual = _Attempt(module, chip, options, VALUES_SHARES[0])
+    if usual.lowering.oversized or not usual.lowering.lacks_room(VALUES_SHARES[1]):
+        return usual.fitted()
+    less = _Attempt(module, chip, options, VALUES_SHARES[1])
+    if less.lowering.oversized or less.price > usual.price * (1 + CLEARLY):
+        return usual.fitted()
+    tried = [less] if less.price < usual.price * (1 - CLEARLY) else [usual, less]
+    return _fastest(tried) or usual.fitted()
+
+
+class _Attempt:
+    """Lowers a module beside whole values that take up to a share of VMEM.
+
+    Args:
+        module, chip, options: what to compile.
+        values: the share.
+
+    Attributes:
+        lowering: the last one.
+    """
+
+    def __init__(self, module: Module, chip: Chip, options: Options, values: float) -> None:
+        self.chip, self.values = chip, values
+        self._shares, self._spilled = _planned_memory(module, options.plan)
+        self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
+        self.lowering, self._owners = self._lower(self._shares[0])
+
+    @property
+    def price(self) -> int:
+        """An estimate of the cycles that depend on the share: of products and blocks, and to move spilled values."""
+        sizes = (leaf_shapes(maker.shape)[k].bytes for maker, k in self.lowering.spilled)
+        moved = sum(transfer_cycles(size, self.chip) for size in sizes)
+        return moved + sum(planned_cycles(self.lowering.ctx.explain).values())
+
+    def fitted(self) -> tuple[Lowering, Fitted | None]:
+        """Lower until everything fits: smaller tiles first, then values spilled to HBM, the largest first.
+
+        None: there are groups that no instruction can hold.
+
+        Raises:
+            DoesNotFitError: it never does.
+        """
+        shares, spilled, share, before = self._shares, self._spilled, 0, ""
+        for _ in range(MOST_ATTEMPTS):
+            lowering = self.lowering
+            if lowering.oversized:
+                return lowering, None
+            verify_tile_ir(lowering.ctx.block)
+            fitted = schedule(lowering.ctx, lowering.free)
+            plan = fitted.plan
+            if plan.failed is None:
+                lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
+                return lowering, fitted
+            # Where smaller tiles do not help, still smaller ones will not.
+            helpless, before = plan.failed.value.name == before, plan.failed.value.name
+            if len(shares) == 1:
+                break
+            if share + 1 < len(shares) and not helpless:
+                share += 1
+            else:
+                around = [buf for buf in plan.lives.alive(plan.failed.first) if buf in self._owners]
+                if not around:
+                    break
+                spilled.add(self._owners[max(around, key=lambda b: b.bytes)])
+                share = 0
+            self.lowering, self._owners = self._lower(shares[share])
+        raise DoesNotFitError(
+            f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
+            f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
+        )
+
+
+def _fastest(attempts: Sequence[_Attempt]) -> tuple[Lowering, Fitted] | None:
+    """That of the fewest predicted cycles; None: none fits."""
+    found: list[tuple[int, _Attempt, Lowering, Fitted]] = []
+    for attempt in attempts:
+        with suppress(DoesNotFitError):
+            lowering, fitted = attempt.fitted()
+            if fitted is not None:
+                found.append((round(predicted(lowering.ctx, fitted).total), attempt, lowering, fitted))
+    if not found:
+        return None
+    cycles, best, lowering, fitted = min(found, key=lambda each: each[0])
+    lost = tuple(Alternative(_values_text(a.values), "slower", {"cycles": c}) for c, a, _, _ in found if a is not best)
+    why = "the least cycles" if lost else "else blocks lack room"
+    lowering.ctx.explain.append(Decision("memory", "", _values_text(best.values), why, {"cycles": cycles}, lost))
+    return lowering, fitted
+
+
+def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Sequence[float], set[Leaf]]:
+    """The shares of VMEM to try, and what is spilled in any case: those of a plan, if it says so."""
+    share = next((s for s in SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
+    if plan is None or share is None:
+        return SHARES, set()
+    leaves = (
+        (i, k) for i in module.instructions() if i.opcode != "parameter" for k in range(len(leaf_shapes(i.shape)))
+    )
+    return (share,), {leaf for leaf in leaves if plan.has("memory", leaf[0].name, _spilled_text(leaf))}
+
+
+def _share_text(share: float) -> str:
+    return f"tiles of a group take up to {share:.0%} of the free VMEM"
+
+
+def _values_text(share: float) -> str:
+    return f"whole values take up to {share:.0%} of VMEM"
+
+
+def _spilled_text(leaf: Leaf) -> str:
+    return f"result {leaf[1]} of {leaf[0].name} is spilled to HBM"
+
+
+def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
+    """Decisions about spills, shares of VMEM, loops, and loads ahead."""
+    yield from fitted.loops.decisions
+    for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
+        maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+        why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
+        yield Decision("memory", maker, _spilled_text(leaf), why, {"bytes": size})
+    tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]
+    yield Decision(
+        "memory", "", _share_text(share),
+        "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
+    )  # fmt: skip
+    ahead = [Alternative(f"{s:.0%}", "did not fit") for s in AHEAD_SHARES[: AHEAD_SHARES.index(fitted.ahead)]]
+    numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
+    yield Decision(
+        "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
+        "the largest share that fits", numbers, tuple(ahead),
+    )  # fmt: skip
