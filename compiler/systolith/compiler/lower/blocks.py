@@ -20,7 +20,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.block_copies import Template
-from systolith.compiler.lower.lowering import Blocked, Lowering
+from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
@@ -77,8 +77,8 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     number, why = ctx.choose("blocks", [c.signature for c in found], picked)
     best = found[number]
     ctx.explain.append(_decision(group, best, found, rejected, why))
-    if ctx.region is group:
-        lowering.blocked.append(Blocked(group, best, lacks_room=bool(rejected)))
+    if rejected and ctx.region is not None:
+        lowering.cramped.add(ctx.region)
     stages = _all_stages(lowering, group, inputs, results, best.size)
     order = periodic(stages, best.at_once, interleave(stages, best.at_once))
     ctx.block.items += [op.item for _, op in order.ops]

@@ -66,21 +66,6 @@ class LoweredGroup:
     outputs: tuple[tuple[str, Array], ...]
 
 
-@dataclass(frozen=True)
-class Blocked:
-    """A blocked group as it was lowered.
-
-    Attributes:
-        group: it.
-        blocking: its blocks.
-        lacks_room: whether other sizes do not fit beside what is alive around it.
-    """
-
-    group: Group
-    blocking: Blocking
-    lacks_room: bool
-
-
 @dataclass
 class Lowering:
     """Lowers computations.
@@ -97,7 +82,7 @@ class Lowering:
         cache: whole copies in VMEM of parameters and constants, by their buffer; of the region being lowered.
         oversized: groups that were left out because no instruction can hold them: then what was lowered is of no use.
         depth: loops and conditionals around what is lowered.
-        blocked: groups in blocks, but for those in blocks of others.
+        cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
@@ -112,7 +97,7 @@ class Lowering:
     spilled: set[Leaf] = field(default_factory=set)
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
-    blocked: list[Blocked] = field(default_factory=list)
+    cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
@@ -126,7 +111,7 @@ class Lowering:
     def lacks_room(self, values: float) -> bool:
         """Whether groups could have other blocks if values took no more than so much of VMEM."""
         room, live = self.ctx.chip.vmem.bytes * values, self.placement.live
-        return any(b.lacks_room and live.get(b.group, 0) > room for b in self.blocked)
+        return any(live.get(group, 0) > room for group in self.cramped)
 
     def apart(self, group: Instruction, picked: str = "") -> Lowering:
         """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan it is to have."""

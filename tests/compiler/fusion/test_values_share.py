@@ -1,0 +1,82 @@
+"""How much of VMEM whole values take: less where blocks of a group gain by the room."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systolith.compiler.driver import Compiled, compile_module
+from systolith.compiler.explain import Decision
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.options import Options
+from systolith.compiler.plan import read_plan
+from systolith.isa.chip import Chip, load_chip
+from systolith.sim.simulate import simulate
+from tests.compiler.driver.test_random_modules import compare
+from tests.compiler.fusion.test_blocking import attention
+
+TINY = load_chip("tiny")
+
+
+def projected(heads: int, length: int, depth: int) -> str:
+    """Attention whose operands are products, which lie in VMEM as long as there is room."""
+    wide, split = f"f32[{heads},{length},{depth}]", f"f32[{length},{heads},{depth}]"
+    flat, square = f"f32[{length},{heads * depth}]", f"f32[{heads * depth},{heads * depth}]"
+    text = attention(heads, length, depth)
+    for number, name in enumerate("qkv"):
+        text = text.replace(
+            f" {name} = {wide} parameter({number})\n",
+            f" g{name} = {flat} parameter({number})\n w{name} = {square} parameter({number + 4})\n"
+            f" p{name} = {flat} dot(g{name}, w{name}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+            f" s{name} = {split} reshape(p{name})\n {name} = {wide} transpose(s{name}), dimensions={{1,0,2}}\n",
+        )
+    return text
+
+
+def chip(kib: int) -> Chip:
+    return replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10), mxu=replace(TINY.mxu, count=2))
+
+
+def compiled(text: str, chip: Chip, options: Options | None = None) -> Compiled:
+    return compile_module(parse_hlo(text), chip, options)
+
+
+def shares(made: Compiled) -> list[Decision]:
+    return [d for d in made.explain if d.kind == "memory" and d.chosen.startswith("whole values")]
+
+
+@pytest.mark.parametrize("kib", [11, 13])
+def test_values_make_room_for_blocks(kib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the estimate alone, and by the cycles of both programs; the program is the faster one."""
+    text, small = projected(2, 48, 8), chip(kib)
+    made = compiled(text, small)
+    (choice,) = shares(made)
+    assert choice.chosen == "whole values take up to 50% of VMEM"
+    assert len(choice.rejected) == (kib == 13)
+    cycles = simulate(made.program, small, mode="time").cycles
+    monkeypatch.setattr(Lowering, "lacks_room", lambda self, values: False)
+    usual = simulate(compiled(text, small).program, small, mode="time").cycles
+    assert cycles is not None
+    assert usual is not None
+    assert cycles < usual
+
+
+def test_a_plan_has_the_share(tmp_path: Path) -> None:
+    text, small, plan = projected(2, 48, 8), chip(11), tmp_path / "plan.json"
+    made = compiled(text, small)
+    plan.write_text(json.dumps([d.to_json() for d in made.explain]))
+    again = compiled(text, small, Options(plan=read_plan(plan)))
+    assert again.stages["program.s"] == made.stages["program.s"]
+
+
+@pytest.mark.parametrize("kib", [11, pytest.param(13, marks=pytest.mark.slow)])
+def test_values_are_right(kib: int) -> None:
+    rng = np.random.default_rng(kib)
+    flat = [rng.normal(size=(48, 16)).astype(np.float32) for _ in range(3)]
+    weights = [rng.normal(size=(16, 16)).astype(np.float32) / 4 for _ in range(3)]
+    compare(projected(2, 48, 8), [*flat, rng.normal(size=(48, 48)).astype(np.float32), *weights], chip(kib))
