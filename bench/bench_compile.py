@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from bench import models
 from bench.modules import lowered, module
-from systolith.compiler import driver, pressure
+from systolith.compiler import driver, pressure, vmem_pressure
 from systolith.compiler.emit import assemble, codegen
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -28,8 +28,8 @@ STAGES: tuple[tuple[str, object, str], ...] = (
     ("canonical HLO", driver, "canonicalise"),
     ("groups", driver, "run_pass"),
     ("placement", lower_module, "place"),
-    ("lowering", driver, "lower_module"),
-    ("check of tile IR", driver, "verify_tile_ir"),
+    ("lowering", vmem_pressure, "lower_module"),
+    ("check of tile IR", vmem_pressure, "verify_tile_ir"),
     ("loads ahead", fitting, "prefetch"),
     ("memory plan", fitting, "plan_memory"),
     ("instructions", codegen.Generator, "run"),
