@@ -1,6 +1,6 @@
 """Single operations at a size that fills the chip: each moves 16 MiB or more, so that HBM should set its time.
 
-Sorts, which have much more to do than to move, are smaller.
+Sorts and factors of matrices, which have much more to do than to move, are smaller.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ OPERATIONS: dict[str, Model] = {
         (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
     ),
     "fft": (jnp.fft.fft, (ShapeDtypeStruct((1 << 16,), jnp.complex64),)),  # type: ignore[no-untyped-call]
+    "cholesky": (lambda x: jnp.linalg.cholesky(x @ x.T + 1024 * jnp.eye(1024)), (_f32(1024, 1024),)),
+    "lu": (lambda x: lax.linalg.lu(x)[:2], (_f32(1024, 1024),)),
+    "qr": (jnp.linalg.qr, (_f32(1024, 1024),)),
     "sort_integers": (jnp.sort, (_indices(1 << 20),)),
     "sort_line": (jnp.sort, (_f32(1 << 20),)),
     "sort_rows": (jnp.sort, (_f32(1024, 1024),)),

@@ -43,7 +43,8 @@ def error(got: Array, wanted: Array) -> float:
         return 0.0
     if got.dtype.kind in "biu":
         return float((got != wanted).mean())
-    a, b = got.astype(np.float64), wanted.astype(np.float64)
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = got.astype(wide), wanted.astype(wide)
     assert (np.isnan(a) == np.isnan(b)).all()
     return float(np.nanmax(np.abs(a - b)) / max(float(np.nanmax(np.abs(b))), 1e-30))
 

@@ -17,7 +17,7 @@ from systolith.isa.dtypes import PRED
 
 @dataclass(frozen=True)
 class ExpandCholesky:
-    """Expand `cholesky` of real matrices into products and loops over columns.
+    """Expand `cholesky` into products and loops over columns.
 
     Attributes:
         block: columns of a block.
@@ -32,15 +32,15 @@ class ExpandCholesky:
         return changed
 
     def _expanded(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
-        if not i.shape.dtype.is_float or i.operands[0].shape.is_dynamic:
+        if i.operands[0].shape.is_dynamic:
             return None
         m, lower = Matrices(r), i.flag("lower")
         taken = m.taken(i.operands[0])
         if not taken.shape.size:
             return m.given(taken, i.shape)
-        half, other = (taken, m.transposed(taken)) if lower else (m.transposed(taken), taken)
+        half, other = (taken, m.adjoint(taken)) if lower else (m.adjoint(taken), taken)
         factor = _checked(m, factored(m, half, other, callees, self.block), callees)
-        return m.given(factor if lower else m.transposed(factor), i.shape)
+        return m.given(factor if lower else m.adjoint(factor), i.shape)
 
 
 def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callees, block: int) -> Instruction:
@@ -52,7 +52,7 @@ def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callee
     Args:
         m: makes instructions.
         half: `[b, n, n]`, of which the lower triangles are read.
-        other: its transposed matrices.
+        other: its adjoint matrices.
         callees: makes computations.
         block: columns of a block.
     """
@@ -65,7 +65,7 @@ def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callee
         panel = m.cut(x, (first, n), (first, last))
         if done is not None:
             above = m.cut(done, (0, last - first), (0, first))
-            panel = m.without(panel, done, m.transposed(above))
+            panel = m.without(panel, done, m.adjoint(above))
         (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
         panel = Real(m.r, panel).where(m.triangle(panel.shape, "GE"), 0.0).i
         blocks.append(_lowered(m, panel, first))
@@ -85,13 +85,13 @@ def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
 def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
     """Divide column j by the root of its diagonal element, and take its products from the columns behind it.
 
-    What is above the diagonal is symmetric to what is below in columns behind j, and of no use in the others.
+    What is above the diagonal is the conjugate of what is below in columns behind j, and of no use in the others.
     """
     m = Matrices(r)
     (panel,) = state
     shape = panel.shape
-    pivot = m.at(panel, j, j)
-    root = pivot.where(pivot.test("LE", 0.0), pivot.of("sqrt"))
+    pivot = Real(r, m.real(m.at(panel, j, j).i))
+    root = pivot.where(pivot.test("LE", 0.0), pivot.of("sqrt")).converted(shape.dtype)
     column, row = m.at(panel, None, j), m.at(panel, j, None)
     on_diagonal = m.index(column.i.shape, 1).test("EQ", m.scalar(j, column.i.shape))
     tall = m.spread(root, column.i.shape)
@@ -105,9 +105,8 @@ def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
 def _checked(m: Matrices, factor: Instruction, callees: Callees) -> Instruction:
     """NaN for every matrix whose diagonal is not positive, or not a number, somewhere."""
     r, shape = m.r, factor.shape
-    positive = Real(r, factor).test("GT", 0.0)
+    positive = Real(r, m.real(factor)).test("GT", 0.0)
     fine = r.emit("or", positive, m.triangle(shape, "NE"))
-    true, adder = r.constant(True, PRED), callees.reducer("and", PRED)
-    each = r.emit("reduce", fine, true, shape=array(PRED, shape.dims[:1]), dimensions=(1, 2), to_apply=adder)
+    each = m.reduced(callees, "and", fine, (1, 2))
     keep = r.emit("broadcast", each, shape=array(PRED, shape.dims), dimensions=(0,))
     return Real(r, factor).where(keep, float("nan")).i

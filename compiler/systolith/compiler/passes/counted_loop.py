@@ -1,4 +1,4 @@
-"""Loops of a known number of iterations, for passes that make them."""
+"""Loops of a known number of iterations, or of at most so many, for passes that make them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def counted_loop(
     step: Callable[[R, Instruction, State], State],
     inside: Callable[[Computation], R],
     name: str = "loop",
+    going: Callable[[State], Instruction] | None = None,
 ) -> State:
     """The state after so many iterations, by a `while`.
 
@@ -34,6 +35,7 @@ def counted_loop(
         step: makes the state after an iteration from its number, an s32, and the state before.
         inside: what makes the instructions of a computation.
         name: begins the computations' names.
+        going: which part of the state, a pred, says whether to go on; None: always.
     """
     shape = tuple_of([array(S32), *(s.shape for s in state)])
 
@@ -52,7 +54,9 @@ def counted_loop(
         return rewriter.emit("tuple", following, *step(rewriter, count, values))
 
     def condition(rewriter: R, parts: list[Instruction]) -> Instruction:
-        return rewriter.emit("compare", parts[0], rewriter.constant(trips, S32), shape=array(PRED), direction="LT")
+        count, *values = parts
+        left = rewriter.emit("compare", count, rewriter.constant(trips, S32), shape=array(PRED), direction="LT")
+        return left if going is None else rewriter.emit("and", left, going(values))
 
     first = r.emit("tuple", r.constant(0, S32), *state)
     test, once = computation("condition", condition), computation("body", body)

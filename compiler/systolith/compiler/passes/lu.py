@@ -44,12 +44,25 @@ class Lu:
             right = m.cut(x, (first, rows), (last, columns))
             parts = [panel]
             if first:
-                parts.insert(0, self._ordered(left, order))
+                parts.insert(0, m.ordered(left, order))
             if last < columns:
-                parts.append(self._behind(panel, self._ordered(right, order)))
+                parts.append(self._behind(panel, m.ordered(right, order)))
             below = m.joined(parts, 2)
             x = m.joined([m.cut(x, (0, first), (0, columns)), below], 1) if first else below
         return x, m.joined([p.i for p in pivots], 1)
+
+    def order(self, pivots: Instruction, rows: int) -> Instruction:
+        """The rows, `[b, rows]`, in the order that the exchanges `[b, k]` give."""
+        r = self.m.r
+        batch, count = pivots.dims
+
+        def exchange(r: Rewriter, k: Instruction, state: State) -> Sequence[Instruction]:
+            order, pivots = state
+            other = self._picked(r, pivots, self._places(r, pivots, k))
+            return [self._exchanged(r, order, k, other), pivots]
+
+        first = r.emit("iota", shape=array(S32, (batch, rows)), iota_dimension=1)
+        return counted_loop(r, self.callees, count, [first, pivots], exchange, Rewriter, "order")[0]
 
     def _behind(self, panel: Instruction, right: Instruction) -> Instruction:
         """What stands right of a panel: its rows of the upper factor, and what remains of the rows below."""
@@ -71,22 +84,6 @@ class Lu:
         )
         return m.joined([upper, rest], 1)
 
-    def _ordered(self, x: Instruction, order: Instruction) -> Instruction:
-        """The rows of each matrix in an order."""
-        return self.m.r.emit(
-            "gather",
-            x,
-            order,
-            shape=x.shape,
-            offset_dims=(2,),
-            collapsed_slice_dims=(1,),
-            start_index_map=(1,),
-            operand_batching_dims=(0,),
-            start_indices_batching_dims=(0,),
-            index_vector_dim=2,
-            slice_sizes=(1, 1, x.dims[2]),
-        )
-
     def _panel(self, x: Instruction) -> State:
         """The factors of a panel of at least as many rows as columns, the exchanges, and the order of its rows."""
         m, (batch, rows, width) = self.m, x.dims
@@ -103,7 +100,7 @@ class Lu:
         place = Real(r, r.emit("broadcast", best, shape=array(S32, shape.dims), dimensions=(0,)))
         number, current = m.index(shape, 1), m.scalar(k, shape)
         chosen, first = number.test("EQ", place), number.test("EQ", current)
-        top = Real(r, r.reshaped(self._sum(r, Real(r, x).where(chosen, 0.0).i, 1), line.dims))
+        top = Real(r, r.reshaped(m.reduced(self.callees, "add", Real(r, x).where(chosen, 0.0).i, (1,)), line.dims))
         upper, old = m.spread(top, shape), m.spread(m.at(x, k, None), shape)
         swapped = upper.where(first, old.where(chosen, Real(r, x)))
         pivot = m.at(top.i, r.constant(0, S32), k)
@@ -121,16 +118,12 @@ class Lu:
         """The first row, from row k on, of the largest magnitude; NaN is less than all."""
         r, shape = m.r, column.i.shape
         number = m.index(shape, 1)
-        size = column.of("abs").where(column.test("EQ", column), -1.0)
+        size = Real(r, m.magnitude(column.i))
+        size = size.where(size.test("EQ", size), -1.0)
         size = size.where(number.test("GE", m.scalar(k, shape)), -2.0)
-        batch = array(shape.dtype, shape.dims[:1])
-        least = r.constant(-2.0, shape.dtype)
-        biggest = self.callees.reducer("maximum", shape.dtype)
-        top = r.emit("reduce", size.i, least, shape=batch, dimensions=(1, 2), to_apply=biggest)
-        equal = size.test("EQ", Real(r, r.emit("broadcast", top, shape=shape, dimensions=(0,))))
-        places, rows = number.where(equal, shape.dims[1]).i, r.constant(shape.dims[1], S32)
-        first = self.callees.reducer("minimum", S32)
-        return r.emit("reduce", places, rows, shape=array(S32, batch.dims), dimensions=(1, 2), to_apply=first)
+        top = m.reduced(self.callees, "maximum", size.i, (1, 2), -2.0)
+        places = number.where(size.test("EQ", m.along(top, shape, 0)), shape.dims[1]).i
+        return m.reduced(self.callees, "minimum", places, (1, 2), shape.dims[1])
 
     def _below(self, m: Matrices, x: Instruction, k: Instruction, best: Instruction) -> Real:
         """Column k, where the pivot's row has the element of row k."""
@@ -139,11 +132,9 @@ class Lu:
         place = Real(m.r, m.r.emit("broadcast", best, shape=array(S32, shape.dims), dimensions=(0,)))
         return m.spread(m.at(x, k, k), shape).where(m.index(shape, 1).test("EQ", place), column)
 
-    def _sum(self, r: Rewriter, x: Instruction, d: int) -> Instruction:
-        dtype = x.shape.dtype
-        kept = array(dtype, [n for k, n in enumerate(x.dims) if k != d])
-        adder = self.callees.reducer("add", dtype)
-        return r.emit("reduce", x, r.constant(0, dtype), shape=kept, dimensions=(d,), to_apply=adder)
+    def _picked(self, r: Rewriter, line: Instruction, here: Instruction) -> Instruction:
+        """The one element of each row that is here."""
+        return Matrices(r).reduced(self.callees, "add", r.emit("select", here, line, r.full(0, line.shape)), (1,))
 
     def _noted(self, r: Rewriter, line: Instruction, k: Instruction, value: Instruction) -> Instruction:
         """Rows with a value at column k."""
@@ -160,7 +151,9 @@ class Lu:
         number = Real(r, r.emit("iota", shape=array(S32, line.dims), iota_dimension=1))
         there = number.test("EQ", Real(r, r.emit("broadcast", other, shape=line.shape, dimensions=(0,))))
         zero = r.constant(0, line.shape.dtype)
-        moved = self._sum(r, r.emit("select", there, line, r.spread(zero, line.shape)), 1)
+        moved = Matrices(r).reduced(
+            self.callees, "add", r.emit("select", there, line, r.spread(zero, line.shape)), (1,)
+        )
         own = r.emit(
             "dynamic-slice", line, r.constant(0, S32), k, shape=array(S32, (line.dims[0], 1)),
             dynamic_slice_sizes=(line.dims[0], 1),

@@ -17,7 +17,7 @@ from systolith.isa.dtypes import S32
 
 @dataclass(frozen=True)
 class ExpandTriangularSolve:
-    """Expand `triangular-solve` of real matrices into products and a loop over rows.
+    """Expand `triangular-solve` of matrices into products and a loop over rows.
 
     Attributes:
         block: rows up to which there is only the loop, and those of a block of larger matrices.
@@ -34,14 +34,17 @@ class ExpandTriangularSolve:
 
     def _expanded(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
         """op(a) x = b; with a on the right, of the transposed matrices."""
-        if not i.shape.dtype.is_float or any(o.shape.is_dynamic for o in i.operands):
+        if any(o.shape.is_dynamic for o in i.operands):
             return None
         m, left = Matrices(r), i.flag("left_side")
         a, b = map(m.taken, i.operands)
         if not b.shape.size:
             return m.given(b, i.shape)
         lower = i.flag("lower")
-        if (i.word("transpose_a", "NO_TRANSPOSE") == "NO_TRANSPOSE") != left:
+        transpose = i.word("transpose_a", "NO_TRANSPOSE")
+        if transpose == "ADJOINT":
+            a = m.conjugate(a)
+        if (transpose == "NO_TRANSPOSE") != left:
             a, lower = m.transposed(a), not lower
         a = Real(r, a).where(m.triangle(a.shape, "GE" if lower else "LE"), 0.0).i
         solve = _Triangle(m, callees, lower, i.flag("unit_diagonal"), self.block)
@@ -88,12 +91,11 @@ class _Triangle:
 
     def _inverses(self, a: Instruction, cuts: Sequence[tuple[int, int]]) -> list[Instruction]:
         """Of the blocks on the diagonal, all in one loop; the last one is enlarged by ones on its diagonal."""
-        m, r, batch = self.m, self.m.r, a.dims[0]
+        m, batch = self.m, a.dims[0]
         blocks = [m.cut(a, cut, cut) for cut in cuts]
         blocks[-1] = self._enlarged(blocks[-1])
         stacked = m.joined(blocks, 0)
-        identity = Real(r, r.full(1.0, stacked.shape)).where(m.triangle(stacked.shape, "EQ"), 0.0).i
-        every = self._substituted(stacked, identity)
+        every = self._substituted(stacked, m.identity(stacked.shape))
         sizes = [(0, last - first) for first, last in cuts]
         return [m.r.sliced(every, ((k * batch, (k + 1) * batch), rows, rows)) for k, rows in enumerate(sizes)]
 

@@ -162,6 +162,34 @@ def _normal(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(turned / np.linalg.norm(turned, axis=-2, keepdims=True))
 
 
+def eigh_lower(i: Instruction) -> bool:
+    """Whether XLA's `Eigh` reads the lower triangle.
+
+    Its other options are whether eigenvalues are in order (here they always are), and a number of sweeps and a
+    tolerance for Jacobi's method.
+    """
+    return str(i.attributes.get("backend_config", "")).strip('"').startswith("1")
+
+
+def _xla_eigh(i: Instruction, operands: list[Value]) -> Value:
+    """Eigenvectors and eigenvalues, in ascending order."""
+    (x,), (vectors, values) = operands, i.shape.elements
+    wide = to_working(np.asarray(x), i.operands[0].shape.dtype)
+    found = syevd({"uplo": "L" if eigh_lower(i) else "U", "mode": "V"}, wide)
+    return store(found[0], vectors.dtype), store(found[1], values.dtype)
+
+
+def _xla_lu(i: Instruction, operands: list[Value]) -> Value:
+    """Factors, pivots from 0, and the order of rows that they make."""
+    (x,), (factors, pivots, order) = operands, i.shape.elements
+    lu, exchanged, _ = getrf({}, to_working(np.asarray(x), i.operands[0].shape.dtype))
+    rows = np.broadcast_to(np.arange(order.dims[-1], dtype=np.int32), order.dims).copy().reshape(-1, order.dims[-1])
+    for line, places in zip(rows, exchanged.reshape(len(rows), -1) - 1, strict=True):
+        for k, at in enumerate(places):
+            line[[k, at]] = line[[at, k]]
+    return store(lu, factors.dtype), store(exchanged - 1, pivots.dtype), rows.reshape(order.dims)
+
+
 def trsm(options: dict[str, str], a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
     """The solution of op(a) x = b, or of x op(a) = b."""
     return (solve_triangle(a, b, *trsm_options(options)),)
@@ -213,6 +241,7 @@ _ROUTINES: dict[str, Routine] = {
     "orgqr": orgqr,
     "ungqr": orgqr,
     "gesdd": gesdd,
+    "gesvd": gesdd,
     "syevd": syevd,
     "heevd": syevd,
     "geev": geev,
@@ -237,5 +266,10 @@ def _target(routine: Routine) -> Callable[[Instruction, list[Value]], Value]:
 
 LAPACK: dict[str, Callable[[Instruction, list[Value]], Value]] = {
     f"lapack_{letter}{name}_ffi": _target(routine) for name, routine in _ROUTINES.items() for letter in "sdcz"
+} | {
+    "Eigh": _xla_eigh,
+    "LuDecomposition": _xla_lu,
+    "ProductOfElementaryHouseholderReflectors": _target(orgqr),
+    "Qr": _target(geqrf),
 }
-"""Target to function."""
+"""Target to function: LAPACK's, and those that JAX calls on other platforms."""
