@@ -1,7 +1,7 @@
-"""Products of integers that the matrix units do not have, by those that they or the vector unit have.
+"""Products of integers and of f64 that the matrix units do not have, by those that they or the vector unit have.
 
 - Of at most 8 bits with another result than s32: in s32, converted. Integer sums wrap, so bits are lost once.
-- A dot of wider integers: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) * broadcast(b). The
+- A dot of wider integers, or of f64: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) * broadcast(b). The
   broadcasts fold into index maps and the product into the reduction, so that nothing of the larger shape is stored.
 - A convolution of wider integers: convolutions of their bytes, each shifted to its place.
 """
@@ -17,7 +17,9 @@ from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import PRED, S8, S32, U8, DType, Kind
+from systolith.isa.dtypes import DTYPES, PRED, S8, S32, U8, DType, Kind
+
+F64 = DTYPES["f64"]
 
 WIDEST = 8
 """Bits that the matrix units multiply."""
@@ -25,7 +27,7 @@ WIDEST = 8
 
 @dataclass(frozen=True)
 class ExpandIntegerProducts:
-    """Expand dots and convolutions of integers, but for those of at most 8 bits into s32."""
+    """Expand dots and convolutions of integers, but for those of at most 8 bits into s32; dots of f64."""
 
     def run(self, module: Module) -> bool:
         callees = Callees(module)
@@ -39,7 +41,11 @@ _PRODUCTS = ("dot", "convolution")
 
 def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | None:
     types = [o.shape.dtype for o in i.operands]
-    if not all(_is_integral(t) for t in (*types, i.shape.dtype)) or any(o.shape.is_dynamic for o in i.operands):
+    if any(o.shape.is_dynamic for o in i.operands):
+        return None
+    if i.opcode == "dot" and F64 in (*types, i.shape.dtype):
+        return _expand(callees, r, i)
+    if not all(_is_integral(t) for t in (*types, i.shape.dtype)):
         return None
     wide = any(t.bits > WIDEST for t in types) or i.shape.dtype.bits > S32.bits
     if wide:
