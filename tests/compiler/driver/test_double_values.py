@@ -22,6 +22,11 @@ CALLED = """maximum {
  b = f64[] parameter(1)
  ROOT r = f64[] maximum(a, b)
 }
+add {
+ a = f64[] parameter(0)
+ b = f64[] parameter(1)
+ ROOT r = f64[] add(a, b)
+}
 less {
  a = f64[] parameter(0)
  b = f64[] parameter(1)
@@ -144,6 +149,35 @@ def test_as_xla_computes_it(name: str) -> None:
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+SUMS = {
+    "rows": "ROOT r = f64[4] reduce(x, z), dimensions={1}, to_apply=add",
+    "all": "ROOT r = f64[] reduce(x, z), dimensions={0,1}, to_apply=add",
+    "cumulative": "ROOT r = f64[4,6] reduce-window(x, z), window={size=1x6 pad=0_0x5_0}, to_apply=add",
+    "windows": "ROOT r = f64[3,5] reduce-window(x, z), window={size=2x2}, to_apply=add",
+    "scattered": (
+        "v = f64[5] convert(i)\n u = f64[5,6] broadcast(v), dimensions={0}\n"
+        " ROOT r = f64[4,6] scatter(x, i, u), update_window_dims={1},"
+        " inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
+    ),
+    "mapped": "ROOT r = f64[4,6] map(x, y), dimensions={0,1}, to_apply=add",
+    "product": "ROOT r = f64[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    "products in a batch": (
+        "ROOT r = f64[4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1},"
+        " rhs_contracting_dims={1}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums(name: str) -> None:
+    """Rounded as f64 is after each operation; the order is left open."""
+    text = module(f"z = f64[] constant({1.5 if 'reduce(' in SUMS[name] else 0})\n {SUMS[name]}")
+    given = arguments(text)
+    (got,) = run(compiled(text).program, load_chip("tiny"), given)
+    (want,) = run_xla(text, *given)
+    np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-15 * np.abs(given[0]).max())
 
 
 @pytest.mark.parametrize(

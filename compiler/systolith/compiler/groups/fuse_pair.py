@@ -14,6 +14,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
+from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.vpu.emit import kernel_cycles, vector_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
@@ -81,6 +82,14 @@ class Kernels:
     chip: Chip
     limits: Limits = field(default_factory=Limits)
     _single: dict[Instruction, int] = field(default_factory=dict)
+    _full: dict[Instruction, bool] = field(default_factory=dict)
+
+    def is_full(self, group: Group) -> bool:
+        """Whether it has so many operations that no kernel has room for those of another group."""
+        if group not in self._full:
+            operations = sum(family(i) is Family.ELEMENTWISE for i in group.body.instructions)
+            self._full[group] = operations > 2 * self.limits.micro_ops
+        return self._full[group]
 
     def saved(self, first: Group, second: Group, joint: Joint) -> int:
         """Cycles that the vector unit takes less for a joint group than for the two.

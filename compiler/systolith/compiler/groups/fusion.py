@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
 from systolith.compiler.groups.repetitions import pieces, read_in_parts, repetitions
+from systolith.compiler.groups.straight import cut_straight
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
@@ -98,7 +99,8 @@ class Fuse:
                 continue
             done.add(computation)
             todo.extend(c for i in computation.instructions if family(i) is Family.CONTROL for c in i.called)
-            made = _Grouping(computation, self.limits, self.unit).regroup(taken)
+            made = cut_straight(computation, taken)
+            made += _Grouping(computation, self.limits, self.unit).regroup(taken)
             at = module.computations.index(computation)
             module.computations[at:at] = made
         return True

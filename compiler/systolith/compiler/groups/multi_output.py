@@ -199,7 +199,7 @@ class _Merging:
     def _share(self, first: Group, second: Group) -> bool:
         """Whether they read the same array, or the second reads what the first makes, in one iteration space."""
         space = _space(second)
-        if space is None or _space(first) != space:
+        if space is None or _space(first) != space or self.kernels.is_full(first) or self.kernels.is_full(second):
             return False
         common = set(first.operands) | set(self._values(first))
         return any(o in common and o.shape.size > 1 for o in second.operands)

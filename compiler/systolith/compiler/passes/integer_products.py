@@ -1,8 +1,9 @@
 """Products of integers and of f64 that the matrix units do not have, by those that they or the vector unit have.
 
 - Of at most 8 bits with another result than s32: in s32, converted. Integer sums wrap, so bits are lost once.
-- A dot of wider integers, or of f64: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) * broadcast(b). The
-  broadcasts fold into index maps and the product into the reduction, so that nothing of the larger shape is stored.
+- A dot of wider integers, or of f64: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) *
+  broadcast(b). The broadcasts fold into index maps and the product into the reduction, so that nothing of the larger
+  shape is stored.
 - A convolution of wider integers: convolutions of their bytes, each shifted to its place.
 """
 

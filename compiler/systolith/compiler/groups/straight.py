@@ -1,0 +1,255 @@
+"""Long straight code: elementwise operations on arrays of one shape by the hundred, as arithmetic on f64 is in words.
+
+Deciding of each value whether to store it, and joining groups two by two, takes too long there.  Instead the operations
+are cut, in program order, into groups of several results where the fewest values are alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import array
+from systolith.compiler.ops.expression_builder import splat_or_none
+from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.table import is_elementwise
+from systolith.compiler.passes.outline import Outline
+from systolith.compiler.passes.rewrite import Names
+from systolith.isa.dtypes import U32
+from systolith.isa.kernel import MAX_STREAMS
+
+LONG = 128
+"""Operations on words that hang together, from which on code is cut so."""
+
+LEAST, MOST = 48, 160
+"""Operations of a piece."""
+
+
+def cut_straight(computation: Computation, taken: Names) -> list[Computation]:
+    """Make groups of the long straight code of a computation, in place; gives the groups' computations."""
+    runs = _runs(computation)
+    if not runs:
+        return []
+    cutting = _Cutting(computation, taken)
+    for run in runs:
+        cutting.cut(run)
+    cutting.rewrite()
+    return cutting.made
+
+
+def _space(i: Instruction) -> tuple[int, ...]:
+    """The dimensions that an array runs over, without those of 1."""
+    return tuple(n for n in i.dims if n != 1)
+
+
+def _is_member(i: Instruction) -> bool:
+    """Whether it is elementwise, or leaves out dimensions of 1, or adds some."""
+    if not i.shape.is_array or not _space(i):
+        return False
+    if i.opcode == "reshape":
+        return _space(i) == _space(i.operands[0])
+    return is_elementwise(i) and bool(i.operands)
+
+
+def _runs(computation: Computation) -> list[list[Instruction]]:
+    """Elementwise operations on arrays of the same dimensions that hang together, in program order; the long ones.
+
+    What needs a value that others made of a run is a run of its own, so that no group needs itself.
+    """
+    head: dict[Instruction, Instruction] = {}
+
+    def first(i: Instruction) -> Instruction:
+        while head[i] is not i:
+            head[i] = head[head[i]]
+            i = head[i]
+        return i
+
+    for i in computation.instructions:
+        if _is_member(i):
+            head[i] = i
+            for o in i.operands:
+                if o in head and _space(o) == _space(i):
+                    head[first(o)] = first(i)
+    count: dict[Instruction, int] = {}
+    for i in head:
+        count[first(i)] = count.get(first(i), 0) + (i.shape.dtype is U32)
+    found: list[list[Instruction]] = []
+    for top in (i for i, n in count.items() if n >= LONG):
+        found += _stages(computation, {i for i in head if first(i) is top})
+    return [run for run in found if len(run) >= LEAST]
+
+
+def _stages(computation: Computation, members: set[Instruction]) -> list[list[Instruction]]:
+    """The members by how often a path to them leaves the members and comes back."""
+    stage: dict[Instruction, int] = {}
+    found: dict[int, list[Instruction]] = {}
+    for i in computation.instructions:
+        inside = i in members
+        least = 0 if inside else -1
+        stage[i] = max((stage[o] + (inside and o not in members and stage[o] >= 0) for o in i.operands), default=least)
+        if inside:
+            stage[i] = max(stage[i], 0)
+            found.setdefault(stage[i], []).append(i)
+    return list(found.values())
+
+
+@dataclass
+class _Cutting:
+    """The cutting of one computation.
+
+    Attributes:
+        computation: to be rewritten.
+        taken: names of computations.
+        made: groups' computations.
+        value: what stands for a result of a group.
+    """
+
+    computation: Computation
+    taken: Names
+    made: list[Computation] = field(default_factory=list)
+    value: dict[Instruction, Instruction] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.users = self.computation.users()
+        self.names = Names(i.name for i in self.computation.instructions)
+        self.gone: set[Instruction] = set()
+
+    def cut(self, run: Sequence[Instruction]) -> None:
+        """Make groups of a run."""
+        run = self._with_views(run)
+        place = {i: n for n, i in enumerate(run)}
+        last = [max((place.get(u, len(run)) for u in self.users[i]), default=n) for n, i in enumerate(run)]
+        if self.computation.result in place:
+            last[place[self.computation.result]] = len(run)
+        start = 0
+        while start < len(run):
+            end = self._end(run, start, last)
+            self._grouped(
+                run[start:end], [i for i, used in zip(run[start:end], last[start:end], strict=True) if used >= end]
+            )
+            start = end
+
+    def _with_views(self, run: Sequence[Instruction]) -> list[Instruction]:
+        """With the parts of arrays that it takes, from where they are needed first."""
+        found: dict[Instruction, None] = {}
+        for i in run:
+            found |= dict.fromkeys(o for o in i.operands if o.opcode == "slice" and _space(o) == _space(i))
+            found[i] = None
+        return list(found)
+
+    def _end(self, run: Sequence[Instruction], start: int, last: Sequence[int]) -> int:
+        """Where the next group ends: where the fewest values are alive, of the places that streams suffice for."""
+        inputs: set[Instruction] = set()
+        inside: set[Instruction] = set()
+        waiting: set[int] = set()
+        best, fewest = start + 1, MAX_STREAMS + 1
+        for n in range(start, min(start + MOST, len(run))):
+            inputs |= {x for x in map(_read, run[n].operands) if x not in inside and x.opcode != "constant"}
+            inside.add(run[n])
+            waiting = {m for m in (*waiting, n) if last[m] > n}
+            if len(inputs) + len(waiting) > MAX_STREAMS:
+                continue
+            if n + 1 == len(run):
+                return len(run)
+            if len(waiting) <= fewest or n - start < LEAST:
+                best, fewest = n + 1, len(waiting)
+        return best
+
+    def _grouped(self, members: Sequence[Instruction], results: Sequence[Instruction]) -> None:
+        """The group of some operations, in the place of its results."""
+        name, body = members[-1].name, _Body(_space(members[0]))
+        for i in members:
+            body.take(i)
+        places = dict.fromkeys(body.value[i] for i in results)
+        made = body.copy.computation(self.taken.fresh(f"group.{name}"), list(places))
+        self.made.append(made)
+        self.gone.update(members)
+        why = "stored: long code is cut there"
+        group = Group.of(self.names.fresh(f"{name}.piece"), made, body.copy.values, members[-1], Unit.VPU, why=why)
+        parts: list[Instruction] = [group]
+        if len(places) > 1:
+            stem = f"{name}.part"
+            shapes = [p.shape for p in places]
+            parts = [
+                Instruction(self.names.fresh(stem), "get-tuple-element", shape, [group], {"index": k})
+                for k, shape in enumerate(shapes)
+            ]
+        part = dict(zip(places, parts, strict=True))
+        for i in results:
+            value = part[body.value[i]]
+            self.value[i] = value if value.dims == i.dims else Instruction(i.name, "reshape", i.shape, [value])
+
+    def rewrite(self) -> None:
+        """Put the groups in the place of what they compute, each after what it needs."""
+        out: dict[Instruction, None] = {}
+        for i in (self.value.get(j, j) for j in self.computation.instructions if j not in self.gone or j in self.value):
+            waiting = [i]
+            while waiting:
+                top = waiting[-1]
+                top.operands = [self.value.get(o, o) for o in top.operands]
+                missing = [o for o in top.operands if o not in out]
+                waiting += missing
+                if not missing:
+                    out[waiting.pop()] = None
+        self.computation.root = self.value.get(self.computation.result, self.computation.result)
+        self.computation.instructions = list(out)
+
+
+class _Body:
+    """A group's computation in the making: all over the same dimensions.
+
+    Attributes:
+        dims: these.
+        copy: the computation.
+        value: what an operation computes there.
+    """
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims, self.copy = dims, Outline()
+        self.value: dict[Instruction, Instruction] = {}
+
+    def take(self, i: Instruction) -> None:
+        """Add an operation, operands first."""
+        if i.opcode == "reshape":
+            self.value[i] = self._operand(i.operands[0])
+        elif i.opcode == "slice":
+            self.value[i] = self._shaped(self.copy.add(i, [self.copy.parameter(i.operands[0])]))
+        else:
+            self.value[i] = self._with_dims(i, [self._operand(o) for o in i.operands])
+
+    def _operand(self, o: Instruction) -> Instruction:
+        if o not in self.value:
+            self.value[o] = self._outside(o)
+        return self.value[o]
+
+    def _outside(self, o: Instruction) -> Instruction:
+        if o.opcode == "broadcast":
+            repeated = self._given(o.operands[0])
+            return self._shaped(self.copy.add(o, [repeated])) if repeated.shape.rank else self._with_dims(o, [repeated])
+        given = self._given(o)
+        return self._shaped(given) if given.shape.rank else given
+
+    def _given(self, o: Instruction) -> Instruction:
+        if o.opcode == "constant" and splat_or_none(o) is not None:
+            return self.copy.add(o, [])
+        return self.copy.parameter(o)
+
+    def _with_dims(self, i: Instruction, operands: Sequence[Instruction]) -> Instruction:
+        made = self.copy.add(i, operands)
+        made.shape = array(i.shape.dtype, self.dims)
+        return made
+
+    def _shaped(self, x: Instruction) -> Instruction:
+        if x.dims == self.dims:
+            return x
+        made = Instruction(f"{x.name}.shaped", "reshape", array(x.shape.dtype, self.dims), [x])
+        self.copy.body.append(made)
+        return made
+
+
+def _read(o: Instruction) -> Instruction:
+    """The value whose elements an operand repeats."""
+    while o.opcode == "broadcast":
+        (o,) = o.operands
+    return o
