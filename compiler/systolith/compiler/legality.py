@@ -15,6 +15,7 @@ from systolith.compiler.ops.expression_builder import inline_scalar, lower_eleme
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import OPS, Family, family, info
 from systolith.compiler.passes.complex_numbers import COMPLEX_NUMBERS
+from systolith.compiler.passes.custom_calls import targets
 from systolith.compiler.passes.pairs import PairedTypes
 from systolith.compiler.passes.wide_types import WIDE_TYPES
 from systolith.isa.chip import Chip
@@ -100,7 +101,9 @@ def _check_opcode(i: Instruction) -> None:
         return
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
-        raise compile_error(i, f"no lowering is registered for custom-call target {target!r}; compute it in HLO")
+        what = f"no lowering is registered for custom-call target {target!r} of these shapes"
+        instead = "compute it in HLO, or install a package with an expander or a lowering of it"
+        raise compile_error(i, f"{what}; {instead}; there are some of {', '.join(targets())}")
     family_says = _INSTEAD.get(i.opcode.removesuffix("-start"), _OTHERWISE)
     raise compile_error(i, family_says.format(i.opcode))
 

@@ -1,14 +1,15 @@
 """Rules of JAX for the platform: where JAX has none that holds on every platform.
 
-JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are an eigendecomposition, for
-which TPU's rule is taken, and calls of Python from a running program, which are refused.
+JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are eigenvalues, and calls of
+Python from a running program, which are refused. For eigenvalues, singular values and LU factors the rules of CPUs are
+taken: calls of LAPACK, which the compiler expands; others would be programs of a thousand operations.
 """
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
-TAKEN_FROM_TPU = ("eigh",)
+TAKEN_FROM_CPU = ("eigh", "lu", "svd")
 CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
@@ -18,8 +19,8 @@ def register(platform: str) -> None:
     from jax._src.interpreters import mlir
 
     known: dict[Any, Any] = mlir._platform_specific_lowerings
-    for primitive, rule in list(known["tpu"].items()):
-        if primitive.name in TAKEN_FROM_TPU:
+    for primitive, rule in list(known["cpu"].items()):
+        if primitive.name in TAKEN_FROM_CPU:
             known[platform][primitive] = rule
     for name in CALLBACKS:
         primitive = getattr(callback, f"{name}_p", None) or getattr(debugging, f"{name}_p")

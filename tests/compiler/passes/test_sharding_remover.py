@@ -16,6 +16,10 @@ MARKERS = {
     "Sharding": ' y = f32[4] custom-call(x), custom_call_target="Sharding", sharding={replicated}\n',
     "SPMD": ' m = f32[4] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}\n'
     ' y = f32[4] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={replicated}\n',
+    "memory": ' h = f32[4] custom-call(x), custom_call_target="annotate_device_placement",'
+    ' custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pinned_host"}\n'
+    ' m = f32[4] custom-call(h), custom_call_target="MoveToHost"\n'
+    ' y = f32[4] custom-call(m), custom_call_target="MoveToDevice"\n',
     "Shardy": ' t = (f32[4], f32[4]) custom-call(x, x), custom_call_target="xla.sdy.GlobalToLocalShape"\n'
     " a = f32[4] get-tuple-element(t), index=1\n"
     ' g = () custom-call(a), custom_call_target="xla.sdy.ShardingGroup", custom_call_has_side_effect=true\n'

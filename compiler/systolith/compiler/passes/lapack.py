@@ -37,7 +37,7 @@ class ExpandLapack:
         callees = Callees(module)
 
         def rule(r: Rewriter, i: Instruction) -> Instruction | None:
-            routine = _ROUTINES.get(str(i.attributes.get("custom_call_target"))) if i.opcode == "custom-call" else None
+            routine = ROUTINES.get(str(i.attributes.get("custom_call_target"))) if i.opcode == "custom-call" else None
             if routine is None or any(o.shape.is_dynamic for o in i.operands):
                 return None
             return routine(self, r, i, callees) if i.operands[0].shape.size else _of_nothing(r, i)
@@ -165,7 +165,7 @@ _LAPACK: dict[str, _Routine] = {
     "ungqr": ExpandLapack._orgqr,
 }
 
-_ROUTINES: dict[str, _Routine] = {
+ROUTINES: dict[str, _Routine] = {
     **{f"lapack_{letter}{name}_ffi": routine for name, routine in _LAPACK.items() for letter in "sdcz"},
     "Eigh": ExpandLapack._eigh,
     "LuDecomposition": ExpandLapack._lu,

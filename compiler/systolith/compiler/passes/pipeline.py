@@ -24,6 +24,7 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.one_device import RunOnOneDevice
+from systolith.compiler.passes.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
@@ -85,6 +86,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandSelectAndScatter(),
     SimplifySorts(),
     ExpandSorts(),
+    ExpandPartialReduce(),
     DecomposeTopK(),
     SplitScans(),
     SimplifyGathers(),

@@ -28,6 +28,7 @@ from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
 from systolith.compiler.passes.one_device import RunOnOneDevice
+from systolith.compiler.passes.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
 from systolith.compiler.passes.random_bits import ExpandRandomBits
 from systolith.compiler.passes.rng import ExpandRng
@@ -70,6 +71,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "layout_normalization": NormaliseLayouts,
     "optimization-barrier-expander": ExpandBarriers,
     "ragged-dot-rewriter": RewriteRaggedDots,
+    "partial-reduce-expander": ExpandPartialReduce,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
     "rng-expander": ExpandRng,

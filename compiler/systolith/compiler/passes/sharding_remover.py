@@ -19,7 +19,11 @@ class RemoveShardings:
 
 
 def _operands(r: Rewriter, i: Instruction) -> Instruction | None:
-    return handed_on(r, i) if i.opcode == "custom-call" and is_marker(i) else None
+    if i.opcode != "custom-call":
+        return None
+    if _is_unpinned(i):
+        return i.operands[0].operands[0]
+    return handed_on(r, i) if is_marker(i) else None
 
 
 def handed_on(r: Rewriter, i: Instruction) -> Instruction:
@@ -28,3 +32,9 @@ def handed_on(r: Rewriter, i: Instruction) -> Instruction:
         (x,) = i.operands
         return x if stands_for(i, x) else r.emit("copy", x, shape=i.shape)
     return r.emit("tuple", *(i.operands if i.shape.elements else ()), shape=i.shape)
+
+
+def _is_unpinned(i: Instruction) -> bool:
+    """Whether it is the value that was pinned: nothing writes into the memory in between."""
+    targets = [x.attributes.get("custom_call_target") for x in (i, *i.operands[:1])]
+    return targets == ["Unpin", "Pin"]

@@ -29,6 +29,9 @@ from systolith.compiler.passes.sort_network import (
 )
 from systolith.isa.dtypes import S32, DType
 
+TOP_K = "TopK"
+"""Target of the custom call that is the same as the operation."""
+
 GROUP = 128
 """Neighbours that take part together: a row of lanes, one window of a gather."""
 
@@ -51,7 +54,7 @@ class DecomposeTopK:
 
 def is_topk(i: Instruction) -> bool:
     """Whether it gives the largest or smallest elements along the last dimension, and their indices."""
-    return i.opcode == "topk" or (i.opcode == "custom-call" and i.attributes.get("custom_call_target") == "TopK")
+    return i.opcode == "topk" or (i.opcode == "custom-call" and i.attributes.get("custom_call_target") == TOP_K)
 
 
 def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | None:

@@ -36,9 +36,11 @@ def _without_contents(i: Instruction, operands: list[Literal]) -> Literal:
     return np.asarray(ones.view(dtype)[..., 0]) if dtype != np.bool_ else np.ones(i.dims, np.bool_)
 
 
-_MARKERS = frozenset(
-    "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint annotate_device_placement".split()
+MARKERS = frozenset(
+    """LayoutConstraint MoveToDevice MoveToHost SPMDFullToShardShape SPMDShardToFullShape Sharding
+    annotate_device_placement""".split()
 )
+"""Targets of markers; those that begin with `xla.sdy.` are some, too."""
 
 
 def is_marker(i: Instruction) -> bool:
@@ -47,7 +49,7 @@ def is_marker(i: Instruction) -> bool:
     Pieces of an array are none, so that on one device every sharding is a marker.
     """
     target = str(i.attributes.get("custom_call_target", ""))
-    if target not in _MARKERS and not target.startswith("xla.sdy."):
+    if target not in MARKERS and not target.startswith("xla.sdy."):
         return False
     given = tuple(o.shape for o in i.operands)
     results = (i.shape,) if len(given) == 1 and i.shape.same(given[0]) else i.shape.elements
@@ -56,7 +58,9 @@ def is_marker(i: Instruction) -> bool:
 
 CUSTOM_CALLS: dict[str, CustomCall] = {
     "AllocateBuffer": _without_contents,
+    "Pin": _as_it_is,
     "TopK": _top_k,
+    "Unpin": _as_it_is,
     "PadToStatic": pad_to_static,
     "SliceToDynamic": slice_to_dynamic,
     **LAPACK,
