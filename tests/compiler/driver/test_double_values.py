@@ -216,6 +216,34 @@ def test_arithmetic_as_evaluated(call: str) -> None:
     np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 
+COMPLEX = {
+    "parts": "a = f64[4,6] real(x)\n b = f64[4,6] imag(x)\n ROOT r = c128[4,6] complex(b, a)",
+    "product": "ROOT r = c128[4,6] multiply(x, y)",
+    "compared": "p = pred[4,6] compare(x, y), direction=NE\n ROOT r = c128[4,6] select(p, x, y)",
+    "turned": "a = c128[6,4] transpose(x), dimensions={1,0}\n ROOT r = c128[6,4] negate(a)",
+    "narrow": "a = c64[4,6] convert(x)\n ROOT r = c128[4,6] convert(a)",
+    "sum": "z = c128[] constant((1, 2))\n ROOT r = c128[4] reduce(x, z), dimensions={1}, to_apply=plus",
+}
+SLOW = {
+    "quotient": "ROOT r = c128[4,6] divide(x, y)",
+    "size": "ROOT r = f64[4,6] abs(x)",
+    "root": "ROOT r = c128[4,6] sqrt(x)",
+    "dot": "ROOT r = c128[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+}
+
+
+@pytest.mark.parametrize("name", [*COMPLEX, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+def test_complex(name: str) -> None:
+    plus = "plus {\n a = c128[] parameter(0)\n b = c128[] parameter(1)\n ROOT r = c128[] add(a, b)\n}\n"
+    given = " x = c128[4,6] parameter(0)\n y = c128[4,6] parameter(1)\n"
+    text = f"HloModule m\n{plus}ENTRY e {{\n{given} {(COMPLEX | SLOW)[name]}\n}}\n"
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6)) for _ in range(2))
+    y[0] = x[0]
+    (got,) = run(compiled(text).program, load_chip("tiny"), [x, y])
+    np.testing.assert_allclose(got, run_xla(text, x, y)[0], rtol=1e-15, atol=2e-15)
+
+
 def test_what_has_no_form_on_words_is_refused_by_name() -> None:
     text = module("ROOT r = f64[4,6] reduce-precision(x), exponent_bits=8, mantissa_bits=7")
     with pytest.raises(CompileError, match=r"reduce-precision 'r'.*f64 has no form on pairs of u32"):

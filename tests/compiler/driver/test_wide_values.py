@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
@@ -135,10 +134,3 @@ def test_quotients_by_constants_of_16_bits_take_no_loop(t: str) -> None:
     assert not any(i.opcode == "while" for i in canonicalise(parse_hlo(text)).instructions())
     for got, want in zip(run(compiled(text).program, load_chip("tiny"), [x]), run_xla(text, x), strict=True):
         np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize(("source", "target"), [("s64", "c128"), ("u64", "c128"), ("c64", "c128")])
-def test_what_meets_a_type_that_has_no_pairs_is_refused_by_that_type(source: str, target: str) -> None:
-    text = f"HloModule m\nENTRY e {{\n x = {source}[3] parameter(0)\n ROOT r = {target}[3] convert(x)\n}}\n"
-    with pytest.raises(CompileError, match=rf"convert 'r' \({target}\[3\]\): chip 'tiny' has no {target}"):
-        compiled(text)

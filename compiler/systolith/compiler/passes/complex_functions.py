@@ -11,7 +11,7 @@ from math import log, pi
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.real_expression import Real
-from systolith.isa.dtypes import PRED, S32
+from systolith.isa.dtypes import DTYPES, PRED
 
 Number = tuple[Real, Real]
 
@@ -70,7 +70,7 @@ def with_sign(size: Real, sign: Real) -> Real:
 
 def _is_negative(x: Real) -> Instruction:
     """Whether the sign is set, of zeros too."""
-    bits = x.r.emit("bitcast-convert", x.i, shape=array(S32, x.i.dims))
+    bits = x.r.emit("bitcast-convert", x.i, shape=array(DTYPES[f"s{x.i.shape.dtype.bits}"], x.i.dims))
     return x.r.emit("compare", bits, x.r.full(0, bits.shape), shape=array(PRED, x.i.dims), direction="LT")
 
 

@@ -1,4 +1,4 @@
-"""Complex numbers become pairs of f32, their real and imaginary parts (`pairs.py`).
+"""Complex numbers become pairs of f32 or f64, their real and imaginary parts (`pairs.py`).
 
 The rules of the opcodes are in `complex_rules.py`.
 """
@@ -12,12 +12,12 @@ from systolith.compiler.passes.complex_rules import RULES
 from systolith.compiler.passes.pairs import PairedTypes
 from systolith.isa.dtypes import DTYPES, F32
 
-COMPLEX_NUMBERS = PairedTypes({DTYPES["c64"]: F32}, RULES, ("real", "imag"))
+COMPLEX_NUMBERS = PairedTypes({DTYPES["c64"]: F32, DTYPES["c128"]: DTYPES["f64"]}, RULES, ("real", "imag"))
 
 
 @dataclass(frozen=True)
 class SplitComplexNumbers:
-    """Replace complex numbers by pairs of f32, if every operation on them can be.
+    """Replace complex numbers by pairs of floats, if every operation on them can be.
 
     What the module takes and gives keeps its types.
     """

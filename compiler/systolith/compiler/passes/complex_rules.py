@@ -12,13 +12,19 @@ import numpy as np
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes import complex_functions as functions
-from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, by_part, is_view_of_parts, one, pair
+from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, by_part, depth_of_view, one, pair
 from systolith.compiler.passes.real_expression import Real
-from systolith.isa.dtypes import DTYPES, F32, PRED, Kind
+from systolith.isa.dtypes import F32, PRED, DType, Kind
 
 
 def _is_complex(i: Instruction) -> bool:
     return i.operands[0].shape.dtype.kind is Kind.COMPLEX
+
+
+def _part(r: PairRewriter, i: Instruction) -> DType:
+    """What the parts of a complex result, or of operands if there are such only, are."""
+    types = (s.dtype for s in (i.shape, *(o.shape for o in i.operands)))
+    return next(r.types.parts[t] for t in types if t in r.types.parts)
 
 
 # Data movement and structure.
@@ -29,12 +35,12 @@ def _by_part(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
 
 
 def _constant(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    literal = np.asarray(i.literal)
-    return r.constant(literal.real, F32), r.constant(literal.imag, F32)
+    literal, part = np.asarray(i.literal), _part(r, i)
+    return r.constant(literal.real, part), r.constant(literal.imag, part)
 
 
 def _iota(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    real = r.like(i, [], array(F32, i.dims))
+    real = r.like(i, [], array(_part(r, i), i.dims))
     return real, r.full(0, real.shape)
 
 
@@ -55,25 +61,28 @@ def _same_bits(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Va
 
 
 def _bitcast(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
-    value = operands[0]
-    return r.parts_along_last(value) if isinstance(value, Instruction) else r.together(value)
+    """Words, which are parts of parts, by way of the parts."""
+    value, part = operands[0], _part(r, i)
+    if isinstance(value, Instruction):
+        shown = value if value.shape.dtype is part else r.emit("bitcast", value, shape=array(part, (*i.dims, 2)))
+        return r.parts_along_last(shown)
+    shown = r.together(value)
+    return shown if i.shape.dtype is part else r.emit("bitcast", shown, shape=i.shape)
+
+
+def _takes_bitcast(i: Instruction) -> bool:
+    return bool(depth_of_view(i)) and min(s.dtype.bits for s in (i.shape, i.operands[0].shape)) >= F32.bits
 
 
 def _convert(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """From complex to real the imaginary part goes."""
     value = operands[0]
     if isinstance(value, Instruction):
-        real = r.converted(value, F32)
+        real = r.converted(value, _part(r, i))
         return real, r.full(0, real.shape)
     if i.shape.dtype.kind is Kind.COMPLEX:
-        return value
+        return r.converted(value[0], _part(r, i)), r.converted(value[1], _part(r, i))
     return r.converted(value[0], i.shape.dtype)
-
-
-def _takes_convert(i: Instruction) -> bool:
-    """Of and to c64, all other numbers but f64: 64-bit integers become pairs after complex numbers do."""
-    types = {i.shape.dtype, i.operands[0].shape.dtype}
-    return not types & {DTYPES["f64"], DTYPES["c128"]}
 
 
 def _compare(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
@@ -87,7 +96,7 @@ def _product(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Valu
     """Four real products, of matrices or of images; two where one side is real."""
 
     def product(x: Instruction, y: Instruction) -> Instruction:
-        return r.like(i, [x, y], array(F32, i.dims))
+        return r.like(i, [x, y], array(_part(r, i), i.dims))
 
     x, y = operands
     if isinstance(x, Instruction):
@@ -131,9 +140,9 @@ RULES: dict[str, PairRule] = {
     "real": PairRule(_real),
     "imag": PairRule(_imag),
     "abs": PairRule(_abs),
-    "convert": PairRule(_convert, _takes_convert),
+    "convert": PairRule(_convert),
     "bitcast-convert": PairRule(_same_bits, _is_complex),
-    "bitcast": PairRule(_bitcast, is_view_of_parts),
+    "bitcast": PairRule(_bitcast, _takes_bitcast),
     "compare": PairRule(_compare),
     "dot": PairRule(_product),
     "convolution": PairRule(_product),

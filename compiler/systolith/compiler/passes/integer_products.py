@@ -20,7 +20,7 @@ from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES, PRED, S8, S32, U8, DType, Kind
 
-F64 = DTYPES["f64"]
+DOUBLES = (DTYPES["f64"], DTYPES["c128"])
 
 WIDEST = 8
 """Bits that the matrix units multiply."""
@@ -44,7 +44,7 @@ def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | No
     types = [o.shape.dtype for o in i.operands]
     if any(o.shape.is_dynamic for o in i.operands):
         return None
-    if i.opcode == "dot" and F64 in (*types, i.shape.dtype):
+    if i.opcode == "dot" and i.shape.dtype in DOUBLES:
         return _expand(callees, r, i)
     if not all(_is_integral(t) for t in (*types, i.shape.dtype)):
         return None

@@ -130,7 +130,7 @@ class PairedTypes:
         """Whether an instruction of the entry does more with such values than to take, show or give them."""
         if not self.touches(i) or i.opcode in ("parameter", "tuple", "get-tuple-element"):
             return False
-        return not is_view_of_parts(i)
+        return not depth_of_view(i)
 
 
 MOVED = {"dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1}
@@ -165,11 +165,18 @@ def pair(value: Value) -> Pair:
 
 def is_view_of_parts(i: Instruction) -> bool:
     """Whether an instruction shows the parts of elements along a new last dimension, or is such parts as elements."""
+    return depth_of_view(i) == 1
+
+
+def depth_of_view(i: Instruction) -> int:
+    """Of how many new last dimensions an instruction shows parts, and their parts, or joins such; 0: it does not."""
     if i.opcode != "bitcast" or not i.operands[0].shape.is_array or not i.shape.is_array:
-        return False
+        return 0
     one, two = sorted((i.shape, i.operands[0].shape), key=lambda s: s.rank)
     in_order = all(s.layout is None or s.layout.minor_to_major == row_major(s.rank).minor_to_major for s in (one, two))
-    return in_order and one.dtype.bits == 2 * two.dtype.bits and two.dims == (*one.dims, 2)
+    depth = two.rank - one.rank
+    alike = one.dtype.bits == two.dtype.bits << depth and two.dims == (*one.dims, *[2] * depth)
+    return depth if in_order and alike else 0
 
 
 class PairRewriter(Rewriter):

@@ -415,8 +415,12 @@ def _bitcast_convert(r: PairRewriter, i: Instruction, operands: Sequence[Value])
     if not isinstance(value, Instruction):
         if is_wide(i.shape):
             return value
+        if i.shape.dtype.kind is Kind.COMPLEX:
+            return r.whole_of(value, i.shape)
         both = r.together(value)
         return both if i.shape.dtype is U32 else r.emit("bitcast-convert", both, shape=i.shape)
+    if value.shape.dtype.kind is Kind.COMPLEX:
+        return r.parts_along_last(r.emit("bitcast", value, shape=array(U32, (*i.dims, 2))))
     return r.parts_along_last(r.emit("bitcast-convert", value, shape=array(U32, value.dims)))
 
 
