@@ -57,3 +57,13 @@ def test_pieces_are_groups_that_kernels_have_room_for() -> None:
 
 def test_on_the_chip() -> None:
     check(TEXT, arguments(), "tiny", most=0.0)
+
+
+def test_results_stand_behind_their_group() -> None:
+    module = canonicalise(parse_hlo(TEXT))
+    Fuse().run(module)
+    order = {i: n for n, i in enumerate(module.entry.instructions)}
+    for i in module.entry.instructions:
+        if isinstance(i, Group) and i.shape.is_tuple:
+            count = len(i.shape.elements)
+            assert sorted(order[u] - order[i] for u in module.entry.users()[i]) == list(range(1, count + 1))

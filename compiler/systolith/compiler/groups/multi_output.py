@@ -167,6 +167,8 @@ class _Merging:
         """Rewrite the computation; gives groups' computations that are gone and new."""
         self.done: list[Instruction] = []
         for i in self.computation.instructions:
+            if i in self.value:  # a result of a group of several, which joined another one
+                continue
             i.operands = [self._now(o) for o in i.operands]
             self.done.append(i)
             group: Instruction | None = i

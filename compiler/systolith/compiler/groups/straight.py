@@ -103,12 +103,14 @@ class _Cutting:
         taken: names of computations.
         made: groups' computations.
         value: what stands for a result of a group.
+        parts: the results of a group of several, which stand behind it.
     """
 
     computation: Computation
     taken: Names
     made: list[Computation] = field(default_factory=list)
     value: dict[Instruction, Instruction] = field(default_factory=dict)
+    parts: dict[Instruction, list[Instruction]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.users = self.computation.users()
@@ -175,6 +177,7 @@ class _Cutting:
                 Instruction(self.names.fresh(stem), "get-tuple-element", shape, [group], {"index": k})
                 for k, shape in enumerate(shapes)
             ]
+            self.parts[group] = parts
         part = dict(zip(places, parts, strict=True))
         for i in results:
             value = part[body.value[i]]
@@ -191,7 +194,7 @@ class _Cutting:
                 missing = [o for o in top.operands if o not in out]
                 waiting += missing
                 if not missing:
-                    out[waiting.pop()] = None
+                    out |= dict.fromkeys((waiting.pop(), *self.parts.get(top, ())))
         self.computation.root = self.value.get(self.computation.result, self.computation.result)
         self.computation.instructions = list(out)
 
