@@ -132,6 +132,15 @@ def test_an_error_leaves_what_came_before_it(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(machines[0].calls, Direct)
 
 
+def test_few_calls_need_no_thread() -> None:
+    numbers, one, queue = np.array([7, 0], U32), blocks([(0, 0, [(1, 4, 4)])]), Queue()
+    copy_blocks("4", one, numbers.ctypes.data, numbers.ctypes.data + 4, numbers, queue)
+    queue.wait()
+    assert numbers.tolist() == [7, 7]
+    assert queue._thread is None
+    queue.stop()
+
+
 def _copied(queue: Queue, stop: bool = True) -> Array:
     """A queue's result of copies of one number from place to place."""
     numbers, four = np.array([7] + [0] * 600, U32), blocks([(0, 0, [(1, 4, 4)])])
@@ -180,7 +189,7 @@ def test_an_interrupted_wait_ends_the_thread(times: int, monkeypatch: pytest.Mon
 
     def interrupted(self: Queue) -> None:
         release(self)
-        if left[0]:
+        if left[0] and self._thread is not None:
             left[0] -= 1
             self._made = 0  # it had come no further
             raise KeyboardInterrupt

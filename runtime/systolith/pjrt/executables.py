@@ -25,6 +25,7 @@ from systolith.pjrt.native import READY
 from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
+from systolith.runtime.device import Device
 from systolith.runtime.executable import Executable, numbered, overwritten
 
 _MAGIC = b"systolith executable 1\0"
@@ -40,6 +41,7 @@ class Loaded(Object):
         options: how it was compiled, a serialized CompileOptionsProto.
         devices: where it runs; one a replica and partition.
         taken: parameters whose memory it overwrites.
+        parameters: element type and shape of each.
     """
 
     kind = "LoadedExecutable"
@@ -52,6 +54,7 @@ class Loaded(Object):
         self.replicas, self.partitions = parsed.num_replicas, parsed.num_partitions
         self.devices = _assigned(client, parsed)
         self.taken = overwritten(executable.program)
+        self.parameters = [(d.dtype, d.dims) for _, d in numbered(executable.program, Role.PARAMETER)]
         self.fingerprint = sha256(proto + options).hexdigest()
         self.list_of("addressable_devices", "num_addressable_devices", self.devices)
         self.text("executable_fingerprint", self.fingerprint)
@@ -65,6 +68,10 @@ class Loaded(Object):
         if self.executable is None:
             raise PluginError(INVALID_ARGUMENT, "the executable was deleted")
         return self.executable
+
+    def expected(self, device: DeviceObject) -> list[tuple[str, tuple[int, ...], Device]]:
+        """Element type, shape and device of each argument."""
+        return [(element, shape, device.device) for element, shape in self.parameters]
 
     def released(self) -> None:
         self.executable = None
@@ -187,12 +194,16 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
         for number, one in enumerate(given)
     ]
     try:
-        results = executable(*arguments, device=device.device.number)
+        if [(a.dtype.name, a.shape, a.device) for a in arguments] == loaded.expected(device):
+            results = executable.start(device.device, arguments)
+        else:  # says what is wrong
+            results = executable(*arguments, device=device.device.number)
         for result in results:
             result.block()
     finally:
         for number in loaded.taken - kept:
-            given[number].deleted()
+            if given[number].buffer.deleted:
+                given[number].deleted()
     return [BufferObject(result, device) for result in results]
 
 

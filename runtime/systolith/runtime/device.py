@@ -67,6 +67,11 @@ class Buffer:
         return self._bytes.size
 
     @property
+    def deleted(self) -> bool:
+        """Whether it was, or its memory was taken by a run."""
+        return self._place is None
+
+    @property
     def offset(self) -> int:
         """Byte offset in the device's HBM."""
         return self._live().offset
@@ -176,6 +181,10 @@ class Device:
     @checked
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
         """A buffer of zeros."""
+        return self.allocate(element, shape)
+
+    def allocate(self, element: DType, shape: tuple[int, ...]) -> Buffer:
+        """A buffer of zeros, of a shape that is known to be one."""
         size = bytes_of(element, shape)
         place = self.hbm.allocate(size)
         try:

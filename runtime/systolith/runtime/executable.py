@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -190,14 +190,30 @@ class Executable:
                 HBM.
         """
         target = self.client.device(device)
+        taken = self._arguments(target, arguments)
+        return self.start(target, taken, self._simulation(mode, hostile, max_cycles))
+
+    def _simulation(self, mode: str, hostile: bool, max_cycles: int | None) -> Callable[..., RunResult]:
         if mode not in (with_values := [m for m in MODES if m != "time"]):
             raise SystolithError(f"mode {mode!r}: must be one of {', '.join(with_values)}")
         check_limit(max_cycles)
-        taken = self._arguments(target, arguments)
-        shared, donated = in_place(self.program), overwritten(self.program)
+        return partial(
+            simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
+        )
+
+    def start(
+        self, target: Device, taken: list[Buffer], simulated: Callable[..., RunResult] | None = None
+    ) -> list[Buffer]:
+        """Start a run on buffers that the caller knows to be right; otherwise as a call.
+
+        Args:
+            target: a device of the client.
+            taken: a buffer of the device for each parameter, of its type and shape.
+            simulated: `simulate` with options; None: in mode `full`.
+        """
+        declared, shared, donated = self._interface
         self._refuse_shared(taken, donated)
-        declared = [d for _, d in numbered(self.program, Role.RESULT)]
-        fresh = {d.number: target.empty(dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
+        fresh = {d.number: target.allocate(dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
         scratch = target.hbm.allocate(self.memory.constants + self.memory.temporaries)
         contents = [a.contents() for a in taken]
         name = self.program.name
@@ -207,14 +223,18 @@ class Executable:
             for d in declared
         ]
         memories = [r.raw() for r in results]
-        simulated = partial(
-            simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
-        )
+        simulated = simulated or partial(simulate, self.program, self.client.chip)
         task = target.queue.submit(partial(self._run, simulated, target, [*taken, *spent], contents, memories, scratch))
         for result in results:
             result.fill_by(task)
         self._latest = task
         return results
+
+    @cached_property
+    def _interface(self) -> tuple[list[BufferDecl], dict[int, int], set[int]]:
+        """The results, the parameter in whose memory each of some is made, parameters whose memory is taken."""
+        declared = [d for _, d in numbered(self.program, Role.RESULT)]
+        return declared, in_place(self.program), overwritten(self.program)
 
     def _refuse_shared(self, arguments: list[Buffer], donated: Collection[int]) -> None:
         for number in donated:

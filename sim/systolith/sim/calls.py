@@ -27,6 +27,7 @@ _SLOT = 8 * (1 + MAX_ARGUMENTS)
 _BASE, _ASKED, _DONE, _WANTED, _STOP = range(5)  # words of the queue's state
 _SLEEPS, _WAITS = 5, 6  # whether the second thread, or the first one, has to be woken
 _BATCH = 8  # calls told of at once
+_FEW = 64  # calls that the first thread makes itself: they take less time than starting another one
 _CODE = CFUNCTYPE(None, c_void_p)
 _SPINS = 5000  # looks at a word (some microseconds) before a thread sleeps: waking it takes longer
 _MUTEX, _WORK, _PROGRESS, _RING = 128, 256, 384, 512  # offsets; the first three are pthread's, with room to spare
@@ -69,7 +70,7 @@ class Queue:
         self._asked = self._made = 0
         self._kept: list[object] = [None] * _SLOTS
         native["prepare"].at(self._base)
-        self._thread: Thread | None = None  # started for the first call
+        self._thread: Thread | None = None
         self._alone = False
 
     def __call__(self, function: Function, arguments: Sequence[int], keep: object) -> None:
@@ -84,9 +85,9 @@ class Queue:
             self._release()
 
     def _publish(self) -> None:
-        if self._thread is None and not self._alone:
+        if self._thread is None and not self._alone and self._asked > _FEW:
             self._start()
-        if self._alone:
+        if self._thread is None:
             self._make()
         else:
             self._words[_WANTED] = self._asked

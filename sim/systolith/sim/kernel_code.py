@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -105,6 +106,7 @@ class _Names:
         return self.current[r]
 
 
+@lru_cache(maxsize=1024)
 def compile_kernel(kernel: Kernel) -> Code:
     """Make a kernel ready to run.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from systolith.sim.naming import Iterations, named
 Bytes = npt.NDArray[np.uint8]
 
 _MAX_CACHED = 1 << 16
+_LARGE = 1 << 20  # bytes that take longer to clear than to get from the system
+_SPARE = 16  # times the bytes used: getting these from the system, a page each, takes longer than clearing all
 
 POISON = 0x7FA57FA5  # a NaN as f32, and both its halves as bf16 and as f16
 
@@ -101,11 +104,11 @@ class Machine:
         self.program = program
         self.chip = chip
         self.hostile = hostile
-        self.vmem = self._fresh(chip.vmem.bytes)
+        self.vmem = self._fresh(chip.vmem.bytes, program.vmem_high_water)
         self.smem = self._fresh(chip.smem.bytes)
         m = chip.mxu
         self.acc: list[Bits] = [
-            self._fresh(m.acc_rows * m.cols * 4).view(np.uint32).reshape(m.acc_rows, m.cols) for _ in range(m.count)
+            self._fresh(m.acc_rows * m.cols * 4, 0).view(np.uint32).reshape(m.acc_rows, m.cols) for _ in range(m.count)
         ]
         self.shadow: list[Tile | None] = [None] * m.count
         self.active: list[Tile | None] = [None] * m.count
@@ -119,9 +122,11 @@ class Machine:
         self.at = -1
         self.iterations: Iterations = ()
 
-    def _fresh(self, size: int) -> Bytes:
+    def _fresh(self, size: int, used: int | None = None) -> Bytes:
+        """Memory as it is before the run; `used`: how much of it is likely to be (a page that is not costs nothing)."""
         if not self.hostile:
-            return np.zeros(size, np.uint8)
+            few = used is not None and size >= max(_LARGE, _SPARE * used)
+            return np.frombuffer(mmap(-1, size), np.uint8) if few else np.zeros(size, np.uint8)
         return np.full(-(-size // 4), POISON, np.uint32).view(np.uint8)[:size]
 
     def _bind(self, given: Mapping[int, Bytes]) -> list[Bytes]:
