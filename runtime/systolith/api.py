@@ -42,7 +42,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.device import Buffer, Device
-from systolith.runtime.executable import Executable, Run
+from systolith.runtime.executable import Executable, Run, last_run
 from systolith.runtime.global_data import GlobalData
 from systolith.runtime.jit import jit
 
@@ -95,6 +95,7 @@ __all__ = [
     "XlaOp",
     "evaluate",
     "jit",
+    "last_run",
     "load_chip",
     "make_padding",
     "make_shape",

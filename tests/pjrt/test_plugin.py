@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.installed import install
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -38,6 +41,44 @@ def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
     done = run("behaviour.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "good"
+
+
+@pytest.mark.slow
+def test_a_compiled_program_is_taken_from_the_cache_of_jax(tmp_path: Path) -> None:
+    first, second = (run("cached.py", JAX_COMPILATION_CACHE_DIR=str(tmp_path)).stdout.split("|") for _ in range(2))
+    assert first[:-1] == second[:-1]
+    assert first[0] == "True"
+    assert sum(path.name.startswith("jit_") and path.name.endswith("-cache") for path in tmp_path.iterdir()) >= 2
+    run("cached.py", JAX_COMPILATION_CACHE_DIR=str(tmp_path), SYSTOLITH_CHIP="small")
+    names = {path.name.split("-")[0] for path in tmp_path.iterdir() if path.name.endswith("-cache")}
+    files = [path for path in tmp_path.iterdir() if path.name.endswith("-cache")]
+    assert len(files) == 2 * len(names), "another chip has other programs"
+
+
+@pytest.mark.slow
+def test_the_example_learns_and_its_runs_are_recorded(tmp_path: Path) -> None:
+    """As a user runs it: JAX finds the plugin by its entry point."""
+    install(tmp_path, "entry_of_systolith", "", {"jax_plugins": {"systolith": "systolith.pjrt.plugin"}})
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    known = {
+        **os.environ,
+        "JAX_PLATFORMS": "systolith",
+        "SYSTOLITH_REPORT": str(tmp_path / "runs"),
+        "PYTHONPATH": paths,
+    }
+    command = [sys.executable, str(ROOT / "examples" / "train_digits.py")]
+    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("on SystolithDevice(id=0, chip=tpu_v3); accuracy 0.")
+    assert float(last.removeprefix("accuracy ")) > 0.95
+    summary = json.loads((tmp_path / "runs" / "summary.json").read_text())
+    step = next(line for line in summary["programs"] if line["program"] == "jit_step")
+    assert step["runs"] == 40
+    assert summary["cycles"] >= step["total_cycles"] == 40 * step["cycles"]
+    record = json.loads((tmp_path / "runs" / step["record"]).read_text())
+    assert record["ok"]
+    assert record["cycles"] == step["cycles"]
 
 
 def test_the_entry_point_is_the_plugin() -> None:

@@ -20,7 +20,7 @@ from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry
 from systolith.runtime.arrays import Array
-from systolith.runtime.device import Buffer
+from systolith.runtime.device import Buffer, allocate
 
 # Element types in the order of `PJRT_Buffer_Type`.
 _TYPES = """
@@ -142,7 +142,7 @@ def from_host(args: Any) -> None:
     if args.device_layout and _host_strides(args.device_layout, element, dims) != _dense(element, dims, order):
         raise PluginError(UNIMPLEMENTED, "arrays lie in HBM row-major: give no other layout of the device")
     strides = integers(args.byte_strides, args.num_byte_strides) or _dense(element, dims, order)
-    buffer = device.device.allocate(element, dims)
+    buffer = allocate(device.device, element, dims)
     made = BufferObject(buffer, device)
     if buffer.nbytes:
         made.contents()[...] = _at(args.data, element, dims, strides)
@@ -154,7 +154,7 @@ def uninitialized(args: Any) -> None:
     """A buffer of zeros."""
     drain()
     device = target(args)
-    buffer = device.device.allocate(element_type(args.type), integers(args.dims, args.num_dims))
+    buffer = allocate(device.device, element_type(args.type), integers(args.dims, args.num_dims))
     args.buffer = BufferObject(buffer, device).address
 
 
@@ -215,6 +215,6 @@ def copied(source: BufferObject, device: DeviceObject) -> BufferObject:
     """
     drain()
     contents = source.buffer.raw()
-    buffer = device.device.allocate(source.buffer.dtype, source.buffer.shape)
+    buffer = allocate(device.device, source.buffer.dtype, source.buffer.shape)
     buffer.raw()[:] = contents
     return BufferObject(buffer, device)

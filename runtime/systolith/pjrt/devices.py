@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from systolith import compiler, isa
 from systolith.pjrt import PLATFORM
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.objects import Object, array, drain, find
+from systolith.pjrt.records import Recorder
 from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import FAILED_PRECONDITION, INVALID_ARGUMENT, PluginError
 from systolith.pjrt.table import entry, nothing
-from systolith.runtime.client import Client
-from systolith.runtime.device import Device
+from systolith.runtime.device import Device, Devices
 from systolith.runtime.task import CallerQueue
 
 
@@ -79,17 +84,20 @@ class Topology(Object):
 
 
 class ClientObject(Object):
-    """A client of the runtime, which runs programs in the thread that calls."""
+    """Devices of the runtime, which runs programs in the thread that calls."""
 
     kind = "Client"
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
-        self.client = Client(settings.chip, settings.devices)
-        for device in self.client.devices:
+        self.recorder = Recorder(settings.report) if settings.report else None
+        if self.recorder is not None:
+            atexit.register(self.recorder.finish)
+        self.system = Devices(settings.chip, settings.devices)
+        for device in self.system.devices:
             device.queue = CallerQueue()
-        self.devices = [DeviceObject(device) for device in self.client.devices]
+        self.devices = [DeviceObject(device) for device in self.system.devices]
         self.topology = Topology(settings, [d.description for d in self.devices])
         self.text("platform_name", PLATFORM)
         self.text("platform_version", platform_version(settings))
@@ -101,7 +109,19 @@ class ClientObject(Object):
 
 def platform_version(settings: Settings) -> str:
     """All on which a compiled program depends beside its module: it is part of the key of JAX's compilation cache."""
-    return f"systolith {version('systolith')}, chip {settings.chip.name} {settings.chip.digest()}, {settings.precision}"
+    about = (version("systolith"), compiler_stamp(), settings.chip.name, settings.chip.digest(), settings.precision)
+    return "systolith {} ({}), chip {} {}, precision {}".format(*about)
+
+
+@cache
+def compiler_stamp() -> str:
+    """Tells versions of the compiler's files apart, by their sizes and dates."""
+    found = sha256()
+    for area in (compiler, isa):
+        for path in sorted(Path(area.__path__[0]).rglob("*.py")):
+            status = path.stat()
+            found.update(f"{path.name} {status.st_size} {status.st_mtime_ns}".encode())
+    return found.hexdigest()[:12]
 
 
 def named_values(holder: Object, values: dict[str, str | float | int | tuple[int, ...]]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from systolith.compiler.options import Options
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.program import BufferDecl, Role
 from systolith.pjrt.buffers import TYPE_CODES, BufferObject, copied, integers
@@ -25,8 +26,9 @@ from systolith.pjrt.native import READY
 from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
+from systolith.runtime.client import compile_for, load_for
 from systolith.runtime.device import Device
-from systolith.runtime.executable import Executable, numbered, overwritten
+from systolith.runtime.executable import Executable, numbered, overwritten, start
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")
@@ -39,6 +41,7 @@ class Loaded(Object):
         executable: of the runtime.
         proto: its module, a serialized HloModuleProto.
         options: how it was compiled, a serialized CompileOptionsProto.
+        recorder: notes its runs.
         devices: where it runs; one a replica and partition.
         taken: parameters whose memory it overwrites.
         parameters: element type and shape of each.
@@ -49,7 +52,7 @@ class Loaded(Object):
     def __init__(self, client: ClientObject, executable: Executable, proto: bytes, options: bytes) -> None:
         super().__init__()
         self.executable: Executable | None = executable
-        self.proto, self.options = proto, options
+        self.proto, self.options, self.recorder = proto, options, client.recorder
         parsed = compile_options(options)
         self.replicas, self.partitions = parsed.num_replicas, parsed.num_partitions
         self.devices = _assigned(client, parsed)
@@ -125,8 +128,8 @@ def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
             UNIMPLEMENTED,
             f"the program is for {wanted} devices together; systolith's devices are independent: run it on one",
         )
-    executable = client.client.compile(read_module(proto), client.settings.options)
-    return Loaded(client, executable, proto, options)
+    wanted = Options(precision=client.settings.precision, probes=False)
+    return Loaded(client, compile_for(client.system, read_module(proto), wanted), proto, options)
 
 
 @entry("Client_Compile")
@@ -195,11 +198,13 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
     ]
     try:
         if [(a.dtype.name, a.shape, a.device) for a in arguments] == loaded.expected(device):
-            results = executable.start(device.device, arguments)
+            results = start(executable, device.device, arguments)
         else:  # says what is wrong
             results = executable(*arguments, device=device.device.number)
         for result in results:
             result.block()
+        if loaded.recorder is not None and executable.last_run is not None:
+            loaded.recorder.add(loaded.fingerprint, executable.last_run)
     finally:
         for number in loaded.taken - kept:
             if given[number].buffer.deleted:
@@ -265,5 +270,5 @@ def deserialize(args: Any) -> None:
     chosen = data[start : start + options]
     if args.options and args.options_size:
         chosen = ctypes.string_at(args.options, args.options_size)
-    loaded = Loaded(client, client.client.load(program), data[start + options : start + options + proto], chosen)
+    loaded = Loaded(client, load_for(client.system, program), data[start + options : start + options + proto], chosen)
     args.loaded_executable = loaded.address

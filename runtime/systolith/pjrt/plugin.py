@@ -25,8 +25,8 @@ def _client() -> Any:
     from jax._src import xla_bridge
     from jaxlib import xla_client
 
-    from systolith.pjrt import buffers, executables  # noqa: F401  their functions are entries of the table
-    from systolith.pjrt.lowerings import register
+    from systolith.pjrt import buffers  # noqa: F401  its functions are entries of the table
+    from systolith.pjrt.platform import register
     from systolith.pjrt.table import Api
 
     if not xla_client.pjrt_plugin_loaded(PLATFORM):

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.runtime.device import MOST_DEVICES
@@ -51,14 +50,12 @@ class Settings:
             chip = load_chip(given["chip"][1])
         with _named(given["devices"][0]):
             devices = _count(given["devices"][1])
-        with _named(given["precision"][0]):
-            Options(precision=precision)
-        return cls(chip, devices, precision, Path(report) if report else None)
+        if precision is not None:
+            from systolith.compiler.options import Options  # late: it takes long to import
 
-    @property
-    def options(self) -> Options:
-        """Of the compiler."""
-        return Options(precision=self.precision, probes=False)
+            with _named(given["precision"][0]):
+                Options(precision=precision)
+        return cls(chip, devices, precision, Path(report) if report else None)
 
 
 @contextmanager

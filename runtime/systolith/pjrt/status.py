@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from systolith.compiler.errors import CompileError, HbmError
 from systolith.isa.errors import SystolithError, cut
 from systolith.runtime.hbm import OutOfMemoryError
 
@@ -23,6 +22,8 @@ class PluginError(SystolithError):
 
 def code_of(error: BaseException) -> int:
     """The status that tells the user of JAX what sort of error this is."""
+    from systolith.compiler.errors import CompileError, HbmError  # late: most processes see no error
+
     if isinstance(error, PluginError):
         return error.code
     if isinstance(error, OutOfMemoryError | HbmError | MemoryError):

@@ -7,6 +7,7 @@ import ctypes
 import os
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from systolith.pjrt.entries import ENTRIES, MAJOR, MINOR, Table
@@ -18,6 +19,15 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 Implementation = Callable[[Any], None]
 _implemented: dict[str, Implementation] = {}
+
+
+_LATE = "systolith.pjrt.executables"
+"""Imported when a function of it is first called: it takes long, and a process that has JAX may use other devices."""
+_OF_PROGRAMS = """
+Client_Compile Executable_DeserializeAndLoad Executable_GetCompiledMemoryStats Executable_OptimizedProgram
+Executable_Serialize LoadedExecutable_Delete LoadedExecutable_Execute LoadedExecutable_GetExecutable
+""".split()
+"""The entries that it has."""
 
 
 def entry(name: str) -> Callable[[Implementation], Implementation]:
@@ -57,11 +67,15 @@ def error_of(error: BaseException) -> int:
     return Error(code, f"systolith: {message}").address
 
 
-def _callback(name: str, function: Implementation) -> Any:
+def _callback(name: str, function: Implementation | None) -> Any:
     struct = ENTRIES[name].struct
 
     def call(address: int) -> int:
+        nonlocal function
         try:
+            if function is None:
+                import_module(_LATE)
+                function = _implemented[name]
             function(struct.from_address(address))
         except BaseException as error:
             return error_of(error)
@@ -85,7 +99,7 @@ class Api:
     def __init__(self) -> None:
         functions = natives()
         self._ended, self._nothing = functions[ENDED].address, nothing()
-        self._callbacks = {name: _callback(name, function) for name, function in _implemented.items()}
+        self._callbacks = {name: _callback(name, _implemented.get(name)) for name in {*_implemented, *_OF_PROGRAMS}}
         addresses = {name: functions[name].address for name in ENTRIES}
         addresses |= {name: ctypes.cast(c, ctypes.c_void_p).value or 0 for name, c in self._callbacks.items()}
         version = Table.major.offset - Table.version_size.offset + 2 * ctypes.sizeof(ctypes.c_int32)

@@ -15,7 +15,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, bytes_of
-from systolith.runtime.device import Device, element_type
+from systolith.runtime.device import Device, Devices, element_type
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import Transfers
 from systolith.runtime.sources import parse_module
@@ -40,8 +40,7 @@ class Client(Transfers):
         """
         if isinstance(module, str):
             module = parse_module(module, "<string>", left_out=True)
-        compiled = compile_module(module, self.chip, with_tuner(options or Options(), self.chip))
-        return Executable(self, compiled.program, compiled)
+        return compile_for(self, module, options or Options())
 
     @checked
     def load(self, program: Program | str | Path) -> Executable:
@@ -50,10 +49,7 @@ class Client(Transfers):
         Raises:
             SystolithError: it is for another chip, or breaks a rule of the instruction set.
         """
-        if not isinstance(program, Program):
-            program = load(program)
-        verify_program(program, self.chip)
-        return Executable(self, program)
+        return load_for(self, program if isinstance(program, Program) else load(program))
 
     @checked
     def infeed(self, queue: int = 0, device: int = 0) -> Infeed:
@@ -77,6 +73,26 @@ class Client(Transfers):
         if not 0 <= number < len(queues):
             raise SystolithError(f"{what} queue {number}: chip {self.chip.name} has {len(queues)}")
         return queues[number]
+
+
+def compile_for(devices: Devices, module: Module, options: Options) -> Executable:
+    """Compile a module for devices.
+
+    Raises:
+        SystolithError: it cannot be compiled for their chip.
+    """
+    compiled = compile_module(module, devices.chip, with_tuner(options, devices.chip))
+    return Executable(devices, compiled.program, compiled)
+
+
+def load_for(devices: Devices, program: Program) -> Executable:
+    """Load a compiled program for devices.
+
+    Raises:
+        SystolithError: it is for another chip, or breaks a rule of the instruction set.
+    """
+    verify_program(program, devices.chip)
+    return Executable(devices, program)
 
 
 class Infeed:

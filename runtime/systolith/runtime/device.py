@@ -181,18 +181,7 @@ class Device:
     @checked
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:
         """A buffer of zeros."""
-        return self.allocate(element, shape)
-
-    def allocate(self, element: DType, shape: tuple[int, ...]) -> Buffer:
-        """A buffer of zeros, of a shape that is known to be one."""
-        size = bytes_of(element, shape)
-        place = self.hbm.allocate(size)
-        try:
-            memory = np.zeros(size, np.uint8)
-        except (MemoryError, ValueError) as error:  # numpy says either
-            self.hbm.release(place)
-            raise OutOfMemoryError(f"the machine has no room for {element}{list(shape)}: {error}") from None
-        return Buffer(self, element, shape, place, memory)
+        return allocate(self, element, shape)
 
     @checked
     def put(self, array: Array) -> Buffer:
@@ -206,6 +195,18 @@ class Device:
         buffer = self.empty(element_type(array), array.shape)
         buffer.raw()[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return buffer
+
+
+def allocate(device: Device, element: DType, shape: tuple[int, ...]) -> Buffer:
+    """A buffer of zeros on a device, of a shape that is known to be one."""
+    size = bytes_of(element, shape)
+    place = device.hbm.allocate(size)
+    try:
+        memory = np.zeros(size, np.uint8)
+    except (MemoryError, ValueError) as error:  # numpy says either
+        device.hbm.release(place)
+        raise OutOfMemoryError(f"the machine has no room for {element}{list(shape)}: {error}") from None
+    return Buffer(device, element, shape, place, memory)
 
 
 class Devices:

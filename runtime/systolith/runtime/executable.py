@@ -20,7 +20,7 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import BufferDecl, Program, Role
 from systolith.runtime.arrays import Array, conform
-from systolith.runtime.device import Buffer, Device, Devices
+from systolith.runtime.device import Buffer, Device, Devices, allocate
 from systolith.runtime.hbm import Range
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.task import Task
@@ -68,6 +68,19 @@ class Run:
     def record(self) -> dict[str, Any]:
         """The JSON object of the run, as `systolith run --json` prints it."""
         return run_record(self.result, self.memory, Circumstances(simulate_seconds=self.wall_seconds))
+
+
+_of_process: list[Task[Run]] = []
+"""The run that was started last."""
+
+
+def last_run() -> Run | None:
+    """The latest run of this process, whichever executable's, once it has ended; None before the first.
+
+    Raises:
+        SystolithError: it failed.
+    """
+    return _of_process[0].result() if _of_process else None
 
 
 def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
@@ -191,7 +204,7 @@ class Executable:
         """
         target = self.client.device(device)
         taken = self._arguments(target, arguments)
-        return self.start(target, taken, self._simulation(mode, hostile, max_cycles))
+        return start(self, target, taken, self._simulation(mode, hostile, max_cycles))
 
     def _simulation(self, mode: str, hostile: bool, max_cycles: int | None) -> Callable[..., RunResult]:
         if mode not in (with_values := [m for m in MODES if m != "time"]):
@@ -200,35 +213,6 @@ class Executable:
         return partial(
             simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
         )
-
-    def start(
-        self, target: Device, taken: list[Buffer], simulated: Callable[..., RunResult] | None = None
-    ) -> list[Buffer]:
-        """Start a run on buffers that the caller knows to be right; otherwise as a call.
-
-        Args:
-            target: a device of the client.
-            taken: a buffer of the device for each parameter, of its type and shape.
-            simulated: `simulate` with options; None: in mode `full`.
-        """
-        declared, shared, donated = self._interface
-        self._refuse_shared(taken, donated)
-        fresh = {d.number: target.allocate(dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
-        scratch = target.hbm.allocate(self.memory.constants + self.memory.temporaries)
-        contents = [a.contents() for a in taken]
-        name = self.program.name
-        spent = [taken[n].donate(name, taken[n].dtype, taken[n].shape) for n in donated.difference(shared.values())]
-        results = [
-            fresh[d.number] if d.number in fresh else taken[shared[d.number]].donate(name, dtype(d.dtype), d.dims)
-            for d in declared
-        ]
-        memories = [r.raw() for r in results]
-        simulated = simulated or partial(simulate, self.program, self.client.chip)
-        task = target.queue.submit(partial(self._run, simulated, target, [*taken, *spent], contents, memories, scratch))
-        for result in results:
-            result.fill_by(task)
-        self._latest = task
-        return results
 
     @cached_property
     def _interface(self) -> tuple[list[BufferDecl], dict[int, int], set[int]]:
@@ -278,6 +262,41 @@ class Executable:
             bound = bind(self.program, [wait() for wait in contents], results)
             started = perf_counter()
             result = simulated(buffers=bound, setup=device.attach_queues)
+            result.outputs = []  # in buffers, whose memory may be freed before the run is forgotten
             return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
         finally:
             device.hbm.release(scratch)
+
+
+def start(
+    executable: Executable, target: Device, taken: list[Buffer], simulated: Callable[..., RunResult] | None = None
+) -> list[Buffer]:
+    """Start a run on buffers that the caller knows to be right; otherwise as a call.
+
+    Args:
+        executable: what to run.
+        target: a device of the client.
+        taken: a buffer of the device for each parameter, of its type and shape.
+        simulated: `simulate` with options; None: in mode `full`.
+    """
+    declared, shared, donated = executable._interface
+    executable._refuse_shared(taken, donated)
+    fresh = {d.number: allocate(target, dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
+    scratch = target.hbm.allocate(executable.memory.constants + executable.memory.temporaries)
+    contents = [a.contents() for a in taken]
+    name = executable.program.name
+    spent = [taken[n].donate(name, taken[n].dtype, taken[n].shape) for n in donated.difference(shared.values())]
+    results = [
+        fresh[d.number] if d.number in fresh else taken[shared[d.number]].donate(name, dtype(d.dtype), d.dims)
+        for d in declared
+    ]
+    memories = [r.raw() for r in results]
+    simulated = simulated or partial(simulate, executable.program, executable.client.chip)
+    task = target.queue.submit(
+        partial(executable._run, simulated, target, [*taken, *spent], contents, memories, scratch)
+    )
+    for result in results:
+        result.fill_by(task)
+    executable._latest = task
+    _of_process[:] = [task]
+    return results

@@ -1,8 +1,9 @@
-"""Rules of JAX for the platform: where JAX has none that holds on every platform.
+"""What JAX has to be told of the platform.
 
 JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are eigenvalues, and calls of
 Python from a running program, which are refused. For eigenvalues, singular values and LU factors the rules of CPUs are
-taken: calls of LAPACK, which the compiler expands; others would be programs of a thousand operations.
+taken: calls of LAPACK, which the compiler expands; others would be programs of a thousand operations. Donation and the
+cache of compiled programs are for platforms that JAX lists.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
 def register(platform: str) -> None:
-    """Tell JAX the rules, and that the platform takes over the memory of donated arrays."""
-    from jax._src import callback, debugging
+    """Tell JAX the rules, and that the platform can do what listed ones can."""
+    from jax._src import callback, compilation_cache, debugging
     from jax._src.interpreters import mlir
 
     known: dict[Any, Any] = mlir._platform_specific_lowerings
@@ -27,6 +28,12 @@ def register(platform: str) -> None:
         mlir.register_lowering(primitive, _refused, platform=platform)
     if platform not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(platform)
+    others = compilation_cache.is_cache_used
+
+    def is_cache_used(backend: Any) -> bool:
+        return compilation_cache._is_cache_enabled() if backend.platform == platform else others(backend)
+
+    compilation_cache.is_cache_used = is_cache_used
 
 
 def _refused(context: Any, *_: object, **__: object) -> NoReturn:
