@@ -244,6 +244,16 @@ def test_complex(name: str) -> None:
     np.testing.assert_allclose(got, run_xla(text, x, y)[0], rtol=1e-15, atol=2e-15)
 
 
+@pytest.mark.parametrize(
+    "call", ["exponential(x)", *(pytest.param(f"{n}(x)", marks=pytest.mark.slow) for n in ("log", "tanh", "rsqrt"))]
+)
+def test_functions(call: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n x = f64[40] parameter(0)\n ROOT r = f64[40] {call}\n}}\n"
+    x = np.concatenate([[0.0, -0.0, np.inf, -np.inf, np.nan], np.linspace(-3, 800, 35)])
+    (got,) = run(compiled(text).program, load_chip("tiny"), [x])
+    np.testing.assert_allclose(got, evaluate(parse_hlo(text), x)[0], rtol=5e-16)
+
+
 def test_what_has_no_form_on_words_is_refused_by_name() -> None:
     text = module("ROOT r = f64[4,6] reduce-precision(x), exponent_bits=8, mantissa_bits=7")
     with pytest.raises(CompileError, match=r"reduce-precision 'r'.*f64 has no form on pairs of u32"):

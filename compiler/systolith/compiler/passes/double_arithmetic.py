@@ -46,7 +46,7 @@ def _mantissa(x: Wide, exponent: Word) -> Wide:
     return Wide(x.low, (x.high & FRACTION) | (exponent.least(1) << PLACE))
 
 
-def _normal(x: Wide) -> tuple[Wide, Word]:
+def normal(x: Wide) -> tuple[Wide, Word]:
     """A mantissa and its exponent, which may be below 1; the mantissa of 0 is 0."""
     given = exponent(x)
     mantissa = _mantissa(x, given) << LEFT
@@ -54,7 +54,7 @@ def _normal(x: Wide) -> tuple[Wide, Word]:
     return mantissa << zeros, given.most(1) - zeros
 
 
-def _packed(mantissa: Wide, exponent: Word) -> Wide:
+def packed(mantissa: Wide, exponent: Word) -> Wide:
     """A number without its sign, of any exponent as a signed number; of a mantissa of 0, 0."""
     small = exponent.below(1)
     moved = mantissa.jammed(small.choose(1 - exponent, 0).least(MOST))
@@ -100,17 +100,17 @@ def subtract(x: Wide, y: Wide) -> Wide:
 
 def multiply(x: Wide, y: Wide) -> Wide:
     """The first 64 bits of the product of mantissas, and whether there are others."""
-    (a, first), (b, second) = _normal(x), _normal(y)
-    product, rest = a.product(b)
-    product = Wide(product.low | rest.flag("NE", 0).bit, product.high)
+    (a, first), (b, second) = normal(x), normal(y)
+    product, *rest = a.product(b)
+    product = Wide(product.low | (rest[0] | rest[1]).flag("NE", 0).bit, product.high)
     over = product.high >> (BITS - 1)
-    made = _packed(product << (1 - over), first + second + over - BIAS)
+    made = packed(product << (1 - over), first + second + over - BIAS)
     infinite = exponent(x).most(exponent(y)).flag("EQ", EXPONENT)
     nan = is_nan(x) | is_nan(y) | product.high.flag("EQ", 0)
     return _finished(made, x.high ^ y.high, infinite, nan)
 
 
-def _reciprocal(x: Word) -> Word:
+def inverse(x: Word) -> Word:
     """2^62 / x of a word whose first bit is set, less by up to ten: that of f32, and a step by Newton."""
     given = x.as_float
     near = Word.of_float(given.like(2.0**62) / given)
@@ -142,8 +142,8 @@ def _settled(rest: Wide, divisor: Wide, reciprocal: Word) -> tuple[Word, Wide]:
 
 def divide(x: Wide, y: Wide) -> Wide:
     """Two digits of the quotient of mantissas, and whether there is a rest."""
-    (a, first), (b, second) = _normal(x), _normal(y)
-    reciprocal, divisor = _reciprocal(b.high), b >> LEFT
+    (a, first), (b, second) = normal(x), normal(y)
+    reciprocal, divisor = inverse(b.high), b >> LEFT
     digit = a.high.high_of(reciprocal) >> (RECIPROCAL - DIGIT)
     rest = ((a >> LEFT) << DIGIT) - divisor.times(digit)
     second_digit, rest = _less_digit(rest, divisor, reciprocal, DIGIT)
@@ -151,7 +151,7 @@ def divide(x: Wide, y: Wide) -> Wide:
     quotient = Wide(digit << DIGIT, digit >> (BITS - DIGIT)).plus(second_digit + last) << (MOST - 2 * DIGIT)
     quotient = Wide(quotient.low | (~rest.is_zero).bit, quotient.high)
     over = quotient.high >> (BITS - 1)
-    made = _packed(quotient << (1 - over), first - second + over + (BIAS - 1))
+    made = packed(quotient << (1 - over), first - second + over + (BIAS - 1))
     infinite = exponent(x).flag("EQ", EXPONENT) | b.high.flag("EQ", 0)
     none = exponent(y).flag("EQ", EXPONENT) | a.high.flag("EQ", 0)
     lost = is_nan(x) | is_nan(y)
@@ -161,9 +161,9 @@ def divide(x: Wide, y: Wide) -> Wide:
 
 def remainder(r: PairRewriter, x: Wide, y: Wide) -> Wide:
     """What is left of the mantissa when the quotient is whole; digit by digit, in a loop."""
-    (a, first), (b, second) = _normal(x), _normal(y)
+    (a, first), (b, second) = normal(x), normal(y)
     divisor, whole = b >> LEFT, a >> LEFT
-    reciprocal = _reciprocal(b.high)
+    reciprocal = inverse(b.high)
     start = whole - divisor
     rest = whole.where(whole.less(divisor), start)
     shifts = first - second
@@ -173,7 +173,7 @@ def remainder(r: PairRewriter, x: Wide, y: Wide) -> Wide:
     made_low, made_high, *_ = counted_loop(r, r.callees, DIGITS, state, _next_rest, partial(_inside, r), "remainder")
     rest = Wide(Word(r, made_low), Word(r, made_high)) << LEFT
     zeros = rest.zeros
-    made = _packed(rest << zeros, second - zeros)
+    made = packed(rest << zeros, second - zeros)
     made = Wide(made.low, made.high | sign(x))
     infinite_y = size(y).flag("EQ", INFINITY) & y.low.flag("EQ", 0)
     made = x.where(smaller | infinite_y | is_zero(x), made)
@@ -200,7 +200,7 @@ def _float(x: Wide) -> Real:
 
 def square_root(x: Wide) -> Wide:
     """By f32: its root, then the rest over twice the root so far, always a little less; the rests are exact."""
-    mantissa, given = _normal(x)
+    mantissa, given = normal(x)
     number = mantissa >> (given & 1)  # 1 to 4, times 2^62
     first = number.high.as_float.of("sqrt")
     half = first.like(2.0**-13) / first

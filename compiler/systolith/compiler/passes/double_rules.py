@@ -11,6 +11,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes import double_arithmetic as arithmetic
 from systolith.compiler.passes import double_converts as converts
+from systolith.compiler.passes import double_functions as functions
 from systolith.compiler.passes.double_bits import BIAS, INFINITY, PLACE, is_nan, is_zero, order, sign, size
 from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, one, pair
 from systolith.compiler.passes.real_expression import Real
@@ -53,6 +54,12 @@ def _sign(x: Wide) -> Wide:
     """Of zeros and NaN themselves."""
     own = is_zero(x) | is_nan(x)
     return x.where(own, Wide(x.low.like(0), sign(x) | BIAS << PLACE))
+
+
+def _reciprocal_root(x: Wide) -> Wide:
+    """Rounded twice."""
+    one = Wide(x.low.like(0), x.high.like(BIAS << PLACE))
+    return arithmetic.divide(one, arithmetic.square_root(x))
 
 
 def _is_finite(x: Wide) -> Flag:
@@ -143,6 +150,18 @@ RULES: dict[str, PairRule] = {
     "divide": _function(arithmetic.divide),
     "remainder": PairRule(_remainder),
     "sqrt": _function(arithmetic.square_root),
+    "exponential": _function(functions.exponential),
+    "exponential-minus-one": _function(functions.exponential_minus_one),
+    "log": _function(functions.log),
+    "log-plus-one": _function(functions.log_plus_one),
+    "logistic": _function(functions.logistic),
+    "tanh": _function(functions.tanh),
+    "sinh": _function(functions.sinh),
+    "cosh": _function(functions.cosh),
+    "atanh": _function(functions.atanh),
+    "cbrt": _function(functions.cbrt),
+    "power": _function(functions.power),
+    "rsqrt": _function(_reciprocal_root),
     "floor": _function(arithmetic.floor),
     "ceil": _function(arithmetic.ceil),
     "round-nearest-even": _function(arithmetic.round_even),

@@ -162,15 +162,20 @@ class Wide:
         """The low 64 bits of a product with a word."""
         return Wide(self.low * word, self.low.high_of(word) + self.high * word)
 
-    def product(self, other: Wide) -> tuple[Wide, Word]:
-        """The high 64 bits of the whole product, and what is 0 if all others are."""
+    def scaled(self, other: Wide) -> Wide:
+        """The high 64 bits of the whole product, less by up to 2."""
+        made = self.high.times(other.high)
+        return made.plus(self.high.high_of(other.low)).plus(self.low.high_of(other.high))
+
+    def product(self, other: Wide) -> tuple[Wide, Word, Word]:
+        """The whole product: its high 64 bits, and the other words."""
         (a, b), (c, d) = (self.low, self.high), (other.low, other.high)
         low, one, two, high = a.times(c), a.times(d), b.times(c), b.times(d)
         first = low.high + one.low
         second = first + two.low
         left = one.high + first.flag("LT", one.low).bit
         right = two.high + second.flag("LT", two.low).bit
-        return high.plus(left).plus(right), second | low.low
+        return high.plus(left).plus(right), second, low.low
 
     def where(self, flag: Flag, other: Wide) -> Wide:
         """This where a test holds, else the other."""
