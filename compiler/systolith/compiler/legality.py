@@ -127,8 +127,6 @@ def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Cal
             raise compile_error(i, f"a {leaf.kind} has no place on the chip; remove it from the module")
         if any(leaf.dynamic):
             raise compile_error(i, "dynamic dimensions have no lowering; pad to the bound")
-        if leaf.dtype.code < 0:
-            raise compile_error(i, f"the chip has no {leaf.dtype}; convert before, to bf16 or s8 say")
         found = next((types for types in obstacles if types.splits(leaf)), None)
         if found is not None:
             obstacle = obstacles[found]() or (i if i.opcode not in _AT_THE_EDGE else None)

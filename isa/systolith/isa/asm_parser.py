@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from systolith.isa.asm_kernel import KernelParser
 from systolith.isa.asm_lex import Line
 from systolith.isa.binary import read_json
 from systolith.isa.chip_schema import SCHEMA, value_of
-from systolith.isa.dtypes import DTYPES
+from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES, DType
 from systolith.isa.encode import encode_instruction
 from systolith.isa.errors import BinaryError, EncodingError
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
@@ -154,7 +154,7 @@ class Parser:
         column, role = line.peek.column, line.name("a role")
         if role not in list(Role):
             line.fail(f"role {role}: must be one of {', '.join(Role)}", column)
-        dtype = self._dtype(line)
+        dtype = self._dtype(line, ELEMENT_TYPES)
         dims = self._list(line, "[", "]", lambda: line.integer("a dimension"))
         settings: dict[str, Any] = {"name": name, "number": -1, "alias": -1, "data": b"", "bytes": None}
         while (key := line.keyword()) is not None:
@@ -167,7 +167,7 @@ class Parser:
             else:
                 settings[key] = self._number(line, "buffer") if key == "alias" else line.integer(key)
         if settings["bytes"] is None:
-            settings["bytes"] = DTYPES[dtype].size
+            settings["bytes"] = ELEMENT_TYPES[dtype].size
             for d in dims:
                 settings["bytes"] *= d
         line.finish()
@@ -183,9 +183,9 @@ class Parser:
         except ValueError:
             line.fail("expected bytes in hexadecimal, in quotes", column)
 
-    def _dtype(self, line: Line) -> str:
+    def _dtype(self, line: Line, known: Mapping[str, DType] = DTYPES) -> str:
         column, name = line.peek.column, line.name("an element type")
-        if name not in DTYPES:
+        if name not in known:
             line.fail(f"{name}: no such element type", column)
         return name
 

@@ -1,7 +1,9 @@
 """Element types: one table, from which every other part takes names, widths and numpy types.
 
-Names are XLA's (`f32`, `bf16`, `s8`, ...).  `stored` is the numpy type of an array of them in memory; s4, u4 and pred
-take one byte an element (docs/isa.md, Numerics).
+Names are XLA's (`f32`, `bf16`, `s8`, ...).  `stored` is the numpy type of an array of them in memory; those of less
+than a byte take one an element (docs/isa.md, Numerics).  `DTYPES` are the types of instructions; buffers may be of any
+in `ELEMENT_TYPES`.  Formats of the others: OCP Microscaling specification (f4e2m1fn, f8e8m0fnu), IEEE-like f8e3m4 and
+f8e4m3, and XLA's integers of one and two bits.
 """
 
 from __future__ import annotations
@@ -60,6 +62,11 @@ class DType:
         return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
     @property
+    def in_memory(self) -> DType:
+        """The type by which instructions move its elements: u8, of a byte, for one that they do not have."""
+        return self if self.code >= 0 else U8
+
+    @property
     def least(self) -> int:
         """The least value of an integer type."""
         return -(1 << (self.bits - 1)) if self.kind is Kind.SIGNED else 0
@@ -113,6 +120,22 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+ELEMENT_TYPES: dict[str, DType] = DTYPES | {
+    t.name: t
+    for t in (
+        _t("s1", -1, Kind.SIGNED, 1, ml_dtypes.int1),
+        _t("s2", -1, Kind.SIGNED, 2, ml_dtypes.int2),
+        _t("u1", -1, Kind.UNSIGNED, 1, ml_dtypes.uint1),
+        _t("u2", -1, Kind.UNSIGNED, 2, ml_dtypes.uint2),
+        _t("f4e2m1fn", -1, Kind.FLOAT, 4, ml_dtypes.float4_e2m1fn),
+        _t("f8e3m4", -1, Kind.FLOAT, 8, ml_dtypes.float8_e3m4),
+        _t("f8e4m3", -1, Kind.FLOAT, 8, ml_dtypes.float8_e4m3),
+        _t("f8e4m3b11fnuz", -1, Kind.FLOAT, 8, ml_dtypes.float8_e4m3b11fnuz),
+        _t("f8e8m0fnu", -1, Kind.FLOAT, 8, ml_dtypes.float8_e8m0fnu),
+    )
+}
+"""Name to element type, all that HLO text may have."""
+
 BY_CODE: dict[int, DType] = {t.code: t for t in DTYPES.values()}
 
 PRED, S8, S32, U8, U32 = (DTYPES[n] for n in ("pred", "s8", "s32", "u8", "u32"))
@@ -126,6 +149,6 @@ def dtype(name: str) -> DType:
         KeyError: there is none; the message lists those there are.
     """
     try:
-        return DTYPES[name]
+        return ELEMENT_TYPES[name]
     except KeyError:
-        raise KeyError(f"unknown element type {name!r}; known: {', '.join(DTYPES)}") from None
+        raise KeyError(f"unknown element type {name!r}; known: {', '.join(ELEMENT_TYPES)}") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from systolith.isa.access import Access, accesses, memory_of, size_of
 from systolith.isa.chip import chip_differences
-from systolith.isa.dtypes import DTYPES, DType, Kind
+from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind
 from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
@@ -306,10 +306,10 @@ def require_chip(program: Program, chip: Chip) -> None:
 def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
     for i, b in enumerate(program.buffers):
-        _need(b.dtype in DTYPES, f"buffer {b.name}: no element type {b.dtype}")
+        _need(b.dtype in ELEMENT_TYPES, f"buffer {b.name}: no element type {b.dtype}")
         _need(len(b.dims) <= MAX_RANK, f"buffer {b.name}: {len(b.dims)} dimensions: at most {MAX_RANK}")
         _need(all(0 <= d < MAX_MACS for d in b.dims), f"buffer {b.name}: dimensions must be from 0 to {MAX_MACS - 1}")
-        size = prod(b.dims) * DTYPES[b.dtype].size
+        size = prod(b.dims) * ELEMENT_TYPES[b.dtype].size
         _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
         _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from systolith.isa.dtypes import DTYPES, DType
+from systolith.isa.dtypes import ELEMENT_TYPES, DType
 from systolith.pjrt.devices import DeviceObject
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.native import READY
@@ -79,9 +79,9 @@ def element_type(code: int) -> DType:
         PluginError: the machine has no such type.
     """
     name = _TYPES[code] if 0 <= code < len(_TYPES) else str(code)
-    if name not in DTYPES:
+    if name not in ELEMENT_TYPES:
         raise PluginError(UNIMPLEMENTED, f"element type {name}: the chip has none; convert the array first")
-    return DTYPES[name]
+    return ELEMENT_TYPES[name]
 
 
 def target(args: Any) -> DeviceObject:

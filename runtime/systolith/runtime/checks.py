@@ -13,6 +13,7 @@ import numpy as np
 
 from systolith.compiler.driver import Compiled
 from systolith.compiler.hlo.ir import Computation, Module
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.isa.dtypes import dtype
 from systolith.isa.program import Location, Probe, Program
@@ -89,7 +90,10 @@ class Checker:
     def _compare(self, probe: Probe, inputs: list[Array], outputs: list[Array]) -> None:
         report = self._report
         report.executions += 1
-        expected = bounded(self._groups[probe.group], inputs, self._precision)
+        group = self._groups[probe.group]
+        inputs = [_typed(x, p.shape) for x, p in zip(inputs, group.parameters, strict=True)]
+        outputs = [_typed(x, s) for x, s in zip(outputs, group.result.shape.leaves(), strict=True)]
+        expected = bounded(group, inputs, self._precision)
         for at, got, (want, bound) in zip(probe.outputs, outputs, expected, strict=True):
             gap = distance(got, want)
             ratio = np.divide(gap, bound, out=np.where(gap > 0, np.inf, 0.0), where=bound > 0)
@@ -131,6 +135,11 @@ def read_location(machine: Machine, at: Location) -> Array:
     memory = machine.vmem if at.space == "vmem" else machine.buffers[at.buffer]
     view = np.ndarray(at.dims, element.stored, memory.data, at.address, at.strides)
     return view.copy()
+
+
+def _typed(array: Array, shape: Shape) -> Array:
+    """Elements that instructions move as those of another type, in their own."""
+    return array if shape.dtype.in_memory is shape.dtype else array.view(shape.dtype.stored)
 
 
 def distance(got: Array, want: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from systolith.isa.checked import as_array, checked
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.dtypes import DTYPES, DType, dtype
+from systolith.isa.dtypes import ELEMENT_TYPES, DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HbmAllocator, OutOfMemoryError, Range
@@ -147,7 +147,7 @@ def element_type(array: Array) -> DType:
     Raises:
         SystolithError: there is none.
     """
-    for candidate in DTYPES.values():
+    for candidate in ELEMENT_TYPES.values():
         if candidate.stored == array.dtype:
             return dtype(candidate.name)
     raise SystolithError(f"numpy type {array.dtype} has no XLA element type; convert the array first")

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.driver import compile_module
-from systolith.compiler.errors import CompileError
-from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.options import Options
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
@@ -67,20 +64,3 @@ ENTRY e {
 }"""
     made = compile_module(parse_hlo(text, left_out=True), TINY, Options(elided="zeros"))
     np.testing.assert_array_equal(run(made.program, TINY, [])[0], np.zeros(12, np.float32))
-
-
-@pytest.mark.parametrize("name", [n for n, t in ELEMENT_TYPES.items() if t.code < 0])
-@pytest.mark.parametrize("where", ["parameter", "constant", "inside"])
-def test_types_without_a_place_on_the_chip_are_refused_by_name(name: str, where: str) -> None:
-    made = {
-        "parameter": f"x = {name}[2] parameter(0) ROOT y = {name}[2] reverse(x), dimensions={{0}}",
-        "constant": f"ROOT y = {name}[2] constant({{1, 1}})"
-        if name != "s1"
-        else f"ROOT y = {name}[2] constant({{0, 0}})",
-        "inside": f"x = f32[2] parameter(0) y = {name}[2] convert(x) ROOT z = f32[2] convert(y)",
-    }[where]
-    text = f"HloModule m\nENTRY e {{ {made} }}"
-    with pytest.raises(CompileError, match=rf"\[2\]\): the chip has no {name}; convert before"):
-        compiled(text)
-    if where == "inside":
-        assert evaluate(parse_hlo(text), np.ones(2, np.float32))[0].shape == (2,)

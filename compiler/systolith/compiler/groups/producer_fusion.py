@@ -208,7 +208,7 @@ class _Computation:
         (leaf,) = self.aliases.leaves[value]
         size = value.shape.dtype.size
         buf = Buf(value.name, self._space(leaf), value.shape.bytes)
-        return Array(buf, value.shape.dtype, value.dims, dense(value.dims, size), (0,) * len(value.dims))
+        return Array(buf, value.shape.dtype.in_memory, value.dims, dense(value.dims, size), (0,) * len(value.dims))
 
     def _space(self, leaf: Leaf) -> Space:
         """Where a value is placed; what is given is in HBM, unless it is small or a loop may have brought it in."""

@@ -14,9 +14,9 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.element_builder import Builder, Rule
 from systolith.compiler.ops.expression import Node
-from systolith.compiler.ops.float_bits import float_bits, float_of_bits, one_nan
+from systolith.compiler.ops.float_bits import float_bits, float_of_bits, one_nan, rounded_bits
 from systolith.compiler.ops.functions import COMPOSED
-from systolith.isa.dtypes import BF16, F16, F32, PRED, S32, U32, DType, Kind
+from systolith.isa.dtypes import BF16, ELEMENT_TYPES, F16, F32, PRED, S8, S32, U8, U32, DType, Kind
 
 COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
 
@@ -64,6 +64,8 @@ def _compare(b: Builder, s: Sequence[Node]) -> Node:
     direction = COMPARISONS[b.instruction.word("direction")]
     dtype = b.operand_dtype
     if dtype.is_float and b.instruction.word("type", "FLOAT") == "TOTALORDER":
+        if one_nan(dtype):  # its bits are those of -0
+            s = [b.graph.micro("select", b.graph.micro("eq.f32", x, x), x, b.graph.const(0xFFC00000)) for x in s]
         return b.graph.micro(f"{direction}.s32", *(_total_order(b, x) for x in s))
     suffix = "f32" if dtype.is_float else "s32" if direction in ("eq", "ne") or dtype.kind is Kind.SIGNED else "u32"
     return b.graph.micro(f"{direction}.{suffix}", *s)
@@ -76,7 +78,40 @@ def _total_order(b: Builder, x: Node) -> Node:
 
 
 def _convert(b: Builder, s: Sequence[Node]) -> Node:
-    (x,), g, src, dst = s, b.graph, b.operand_dtype, b.dtype
+    (x,), src, dst = s, b.operand_dtype, b.dtype
+    if src == dst:
+        return x
+    if src.code < 0:
+        x, src = _of_bits(b, x, src)
+    if dst.code < 0:
+        return _as_bits(b, _converted(b, x, src, F32 if dst.is_float else S32), dst, src)
+    return _converted(b, x, src, dst)
+
+
+def _of_bits(b: Builder, x: Node, dtype: DType) -> tuple[Node, DType]:
+    """The value of a type that no instruction has, whose image is its bits, and the type it has then."""
+    g = b.graph
+    if dtype.is_float:
+        return float_of_bits(g, x, dtype), F32
+    if dtype.kind is Kind.UNSIGNED:
+        return g.micro("and", x, g.const((1 << dtype.bits) - 1)), U8
+    missing = g.const(32 - dtype.bits)
+    return g.micro("sra", g.micro("shl", x, missing), missing), S8
+
+
+def _as_bits(b: Builder, value: Node, dtype: DType, source: DType) -> Node:
+    """The bits of such a type of a number as f32 or s32; integers that were floats saturate, others wrap."""
+    g = b.graph
+    if dtype.is_float:
+        return rounded_bits(g, value, dtype)
+    if source.is_float:
+        value = g.micro("min.s32", g.micro("max.s32", value, g.const(dtype.least)), g.const(dtype.greatest))
+    return g.micro("and", value, g.const((1 << dtype.bits) - 1))
+
+
+def _converted(b: Builder, x: Node, src: DType, dst: DType) -> Node:
+    """An image as another type, both of instructions."""
+    g = b.graph
     if src == dst:
         return x
     if dst.kind is Kind.PRED:
@@ -94,7 +129,8 @@ def _convert(b: Builder, s: Sequence[Node]) -> Node:
 
 
 def _bitcast_convert(b: Builder, s: Sequence[Node]) -> Node:
-    (x,), g, src, dst = s, b.graph, b.operand_dtype, b.dtype
+    (x,), g = s, b.graph
+    src, dst = (t if t.code >= 0 else ELEMENT_TYPES[f"u{t.bits}"] for t in (b.operand_dtype, b.dtype))
     if src == dst:
         return x
     if src.bits != dst.bits or Kind.PRED in (src.kind, dst.kind):

@@ -77,8 +77,10 @@ Node = Const | Load | Coordinate | Inside | Micro | Pieces | Carried
 
 
 def image_of(value: np.generic | np.ndarray | float | int, dtype: DType) -> int:
-    """The register image of a scalar of an element type."""
+    """The register image of a scalar of an element type: f32 of floats, but bits of those that instructions lack."""
     array = np.asarray(value).astype(dtype.stored)
+    if dtype.code < 0:
+        return int(array.view(np.uint8))
     if dtype.is_float:
         return int(array.astype(np.float32).view(np.uint32))
     return int(array.astype(np.int64)) & 0xFFFFFFFF

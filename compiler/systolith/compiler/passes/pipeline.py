@@ -23,6 +23,7 @@ from systolith.compiler.passes.installed import InstalledExpanders, InstalledPas
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.narrow_types import NormaliseNarrowTypes
 from systolith.compiler.passes.one_device import RunOnOneDevice
 from systolith.compiler.passes.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
@@ -92,6 +93,8 @@ LEGAL: tuple[Pass, ...] = (
     SimplifyGathers(),
     SimplifyScatters(),
     ExpandBarriers(),
+    NormaliseNarrowTypes(),
+    Inline(),
 )
 """Passes that make HLO legal for later stages: calls inlined, layouts row-major, expanded operations gone."""
 

@@ -27,6 +27,7 @@ from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.lapack import ExpandLapack
 from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.narrow_types import NormaliseNarrowTypes
 from systolith.compiler.passes.one_device import RunOnOneDevice
 from systolith.compiler.passes.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
@@ -64,6 +65,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "dce": DeadCode,
     "fft-expander": ExpandFfts,
     "flatten-call-graph": FlattenCallGraph,
+    "float-normalization": NormaliseNarrowTypes,
     "fusion-inliner": lambda: Inline(("fusion",)),
     "gather_simplifier": SimplifyGathers,
     "integer-product-expander": ExpandIntegerProducts,

@@ -194,7 +194,7 @@ class TileBuilder:
     def array(self, name: str, dtype: DType, dims: tuple[int, ...], origin: tuple[int, ...] | None = None) -> Array:
         """A new dense array in VMEM; `origin`: the index of its first element in the value it is a box of."""
         buf = self.vmem(name, prod(dims) * dtype.size)
-        return Array(buf, dtype, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
+        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
 
     def tile(self, name: str, array: Array, box: Box) -> Array:
         """A new dense array in VMEM for a box of `array`, nested as that is."""
@@ -214,12 +214,12 @@ class TileBuilder:
     ) -> Array:
         """A new dense array in HBM, as an entry of the buffer table."""
         buf = self.hbm(name, role, dtype, dims, number, data)
-        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """An array without memory, for a value that has no contents yet."""
         buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))
-        return Array(buf, dtype, dims, dense(dims, dtype.size), (0,) * len(dims))
+        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
     def constant(self, constant: Instruction) -> Array:
         """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
@@ -229,7 +229,9 @@ class TileBuilder:
         if key not in self._constants:
             self._constants[key] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
         buf = self._constants[key]
-        return Array(buf, element, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims))
+        return Array(
+            buf, element.in_memory, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims)
+        )
 
     def copy(self, src: Array, dst: Array, what: str) -> None:
         """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none."""

@@ -33,7 +33,10 @@ def is_view_chain(instruction: Instruction) -> bool:
     base = view_base(instruction)
     nowhere = Buf("", Space.NONE, 0)
     strides = dense(base.dims, base.shape.dtype.size)
-    return as_view(Array(nowhere, base.shape.dtype, base.dims, strides, (0,) * len(base.dims)), instruction) is not None
+    return (
+        as_view(Array(nowhere, base.shape.dtype.in_memory, base.dims, strides, (0,) * len(base.dims)), instruction)
+        is not None
+    )
 
 
 def as_view(array: Array, instruction: Instruction) -> Array | None:
@@ -93,7 +96,7 @@ def recast(array: Array, dims: Sequence[int], dtype: DType | None = None) -> Arr
     Raises:
         ValueError: no strides address it; dense arrays always can be.
     """
-    dtype = dtype or array.dtype
+    dtype = dtype.in_memory if dtype else array.dtype
     if array.dtype.size > dtype.size:
         array = parts(array, dtype)
     elif array.dtype.size < dtype.size:

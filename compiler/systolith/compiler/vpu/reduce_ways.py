@@ -457,7 +457,7 @@ def somewhere(box: Box, dtype: DType) -> Array:
 def anywhere(shape: Shape) -> Array:
     """A dense array in VMEM, for costs."""
     buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
-    return Array(buf, shape.dtype, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
+    return Array(buf, shape.dtype.in_memory, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
 
 
 def joined(r: Reduction, kept: Box, reduced: Box) -> Box:
