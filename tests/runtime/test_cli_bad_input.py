@@ -54,7 +54,6 @@ HLO_CASES = {
     "contraction disagrees": (DOT.replace("b = f32[8,8]", "b = f32[7,8]"), "dot"),
     "not HLO": ("hello, world\n", ""),
     "huge shape": (DOT.replace("f32[8,8]", "f32[999999999,999999999]"), ""),
-    "unsupported type": (DOT.replace("f32", "f4e2m1fn"), "f4e2m1fn"),
     "custom call": (
         "HloModule m\nENTRY e {\n a = f32[4] parameter(0)\n"
         ' ROOT c = f32[4] custom-call(a), custom_call_target="mine"\n}\n',
