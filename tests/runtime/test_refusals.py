@@ -17,9 +17,9 @@ from tests.runtime.command import systolith
 
 REFUSED = """HloModule m
 turned { p = (f32[8], s32[]) parameter(0)
- low = f32[] constant(0)
- high = f32[] constant(1)
- s = f32[8] rng(low, high), distribution=rng_uniform
+ k = token[] after-all()
+ d = (f32[8], token[]) infeed(k)
+ s = f32[8] get-tuple-element(d), index=0
  i = s32[] get-tuple-element(p), index=1
  ROOT t = (f32[8], s32[]) tuple(s, i) }
 goes { p = (f32[8], s32[]) parameter(0)
@@ -32,12 +32,13 @@ ENTRY e {
  t = (f32[8], s32[]) tuple(x, i)
  w = (f32[8], s32[]) while(t), condition=goes, body=turned
  y = f32[8] get-tuple-element(w), index=0
- c = u32[] partition-id()
+ k = token[] after-all()
+ c = token[] outfeed(x, k), outfeed_shape=f32[8]
  r = f32[8] custom-call(x), custom_call_target="nobody"
- ROOT o = (f32[8], u32[], f32[8]) tuple(y, c, r)
+ ROOT o = (f32[8], token[], f32[8]) tuple(y, c, r)
 }
 """
-EACH = ["rng 's'", "partition-id 'c'", "custom-call 'r'"]
+EACH = ["infeed 'd'", "outfeed 'c'", "custom-call 'r'"]
 
 
 @pytest.fixture
