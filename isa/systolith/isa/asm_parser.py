@@ -156,7 +156,7 @@ class Parser:
             line.fail(f"role {role}: must be one of {', '.join(Role)}", column)
         dtype = self._dtype(line, ELEMENT_TYPES)
         dims = self._list(line, "[", "]", lambda: line.integer("a dimension"))
-        settings: dict[str, Any] = {"name": name, "number": -1, "alias": -1, "data": b"", "bytes": None}
+        settings: dict[str, Any] = {"name": name, "number": -1, "alias": -1, "sizes": (), "data": b"", "bytes": None}
         while (key := line.keyword()) is not None:
             if key not in settings:
                 line.fail(f"{key}: unknown setting of a buffer")
@@ -164,6 +164,8 @@ class Parser:
                 settings[key] = self._hex(line)
             elif key == "name":
                 settings[key] = line.name("a name")
+            elif key == "sizes":
+                settings[key] = self._list(line, "[", "]", lambda: line.integer("a number"))
             else:
                 settings[key] = self._number(line, "buffer") if key == "alias" else line.integer(key)
         if settings["bytes"] is None:

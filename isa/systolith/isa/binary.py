@@ -58,6 +58,9 @@ def _words(data: bytes, what: str) -> Sequence[int]:
 
 def _meta(program: Program) -> bytes:
     buffers = [{**asdict(b), "data": len(b.data)} for b in program.buffers]
+    for row in buffers:
+        if not row["sizes"]:
+            del row["sizes"]
     meta = {
         "name": program.name,
         "chip": program.chip,
@@ -138,6 +141,7 @@ class _Buffer:
     number: int
     data: _Count
     alias: int
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

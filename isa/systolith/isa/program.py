@@ -35,6 +35,8 @@ class BufferDecl:
         number: parameter or result number; -1 otherwise.
         data: initial contents, for constants.
         alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
+        sizes: for each dimension the number of the parameter (of a result: of the result) that holds how much of it
+            there is, an s32; -1: all of it.  Empty: all of everything.
     """
 
     name: str
@@ -45,6 +47,7 @@ class BufferDecl:
     number: int = -1
     data: Image = b""
     alias: int = -1
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

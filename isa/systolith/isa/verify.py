@@ -24,7 +24,7 @@ from systolith.isa.verify_tokens import verify_tokens
 
 if TYPE_CHECKING:
     from systolith.isa.chip import Chip
-    from systolith.isa.program import Program
+    from systolith.isa.program import BufferDecl, Program
 
 _S = Space
 # (op, argument) to the spaces it may name.
@@ -303,6 +303,14 @@ def require_chip(program: Program, chip: Chip) -> None:
     )
 
 
+def _check_sizes(program: Program, b: BufferDecl) -> None:
+    scalars = {o.number for o in program.buffers if o.role is b.role and o.dtype == "s32" and not o.dims}
+    _need(
+        not b.sizes or (len(b.sizes) == len(b.dims) and {*b.sizes} <= {-1} | scalars),
+        f"buffer {b.name}: sizes {list(b.sizes)}: must be for each dimension a {b.role} that is an s32, or -1",
+    )
+
+
 def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
     for i, b in enumerate(program.buffers):
@@ -313,6 +321,7 @@ def _check_tables(program: Program, chip: Chip) -> None:
         _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
         _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
+        _check_sizes(program, b)
         if b.alias >= 0:
             root = program.buffers[memory_of(i, program)]
             _need(

@@ -29,6 +29,7 @@ from systolith.pjrt.table import entry, nothing
 from systolith.runtime.client import compile_for, load_for
 from systolith.runtime.device import Device
 from systolith.runtime.executable import Executable, numbered, overwritten, start
+from systolith.runtime.sized import is_sized
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")
@@ -129,7 +130,10 @@ def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
             f"the program is for {wanted} devices together; systolith's devices are independent: run it on one",
         )
     wanted = Options(precision=client.settings.precision, probes=False)
-    return Loaded(client, compile_for(client.system, read_module(proto), wanted), proto, options)
+    executable = compile_for(client.system, read_module(proto), wanted)
+    if is_sized(executable.program.buffers):
+        raise PluginError(UNIMPLEMENTED, "the program takes or gives arrays of dynamic sizes; take and give the bounds")
+    return Loaded(client, executable, proto, options)
 
 
 @entry("Client_Compile")

@@ -15,6 +15,7 @@ from systolith.isa.dtypes import ELEMENT_TYPES, DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HbmAllocator, OutOfMemoryError, Range
+from systolith.runtime.sized import valid
 from systolith.runtime.task import CallerQueue, Task, TaskQueue
 from systolith.sim.memory import HostQueue, Machine
 
@@ -35,6 +36,7 @@ class Buffer:
         device: where it lies.
         shape: dimensions in elements.
         dtype: XLA's element type.
+        sizes: for each dimension the buffer that holds how much of it there is, None: all of it; empty: of all of them.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Buffer:
         self._bytes = np.zeros(size, np.uint8) if memory is None else memory
         self._pending: Task[Any] | None = None
         self._end = "was deleted"
+        self.sizes: tuple[Buffer | None, ...] = ()
 
     def __repr__(self) -> str:
         state = "deleted" if self._place is None else f"HBM offset {self._place.offset}"
@@ -127,9 +130,10 @@ class Buffer:
         return heir
 
     def numpy(self) -> Array:
-        """A copy of its contents on the host."""
+        """A copy of its contents on the host: of dynamic sizes the part that there is."""
         self.block()
-        return self._bytes.view(self.dtype.stored).reshape(self.shape).copy()
+        whole = self._bytes.view(self.dtype.stored).reshape(self.shape)
+        return valid(whole, [None if n is None else n.numpy() for n in self.sizes]).copy()
 
     def delete(self) -> None:
         """Free its HBM; deleting twice is allowed."""

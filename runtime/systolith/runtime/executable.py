@@ -19,10 +19,11 @@ from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import BufferDecl, Program, Role
-from systolith.runtime.arrays import Array, conform
+from systolith.runtime.arrays import Array
 from systolith.runtime.device import Buffer, Device, Devices, allocate
 from systolith.runtime.hbm import Range
 from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.sized import filled, shown, sizes_of
 from systolith.runtime.task import Task
 from systolith.sim.limit import check_limit
 from systolith.sim.simulate import MODES, RunResult, simulate
@@ -204,7 +205,15 @@ class Executable:
         """
         target = self.client.device(device)
         taken = self._arguments(target, arguments)
-        return start(self, target, taken, self._simulation(mode, hostile, max_cycles))
+        return self._shown(start(self, target, taken, self._simulation(mode, hostile, max_cycles)))
+
+    def _shown(self, results: list[Buffer]) -> list[Buffer]:
+        """Results that the host sees, with the sizes that others hold."""
+        declared = self._interface[0]
+        by_number = dict(zip((d.number for d in declared), results, strict=True))
+        for decl in declared:
+            by_number[decl.number].sizes = tuple(by_number.get(n) for n in decl.sizes)
+        return [by_number[d.number] for d in shown(declared)]
 
     def _simulation(self, mode: str, hostile: bool, max_cycles: int | None) -> Callable[..., RunResult]:
         if mode not in (with_values := [m for m in MODES if m != "time"]):
@@ -231,13 +240,15 @@ class Executable:
 
     def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:
         declared = [d for _, d in numbered(self.program, Role.PARAMETER)]
-        if len(arguments) != len(declared):
-            raise SystolithError(f"{self.program.name} takes {len(declared)} arguments, got {len(arguments)}")
-        taken: list[Buffer] = []
-        for decl, given in zip(declared, arguments, strict=True):
+        if len(arguments) != len(shown(declared)):
+            raise SystolithError(f"{self.program.name} takes {len(shown(declared))} arguments, got {len(arguments)}")
+        taken: dict[int, Buffer] = {}
+        for decl, given in zip(shown(declared), arguments, strict=True):
             what = f"argument {decl.number} ({decl.name})"
             if not isinstance(given, Buffer):
-                taken.append(device.put(conform(given, dtype(decl.dtype), decl.dims, what)))
+                taken[decl.number] = device.put(filled(decl, given, what))
+                for number, size in sizes_of(decl, np.shape(given)).items():
+                    taken[number] = device.put(np.asarray(size, np.int32))
                 continue
             if given.device is not device:
                 raise SystolithError(f"{what}: the buffer is on {given.device}, the run on {device}")
@@ -245,8 +256,12 @@ class Executable:
                 raise SystolithError(
                     f"{what}: the module takes {decl.dtype}{list(decl.dims)}, got {given.dtype}{list(given.shape)}"
                 )
-            taken.append(given)
-        return taken
+            taken[decl.number] = given
+            for d, number in enumerate(decl.sizes):
+                beside = given.sizes[d] if given.sizes else None
+                if number >= 0:
+                    taken[number] = beside or device.put(np.asarray(decl.dims[d], np.int32))
+        return [taken[d.number] for d in declared]
 
     def _run(
         self,

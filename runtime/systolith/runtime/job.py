@@ -29,6 +29,7 @@ from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
 from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.sized import arguments, cut, random_sizes, shown
 from systolith.runtime.sources import Source, elided_note, read_runnable
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.sequencer import TraceNeededError
@@ -268,30 +269,30 @@ def arguments_of(request: Request, program: Program) -> list[Array]:
         InputError: they do not match the program's parameters.
     """
     declared = [d for _, d in numbered(program, Role.PARAMETER)]
+    seen = shown(declared)
     if request.mode == "time":
         return []
     if request.args:
         given = load_numbered(request.args, "arg")
-        if len(given) != len(declared):
-            raise InputError(f"{request.args}: {len(given)} arguments, the module takes {len(declared)}")
+        if len(given) != len(seen):
+            raise InputError(f"{request.args}: {len(given)} arguments, the module takes {len(seen)}")
     elif request.random is not None:
         rng = np.random.default_rng(request.random)
-        given = [random_array(rng, dtype(d.dtype), d.dims) for d in declared]
-    elif declared:
-        raise InputError(f"the module takes {len(declared)} arguments: give --args FILE.npz or --random SEED")
+        given = [random_array(rng, dtype(d.dtype), random_sizes(rng, d)) for d in seen]
+    elif seen:
+        raise InputError(f"the module takes {len(seen)} arguments: give --args FILE.npz or --random SEED")
     else:
         given = []
-    arrays = [
-        conform(a, dtype(d.dtype), d.dims, f"argument {d.number} ({d.name})")
-        for a, d in zip(given, declared, strict=True)
-    ]
+    arrays = arguments(declared, given)
     # A copy: the program may write to parameters that it returns in place.
     return [np.frombuffer(a.tobytes(), np.uint8).copy() for a in arrays]
 
 
 def _shaped(program: Program, memories: list[Array]) -> list[Array]:
     declared = [d for _, d in numbered(program, Role.RESULT)]
-    return [m.view(dtype(d.dtype).stored).reshape(d.dims) for m, d in zip(memories, declared, strict=True)]
+    return cut(
+        declared, [m.view(dtype(d.dtype).stored).reshape(d.dims) for m, d in zip(memories, declared, strict=True)]
+    )
 
 
 def effective_precision(module: Module | None, override: str | None) -> str:
@@ -315,7 +316,7 @@ def effective_precision(module: Module | None, override: str | None) -> str:
 
 
 def _differences(program: Program, results: list[Array], expected: list[Array], precision: str) -> list[Difference]:
-    declared = [d for _, d in numbered(program, Role.RESULT)]
+    declared = shown([d for _, d in numbered(program, Role.RESULT)])
     if len(expected) != len(declared):
         raise InputError(f"--expect holds {len(expected)} results, the module gives {len(declared)}")
     found = []
@@ -325,7 +326,7 @@ def _differences(program: Program, results: list[Array], expected: list[Array], 
             compare(
                 decl.number,
                 got,
-                conform(want, element, decl.dims, f"expected result {decl.number}"),
+                conform(want, element, got.shape, f"expected result {decl.number}"),
                 element,
                 precision,
             )

@@ -20,6 +20,7 @@ from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
+from systolith.compiler.passes.entry_sizes import EntrySizes
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.tile.views import recast
@@ -121,15 +122,18 @@ class Lowering:
 
     # The entry.
 
-    def entry(self, computation: Computation, results: list[tuple[Leaf, Array]], donation: Donation) -> None:
+    def entry(
+        self, computation: Computation, results: list[tuple[Leaf, Array]], donation: Donation, sizes: EntrySizes
+    ) -> None:
         """Lower the entry: parameters from the buffer table, results to `results` (leaf, its array), in order."""
         given: list[Array] = []
         values: list[Value] = []
         for p in computation.parameters:
             shapes = leaf_shapes(p.shape)
-            arrays = [
-                self.ctx.table(p.name, Role.PARAMETER, s.dtype, s.dims, len(given) + k) for k, s in enumerate(shapes)
-            ]
+            arrays = []
+            for n, s in enumerate(shapes, len(given)):
+                found = sizes.of_parameter(n, s.rank)
+                arrays.append(self.ctx.table(p.name, Role.PARAMETER, s.dtype, s.dims, n, sizes=found))
             given += arrays
             values.append(shaped(iter(arrays), p.shape))
         for result, parameter in donation.shared.items():

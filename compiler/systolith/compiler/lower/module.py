@@ -17,6 +17,7 @@ from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf
 from systolith.compiler.mxu.matmul import lower_output
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
+from systolith.compiler.passes.entry_sizes import EntrySizes
 from systolith.compiler.schedule.fitting import schedule
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
@@ -55,13 +56,14 @@ def lower_module(
     ctx = TileBuilder(chip, options)
     lowering = Lowering(RULES, ctx, placement, bodies)
     results = []
-    shapes = leaf_shapes(entry.result.shape)
+    shapes, sizes = leaf_shapes(entry.result.shape), EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
-        array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number)
+        dims = sizes.of_result(number, shape.rank)
+        array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number, sizes=dims)
         made = leaf_shapes(leaf[0].shape)[leaf[1]]
         results.append((leaf, recast(array, made.dims, made.dtype)))
     ctx.explain += donation.decisions
-    lowering.entry(entry, results, donation)
+    lowering.entry(entry, results, donation, sizes)
     return lowering, lowering.owners
 
 

@@ -190,9 +190,11 @@ OPS: dict[str, OpInfo] = {
         OpInfo("topk", Family.EXPANDED, expander="topk-decomposer"),
         OpInfo("opt-barrier", Family.EXPANDED, expander="optimization-barrier-expander"),
         OpInfo("custom-call", Family.EXPANDED, expander="sharding-remover"),
-        OpInfo("get-dimension-size", Family.DYNAMIC, expander="algsimp"),
+        *(
+            OpInfo(name, Family.EXPANDED, expander="dynamic_padder")
+            for name in ("dynamic-reshape", "get-dimension-size", "set-dimension-size")
+        ),
         *(OpInfo(name, Family.DYNAMIC, expander=_ALONE) for name in ("partition-id", "replica-id")),
-        *_rows(Family.DYNAMIC, "dynamic-reshape set-dimension-size"),
         OpInfo("ragged-dot", Family.EXPANDED, expander="ragged-dot-rewriter"),
         OpInfo("scaled-dot", Family.EXPANDED, expander="scaled-dot-rewriter"),
         OpInfo("scan", Family.EXPANDED, expander="scan-expander"),

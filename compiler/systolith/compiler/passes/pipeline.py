@@ -15,6 +15,7 @@ from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.ffts import ExpandFfts
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
@@ -71,6 +72,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandScans(),
     ExpandRng(),
     Inline(),
+    PadDynamicSizes(),
     DeadCode(),
     InstalledExpanders(),
     ExpandBatchNorm(),

@@ -19,6 +19,7 @@ from systolith.compiler.passes.conditionals import SimplifyConditionals
 from systolith.compiler.passes.constants import EVERYTHING, FoldConstants
 from systolith.compiler.passes.control import RemoveControlDependencies
 from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.ffts import ExpandFfts
 from systolith.compiler.passes.flatten import FlattenCallGraph
 from systolith.compiler.passes.gathers import SimplifyGathers
@@ -63,6 +64,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "convert-async-to-sync": RunInOrder,
     "cse": MergeCommon,
     "dce": DeadCode,
+    "dynamic_padder": PadDynamicSizes,
     "fft-expander": ExpandFfts,
     "flatten-call-graph": FlattenCallGraph,
     "float-normalization": NormaliseNarrowTypes,

@@ -210,10 +210,19 @@ class TileBuilder:
         return array
 
     def table(
-        self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
+        self,
+        name: str,
+        role: Role,
+        dtype: DType,
+        dims: tuple[int, ...],
+        number: int = -1,
+        data: bytes = b"",
+        sizes: tuple[int, ...] = (),
     ) -> Array:
         """A new dense array in HBM, as an entry of the buffer table."""
         buf = self.hbm(name, role, dtype, dims, number, data)
+        if sizes and buf.decl is not None:
+            buf.decl = replace(buf.decl, sizes=sizes)
         return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:

@@ -67,7 +67,7 @@ def reshaped_sizes(source: Shape, target: Shape, actual: Sequence[int]) -> list[
         HloError: the actual sizes do not determine those of the result.
     """
     sizes: list[int] = []
-    for sources, targets in _factors(source.dims, target.dims):
+    for sources, targets in runs_of_dimensions(source.dims, target.dims):
         count = prod(actual[d] for d in sources)
         flags = target.dynamic or (False,) * target.rank
         open_dims = [d for d in targets if flags[d]]
@@ -81,7 +81,7 @@ def reshaped_sizes(source: Shape, target: Shape, actual: Sequence[int]) -> list[
     return sizes
 
 
-def _factors(source: Sequence[int], target: Sequence[int]) -> list[tuple[range, range]]:
+def runs_of_dimensions(source: Sequence[int], target: Sequence[int]) -> list[tuple[range, range]]:
     """The shortest runs of dimensions of either with equal products."""
     runs: list[tuple[range, range]] = []
     a = b = 0
