@@ -26,6 +26,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "atanh": np.arctanh,
     "cbrt": np.cbrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "atan": np.arctan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
 }
 UNITS = 2.0
 
@@ -60,6 +65,29 @@ def test_within_two_units(call: str) -> None:
     (got,) = split(module(f"{call}(x)", "f64", "f64", count=len(x)), x)
     with np.errstate(all="ignore"):
         assert_near(got, FUNCTIONS[call](x.astype(Long)))
+
+
+def test_angles_of_points() -> None:
+    rng = np.random.default_rng(2)
+    n = 4000
+    some = np.concatenate([SPECIAL, -SPECIAL])
+    y, x = (v.ravel() for v in np.meshgrid(some, some))
+    y, x = (np.concatenate([v, rng.standard_normal(n) * 2.0 ** rng.integers(-30, 30, n)]) for v in (y, x))
+    (got,) = split(module("atan2(x, y)", "f64", "f64", "f64", count=len(x)), y, x)
+    assert_near(got, np.arctan2(y.astype(Long), x.astype(Long)))
+
+
+@pytest.mark.parametrize(("call", "function"), [("sine", np.sin), ("cosine", np.cos), ("tan", np.tan)])
+def test_angles_of_any_size(call: str, function: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    n = 2000
+    hardest = 6381956970095103.0 * 2.0**797  # nearest to a multiple of pi / 2 of all
+    special = [hardest, 5e-324, 1e-310, np.pi / 4, 0.7853981633974484, 1e308, 0.0, -0.0, np.inf, -np.inf, np.nan]
+    spread = np.exp2(rng.uniform(-60, 1023.9, n))
+    x = np.concatenate([rng.uniform(-7, 7, n), spread, -spread, np.arange(1, 200) * np.pi / 2, special])
+    (got,) = split(module(f"{call}(x)", "f64", "f64", count=len(x)), x)
+    with np.errstate(all="ignore"):
+        assert_near(got, function(x.astype(Long)))
 
 
 def test_powers() -> None:

@@ -45,7 +45,7 @@ EXP2 = [(LN2 / (1 << STEPS)) ** k / factorial(k) for k in range(1, 12)]
 """2^(x / 16) = 1 + x c1 + x^2 c2 + ..."""
 
 
-def _chosen(index: Word, table: list[int]) -> Wide:
+def chosen(index: Word, table: list[int]) -> Wide:
     """An entry of a table of 64-bit numbers."""
     values = [Wide(index, index).like(number) for number in table]
     bit = 0
@@ -58,7 +58,7 @@ def _chosen(index: Word, table: list[int]) -> Wide:
 
 def _power_of_two(fraction: Wide, whole: Word) -> Extended:
     """Two to the power of a whole number, signed, and a fraction."""
-    start = _chosen(fraction.high >> (BITS - STEPS), POWERS)
+    start = chosen(fraction.high >> (BITS - STEPS), POWERS)
     rest = fraction << STEPS
     grown = rest.scaled(series(rest, EXP2))
     return Extended(whole.like(0), start + start.scaled(grown), whole)
@@ -148,8 +148,8 @@ def _whole(x: Word) -> Extended:
     return Extended.of_fraction(Wide(x.like(0), (x ^ negative) - negative), x).moved(BITS)
 
 
-def _log(x: Extended, unit: Fraction, of_e: Fraction) -> Extended:
-    """A logarithm of a positive number: that of 2, and that of e, are given."""
+def log_extended(x: Extended, unit: Fraction, of_e: Fraction) -> Extended:
+    """A logarithm of a positive number: those of 2 and of e are given."""
     power, less, more = _near_one(x)
     rest = _log_near_one(less, more)
     rest = rest if of_e == 1 else rest.times(rest.like(of_e))
@@ -158,10 +158,10 @@ def _log(x: Extended, unit: Fraction, of_e: Fraction) -> Extended:
     return rest.where(power.flag("EQ", 0), whole + rest)
 
 
-def _log1p(x: Extended) -> Extended:
-    """Near 0 the mantissa of 1 + x would lose digits."""
+def log1p_extended(x: Extended) -> Extended:
+    """Log(1 + x): near 0 the mantissa of 1 + x would lose digits."""
     near = _log_near_one(x, x + x.like(2))
-    return near.where(x.exponent.below(-2 & WORD), _log(x + x.like(1), LN2, Fraction(1)))
+    return near.where(x.exponent.below(-2 & WORD), log_extended(x + x.like(1), LN2, Fraction(1)))
 
 
 # Functions of f64: where the result is known by itself (of NaN, infinities, what is out of range) that is chosen.
@@ -208,13 +208,13 @@ def _of_positive(x: Wide, made: Wide, zero: Flag, negative: Flag) -> Wide:
 
 def log(x: Wide) -> Wide:
     """The natural logarithm."""
-    made = _log(Extended.of(x), LN2, Fraction(1)).double()
+    made = log_extended(Extended.of(x), LN2, Fraction(1)).double()
     return _of_positive(x, made, is_zero(x), _is_negative(x))
 
 
 def log_plus_one(x: Wide) -> Wide:
     """Log(1 + x)."""
-    made = _log1p(Extended.of(x)).double()
+    made = log1p_extended(Extended.of(x)).double()
     lost = _is_negative(x) & _beyond(x, 0)
     return _of_positive(x, made, x.low.flag("EQ", 0) & x.high.flag("EQ", MINUS | ONE), lost)
 
@@ -256,7 +256,7 @@ def cosh(x: Wide) -> Wide:
 def atanh(x: Wide) -> Wide:
     """Log(1 + 2 |x| / (1 - |x|)) / 2."""
     number = Extended.of(x).size()
-    made = _log1p((number / (number.like(1) - number)).moved(1)).moved(-1)
+    made = log1p_extended((number / (number.like(1) - number)).moved(1)).moved(-1)
     one = x.low.flag("EQ", 0) & size(x).flag("EQ", ONE)
     found = _odd(x, made, one, INFINITY)
     return _with(found, (_beyond(x, 0) & ~one, NAN))
@@ -265,7 +265,7 @@ def atanh(x: Wide) -> Wide:
 def cbrt(x: Wide) -> Wide:
     """Two to the power of a third of the logarithm."""
     number = Extended.of(x)
-    third = _log(number, Fraction(1), LOG2_E) * number.like(Fraction(1, 3))
+    third = log_extended(number, Fraction(1), LOG2_E) * number.like(Fraction(1, 3))
     made = _two_to(third)
     own = is_zero(x) | _beyond(x, EXPONENT - BIAS)
     return x.where(own, _odd(x, made, is_nan(x), NAN))
@@ -280,7 +280,7 @@ def _two_to(x: Extended) -> Extended:
 def power(x: Wide, y: Wide) -> Wide:
     """Two to the power of y log2 |x|; ends as C has them."""
     base, factor = Extended.of(x), Extended.of(y)
-    product = factor.times(_log(base, Fraction(1), LOG2_E))
+    product = factor.times(log_extended(base, Fraction(1), LOG2_E))
     down = _is_negative(Wide(x.low, product.sign))
     huge = ~product.exponent.below(11) & ~product.mantissa.is_zero
     unit = (BIAS + 52) - exponent(y).least(BIAS + 52)

@@ -12,6 +12,8 @@ from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes import double_arithmetic as arithmetic
 from systolith.compiler.passes import double_converts as converts
 from systolith.compiler.passes import double_functions as functions
+from systolith.compiler.passes import double_inverses as inverses
+from systolith.compiler.passes import double_trigonometry as trigonometry
 from systolith.compiler.passes.double_bits import BIAS, INFINITY, PLACE, is_nan, is_zero, order, sign, size
 from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, one, pair
 from systolith.compiler.passes.real_expression import Real
@@ -161,6 +163,15 @@ RULES: dict[str, PairRule] = {
     "atanh": _function(functions.atanh),
     "cbrt": _function(functions.cbrt),
     "power": _function(functions.power),
+    "sine": _function(trigonometry.sine),
+    "cosine": _function(trigonometry.cosine),
+    "tan": _function(trigonometry.tangent),
+    "atan2": _function(inverses.atan2),
+    "atan": _function(inverses.atan),
+    "asin": _function(inverses.asin),
+    "acos": _function(inverses.acos),
+    "asinh": _function(inverses.asinh),
+    "acosh": _function(inverses.acosh),
     "rsqrt": _function(_reciprocal_root),
     "floor": _function(arithmetic.floor),
     "ceil": _function(arithmetic.ceil),
