@@ -149,6 +149,15 @@ f32[6,8] reduce-window(a, z), window={size=1x8 pad=0_0x7_0}, to_apply=add
 u = f32[3,3] slice(b), slice={[0:3], [0:3]}
 f32[6,8] select-and-scatter(a, u, z), window={size=2x3 stride=2x2}, select=above, scatter=add
 f32[6,8] map(a, b), dimensions={0,1}, to_apply=other""",
+    "dynamic sizes": """a = f32[6,8] parameter(0)
+n = s32[] constant(4)
+d = f32[<=6,8] set-dimension-size(a, n), dimensions={0}
+z = f32[] constant(0)
+f32[8] reduce(d, z), dimensions={0}, to_apply=add
+s32[] get-dimension-size(d), dimensions={0}
+m = s32[] constant(32)
+e = f32[<=48] dynamic-reshape(d, m)
+f32[] reduce(e, z), dimensions={0}, to_apply=add""",
     "gather and scatter": AB
     + """n = s32[3] parameter(2)
 f32[3,8] gather(a, n), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, \
