@@ -32,8 +32,12 @@ _INSTEAD = {
     **{row.opcode: _ALONE for row in OPS.values() if row.expander == "single-device"},
     "rng": "the compiler has no lowering for {} of this type, in conditions of loops and in computations on elements;"
     " take numbers of bf16, f32 or integers, made outside of these",
-    "infeed": "the compiler has no lowering for {}; take its values as parameters",
-    "outfeed": "the compiler has no lowering for {}; give its values as results",
+    **dict.fromkeys(
+        ("infeed", "recv", "recv-done"), "the compiler has no lowering for {}; take its values as parameters"
+    ),
+    **dict.fromkeys(
+        ("outfeed", "send", "send-done"), "the compiler has no lowering for {}; give its values as results"
+    ),
 }
 """Why opcodes are refused, and what to do; of others the same."""
 

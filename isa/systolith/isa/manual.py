@@ -33,7 +33,7 @@ from systolith.isa import (
     verify_tokens,
 )
 from systolith.isa.chip_schema import SCHEMA
-from systolith.isa.dtypes import DTYPES
+from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES
 from systolith.isa.layout import Bits
 from systolith.isa.microops import MICROOPS
 from systolith.isa.opcodes import OPCODES, Field, FieldKind, Opcode
@@ -181,6 +181,8 @@ def _numerics() -> Iterator[str]:
     yield from _table(
         ("type", "code", "bits", "bytes in memory"), ((t.name, t.code, t.bits, t.size) for t in DTYPES.values())
     )
+    others = ", ".join(t.name for t in ELEMENT_TYPES.values() if t.code < 0)
+    yield f"Buffers may also be of {others},\na byte an element.  Instructions move these as u8.\n"
     folder = Path(__file__).parent / "numerics"
     for path in sorted(folder.glob("*.py")):
         name = "systolith.isa.numerics" + ("" if path.stem == "__init__" else f".{path.stem}")
