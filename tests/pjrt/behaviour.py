@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from systolith.pjrt.plugin import initialize
 
@@ -70,6 +73,30 @@ def errors() -> None:
     assert isinstance(unknown, jax.errors.JaxRuntimeError)
     assert str(unknown).startswith("UNIMPLEMENTED: systolith: user.py:3: custom-call "), unknown
     assert "'nobody'" in str(unknown)
+
+
+def several() -> None:
+    """Programs across devices are refused by the operation that makes them such."""
+    mesh = Mesh(np.array(jax.devices("systolith")), ("i",))
+    halves = jax.device_put(np.arange(4.0, dtype=np.float32), NamedSharding(mesh, PartitionSpec("i")))  # type: ignore[no-untyped-call]
+    assert np.array_equal(halves, [0, 1, 2, 3])
+    assert len(halves.addressable_shards) == 2
+    split, whole = PartitionSpec("i"), PartitionSpec()  # type: ignore[no-untyped-call]
+    total = jax.shard_map(partial(jax.lax.psum, axis_name="i"), mesh=mesh, in_specs=split, out_specs=whole)
+    for program, named in ((jax.jit(total), "all-reduce "), (jax.jit(lambda a: a + 1), "parameter 'a.1'")):
+        error = raised(partial(program, halves))
+        assert isinstance(error, jax.errors.JaxRuntimeError)
+        assert str(error).startswith("UNIMPLEMENTED: systolith: "), error
+        assert named in str(error)
+        assert "2 devices together" in str(error)
+
+
+def precisions() -> None:
+    a = jnp.full((4, 4), 1 + 2**-9, jnp.float32)
+    for precision, exact in (("default", False), ("highest", True)):
+        product = jax.jit(lambda v: v @ v, compiler_options={"precision": precision})(a)
+        assert (float(product[0, 0]) == 4 * (1 + 2**-9) ** 2) is exact
+    assert "compiler option 'fast'" in str(raised(lambda: jax.jit(lambda v: v, compiler_options={"fast": 1})(a)))
 
 
 def executables() -> None:
@@ -141,9 +168,9 @@ def memory(rounds: int) -> None:
 
 def main() -> None:
     initialize()
-    for check in (devices, donation, errors, executables, threads, interrupts):
+    for check in (devices, donation, errors, several, precisions, executables, threads, interrupts):
         check()
-    memory(20)
+    memory(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
     held = jnp.arange(3)  # jaxlib destroys it when the interpreter has ended
     jax.kept = held  # type: ignore[attr-defined]
     print("good")

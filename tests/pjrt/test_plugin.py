@@ -44,6 +44,12 @@ def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
 
 
 @pytest.mark.slow
+def test_two_hundred_programs_leave_nothing() -> None:
+    done = run("behaviour.py", "200")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_a_compiled_program_is_taken_from_the_cache_of_jax(tmp_path: Path) -> None:
     first, second = (run("cached.py", JAX_COMPILATION_CACHE_DIR=str(tmp_path)).stdout.split("|") for _ in range(2))
     assert first[:-1] == second[:-1]

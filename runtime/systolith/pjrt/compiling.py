@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -39,7 +40,11 @@ def on_large_stack(work: Callable[[], T]) -> T:
             thread.start()
         finally:
             threading.stack_size(before)
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C: nobody wants the result
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+        raise
     if errors:
         raise errors[0]
     return results[0]

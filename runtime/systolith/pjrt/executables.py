@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from systolith.compiler.errors import CompileError, compile_error
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.opcodes import COLLECTIVES
 from systolith.compiler.options import Options
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.program import BufferDecl, Role
@@ -24,6 +27,7 @@ from systolith.pjrt.devices import ClientObject, DeviceObject, named_values
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.native import READY
 from systolith.pjrt.objects import Object, array, drain, find
+from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
 from systolith.runtime.client import compile_for, load_for
@@ -106,7 +110,6 @@ class Compiled(Object):
         self.text("executable_fingerprint", loaded.fingerprint)
         view.num_replicas, view.num_partitions = loaded.replicas, loaded.partitions
         view.num_outputs = len(results)
-        view.size_in_bytes = executable.memory.binary
         properties = named_values(self, dict(executable.cost_analysis()))
         view.properties, view.num_properties = self.hold(properties), len(properties)
         self._outputs(results)
@@ -121,16 +124,37 @@ class Compiled(Object):
         view.dim_sizes = self.hold(array(ctypes.c_size_t, tuple(len(d.dims) for d in results)))
 
 
+def together(module: Module, devices: int) -> CompileError:
+    """Why a program is refused that is for several devices together: by its first collective or sharded operation."""
+    found = list(module.instructions())
+    collective = next((i for i in found if i.opcode.removesuffix("-start") in COLLECTIVES), None)
+    sharded = next((i for i in found if "sharding" in i.attributes or "custom_call_target" in i.attributes), None)
+    at = collective or sharded or module.entry.result
+    return compile_error(
+        at,
+        f"the program is for {devices} devices together, but systolith's devices are independent: put its arrays on one"
+        " device, without a mesh",
+    )
+
+
+def chosen_precision(options: Sequence[tuple[str, object]], settings: Settings) -> str | None:
+    """The precision that `jax.jit(compiler_options=...)` asks for, else that of the client.
+
+    Raises:
+        PluginError: there is another option.
+    """
+    for name, _ in options:
+        if name != "precision":
+            raise PluginError(INVALID_ARGUMENT, f"compiler option {name!r}: must be precision")
+    return str(options[-1][1]) if options else settings.precision
+
+
 def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
-    parsed = compile_options(options)
-    wanted = parsed.num_replicas * parsed.num_partitions
-    if wanted > 1:
-        raise PluginError(
-            UNIMPLEMENTED,
-            f"the program is for {wanted} devices together; systolith's devices are independent: run it on one",
-        )
-    wanted = Options(precision=client.settings.precision, probes=False)
-    executable = compile_for(client.system, read_module(proto), wanted)
+    parsed, module = compile_options(options), read_module(proto)
+    if (devices := parsed.num_replicas * parsed.num_partitions) > 1:
+        raise together(module, devices)
+    wanted = Options(precision=chosen_precision(parsed.env_option_overrides, client.settings), probes=False)
+    executable = compile_for(client.system, module, wanted)
     if is_sized(executable.program.buffers):
         raise PluginError(UNIMPLEMENTED, "the program takes or gives arrays of dynamic sizes; take and give the bounds")
     return Loaded(client, executable, proto, options)
@@ -214,6 +238,12 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
             if given[number].buffer.deleted:
                 given[number].deleted()
     return [BufferObject(result, device) for result in results]
+
+
+@entry("Executable_SizeOfGeneratedCodeInBytes")
+def size_of_code(args: Any) -> None:
+    """Bytes of a program's binary."""
+    args.size_in_bytes = find(args.executable).loaded.live().memory.binary
 
 
 @entry("Executable_GetCompiledMemoryStats")

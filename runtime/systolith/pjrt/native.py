@@ -41,7 +41,7 @@ GETTERS = tuple(
     DeviceDescription_ToString Device_GetDescription Device_IsAddressable Device_LocalHardwareId
     Device_AddressableMemories Device_DefaultMemory Memory_Id Memory_Kind Memory_Kind_Id Memory_DebugString
     Memory_ToString Memory_AddressableByDevices Executable_Name Executable_NumReplicas Executable_NumPartitions
-    Executable_NumOutputs Executable_SizeOfGeneratedCodeInBytes Executable_GetCostAnalysis Executable_OutputMemoryKinds
+    Executable_NumOutputs Executable_GetCostAnalysis Executable_OutputMemoryKinds
     Executable_OutputElementTypes Executable_OutputDimensions Executable_Fingerprint
     LoadedExecutable_AddressableDevices LoadedExecutable_IsDeleted LoadedExecutable_Fingerprint Buffer_ElementType
     Buffer_Dimensions Buffer_UnpaddedDimensions Buffer_DynamicDimensionIndices Buffer_GetMemoryLayout

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 TAKEN_FROM_CPU = ("eigh", "lu", "svd")
+ON_CPUS_ONLY = ("eig", "geqp3", "hessenberg", "schur", "tridiagonal")
 CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
@@ -18,6 +19,7 @@ def register(platform: str) -> None:
     """Tell JAX the rules, and that the platform can do what listed ones can."""
     from jax._src import callback, compilation_cache, debugging
     from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
 
     known: dict[Any, Any] = mlir._platform_specific_lowerings
     for primitive, rule in list(known["cpu"].items()):
@@ -26,6 +28,8 @@ def register(platform: str) -> None:
     for name in CALLBACKS:
         primitive = getattr(callback, f"{name}_p", None) or getattr(debugging, f"{name}_p")
         mlir.register_lowering(primitive, _refused, platform=platform)
+    for name in ON_CPUS_ONLY:
+        mlir.register_lowering(getattr(linalg, f"{name}_p"), _on_cpus_only, platform=platform)
     if platform not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(platform)
     others = compilation_cache.is_cache_used
@@ -40,4 +44,11 @@ def _refused(context: Any, *_: object, **__: object) -> NoReturn:
     raise NotImplementedError(
         f"systolith: {context.primitive.name} calls Python from a running program, which a chip cannot do; take the"
         " call out of the jitted function (return the values), or run it with JAX_PLATFORMS=cpu"
+    )
+
+
+def _on_cpus_only(context: Any, *_: object, **__: object) -> NoReturn:
+    raise NotImplementedError(
+        f"systolith: {context.primitive.name} is for CPUs only in JAX; with JAX_PLATFORMS=systolith,cpu compute it in"
+        " `with jax.default_device(jax.devices('cpu')[0])`"
     )

@@ -5,10 +5,13 @@ Every process that uses JAX calls it: nothing is imported before JAX asks for th
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 from systolith.pjrt import PLATFORM
 
+JAX = "0.10"
+"""The version whose internals it was tested with; PJRT itself is compatible (`entries.py`)."""
 LOWEST = -1
 """Priority: below that of `cpu`, so that the platform is the default only where the user names it."""
 
@@ -21,7 +24,21 @@ def initialize() -> None:
 
 
 def _client() -> Any:
-    """JAX's client of the plugin."""
+    """JAX's client of the plugin.
+
+    Raises:
+        RuntimeError: this JAX is another one than the plugin is made for.
+    """
+    try:
+        return _made()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise RuntimeError(
+            f"systolith's plugin is made for jax {JAX}, this is {version('jax')}: {error}; install 'systolith[jax]'"
+            " anew, or another jax"
+        ) from error
+
+
+def _made() -> Any:
     from jax._src import xla_bridge
     from jaxlib import xla_client
 

@@ -25,7 +25,8 @@ _LATE = "systolith.pjrt.executables"
 """Imported when a function of it is first called: it takes long, and a process that has JAX may use other devices."""
 _OF_PROGRAMS = """
 Client_Compile Executable_DeserializeAndLoad Executable_GetCompiledMemoryStats Executable_OptimizedProgram
-Executable_Serialize LoadedExecutable_Delete LoadedExecutable_Execute LoadedExecutable_GetExecutable
+Executable_Serialize Executable_SizeOfGeneratedCodeInBytes LoadedExecutable_Delete LoadedExecutable_Execute
+LoadedExecutable_GetExecutable
 """.split()
 """The entries that it has."""
 
