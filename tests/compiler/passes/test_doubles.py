@@ -96,6 +96,15 @@ def test_finite() -> None:
     same_as_evaluated("is-finite(x)", "pred", numbers(0))
 
 
+@pytest.mark.parametrize(
+    ("exponent", "mantissa"), [(8, 23), (5, 10), (11, 52), (11, 20), (8, 52), (2, 0), (11, 51), (10, 21), (1, 3)]
+)
+def test_reduced_precision(exponent: int, mantissa: int) -> None:
+    near = np.random.default_rng(0).standard_normal(4000) * 2.0 ** np.arange(-150, 150).repeat(14)[:4000]
+    call = f"reduce-precision(x), exponent_bits={exponent}, mantissa_bits={mantissa}"
+    same_as_evaluated(call, "f64", np.concatenate([numbers(0), near]))
+
+
 @pytest.mark.parametrize("call", "maximum minimum add subtract multiply divide remainder".split())
 def test_binary(call: str) -> None:
     same_as_evaluated(f"{call}(x, y)", "f64", *pairs(0))

@@ -40,7 +40,16 @@ def scalars(t: str, *values: float) -> list[Array]:
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from([("f32", "uniform"), ("bf16", "uniform"), ("f16", "normal"), ("f32", "normal")])
+    st.sampled_from(
+        [
+            ("f32", "uniform"),
+            ("bf16", "uniform"),
+            ("f16", "normal"),
+            ("f32", "normal"),
+            ("f64", "uniform"),
+            ("f64", "normal"),
+        ]
+    )
     | st.tuples(st.sampled_from(INTEGERS), st.just("uniform")),
     DIMS,
     st.integers(0, 100),
@@ -52,7 +61,7 @@ def test_numbers(kind: tuple[str, str], dims: list[int], low: int, high: int) ->
     made = transformed(module, ExpandRng())
     assert "rng" not in opcodes(made)
     for got, want in zip(evaluate(made, *arguments), evaluate(module, *arguments), strict=True):
-        assert error(got, want) <= (0 if t in INTEGERS else 1e-6 if t == "f32" else 2**-8)
+        assert error(got, want) <= (0 if t in INTEGERS else 1e-14 if t == "f64" else 1e-6 if t == "f32" else 2**-8)
 
 
 @pytest.mark.parametrize(

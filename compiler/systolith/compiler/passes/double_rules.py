@@ -133,6 +133,24 @@ def _remainder(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Va
     return arithmetic.remainder(r, x, y).pair
 
 
+def _reduce_precision(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    """The bits, as an integer, to the nearest number of few mantissa bits; beyond the exponents infinity or 0."""
+    x = Wide.of(r, pair(operands[0]))
+    exponents, fraction = i.integer("exponent_bits"), i.integer("mantissa_bits")
+    made = Wide(x.low, size(x))
+    if fraction < 52:
+        dropped = 52 - fraction
+        odd = (made >> dropped).low & 1
+        made = (((made + made.like((1 << dropped - 1) - 1)).plus(odd)) >> dropped) << dropped
+    if exponents < 11:
+        bias = (1 << (exponents - 1)) - 1
+        field = made.high >> PLACE
+        zero, infinite = made.like(0), made.like(INFINITY << 32)
+        made = infinite.where(field.flag("GT", BIAS + bias), made)
+        made = zero.where(field.flag("LE", BIAS - bias), made)
+    return x.where(is_nan(x), Wide(made.low, made.high | sign(x))).pair
+
+
 def _takes_convert(i: Instruction) -> bool:
     return all(s.dtype.kind is not Kind.COMPLEX for s in (i.shape, i.operands[0].shape))
 
@@ -182,6 +200,7 @@ RULES: dict[str, PairRule] = {
     "minimum": _function(_minimum),
     "clamp": _function(_clamp),
     "compare": PairRule(_compare),
+    "reduce-precision": PairRule(_reduce_precision),
     "convert": PairRule(_convert, _takes_convert),
 }
 """Opcode to how it is rewritten where it takes or gives f64; what has no row moves words."""

@@ -20,10 +20,8 @@ from systolith.compiler.passes.random_bits import U64, philox
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.compiler.passes.threaded_states import thread_states
-from systolith.isa.dtypes import DTYPES, F32, U32, Kind
+from systolith.isa.dtypes import DTYPES, F32, U32, DType, Kind
 
-FRACTION = 23
-"""Bits of a uniform number."""
 WORD = 1 << 64
 
 
@@ -42,7 +40,7 @@ def _has_state(i: Instruction) -> bool:
         return i.opcode in _STEPS
     dtype, uniform = i.shape.dtype, i.word("distribution") == "rng_uniform"
     whole = dtype.is_integer or dtype.kind is Kind.PRED
-    return not i.shape.is_dynamic and (uniform if whole else dtype.is_float and dtype.bits <= F32.bits)
+    return not i.shape.is_dynamic and (uniform if whole else dtype.is_float)
 
 
 def _first(i: Instruction) -> np.ndarray:
@@ -69,12 +67,13 @@ def _numbers(r: Rewriter, i: Instruction, state: Real) -> tuple[Instruction, Ins
 
 
 def _floats(r: Rewriter, i: Instruction, state: Real) -> Instruction:
-    dtype, wide = i.shape.dtype, array(F32, i.dims)
+    dtype = i.shape.dtype
+    wide = array(_computed(dtype), i.dims)
     low, high = (_spread(r, o, wide) for o in i.operands)
     if i.word("distribution") != "rng_uniform":
         return (low + high * _normal(r, i, state)).converted(dtype).i
     number = (_unit(i, state, wide) * (high - low) + low).converted(dtype)
-    rounded = number.converted(F32)
+    rounded = number.converted(wide.dtype)
     above = r.emit("and", rounded.test("GE", high), low.test("LT", high))
     return low.converted(dtype).where(above, number).i
 
@@ -87,15 +86,22 @@ def _drawn(i: Instruction, state: Real, shape: Shape) -> Real:
 
 
 def _unit(i: Instruction, state: Real, shape: Shape) -> Real:
-    """Multiples of 2^-23 from 0 up to 1."""
-    bits = _drawn(i, state, array(U32, shape.dims)).of("shift-right-logical", U32.bits - FRACTION)
-    return bits.converted(F32) * 2.0**-FRACTION
+    """Multiples of 2^-23, of f64 of 2^-52, from 0 up to 1."""
+    words, fraction = (U32, 23) if shape.dtype is F32 else (U64, 52)
+    bits = _drawn(i, state, array(words, shape.dims)).of("shift-right-logical", words.bits - fraction)
+    return bits.converted(shape.dtype) * 2.0**-fraction
+
+
+def _computed(dtype: DType) -> DType:
+    """The type that floats are computed in."""
+    return F32 if dtype.bits <= F32.bits else dtype
 
 
 def _normal(r: Rewriter, i: Instruction, state: Real) -> Real:
     """Box and Muller: pairs of uniform numbers to pairs of normal ones."""
     half = -(-i.shape.size // 2)
-    pairs, line = _unit(i, state, array(F32, (2, half))), array(F32, (half,))
+    dtype = _computed(i.shape.dtype)
+    pairs, line = _unit(i, state, array(dtype, (2, half))), array(dtype, (half,))
     first, second = (
         Real(r, r.emit("reshape", r.emit("slice", pairs.i, slice=(SliceDim(k, k + 1), SliceDim(0, half))), shape=line))
         for k in range(2)
@@ -104,7 +110,7 @@ def _normal(r: Rewriter, i: Instruction, state: Real) -> Real:
     angle = second * (2 * pi)
     both = r.emit("concatenate", (angle.of("sine") * radius).i, (angle.of("cosine") * radius).i, dimensions=(0,))
     cut = r.emit("slice", both, slice=(SliceDim(0, i.shape.size),))
-    return Real(r, r.emit("reshape", cut, shape=array(F32, i.dims)))
+    return Real(r, r.emit("reshape", cut, shape=array(dtype, i.dims)))
 
 
 def _integers(r: Rewriter, i: Instruction, state: Real) -> Instruction:
