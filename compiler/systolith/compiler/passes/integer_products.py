@@ -4,6 +4,7 @@
 - A dot of wider integers, or of f64: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) *
   broadcast(b). The broadcasts fold into index maps and the product into the reduction, so that nothing of the larger
   shape is stored.
+- A convolution of f64: such a dot of what the places of the window see (`convolution_taps.py`).
 - A convolution of wider integers: convolutions of their bytes, each shifted to its place.
 """
 
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.convolution_taps import by_taps
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES, PRED, S8, S32, U8, DType, Kind
 
@@ -28,7 +31,7 @@ WIDEST = 8
 
 @dataclass(frozen=True)
 class ExpandIntegerProducts:
-    """Expand dots and convolutions of integers, but for those of at most 8 bits into s32; dots of f64."""
+    """Expand dots and convolutions of integers, but for those of at most 8 bits into s32, and of f64."""
 
     def run(self, module: Module) -> bool:
         callees = Callees(module)
@@ -44,8 +47,10 @@ def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | No
     types = [o.shape.dtype for o in i.operands]
     if any(o.shape.is_dynamic for o in i.operands):
         return None
-    if i.opcode == "dot" and i.shape.dtype in DOUBLES:
-        return _expand(callees, r, i)
+    if i.shape.dtype in DOUBLES:
+        if i.opcode == "dot":
+            return _expand(callees, r, i)
+        return by_taps(r, i, partial(_expand, callees, r), i.shape.dtype)
     if not all(_is_integral(t) for t in (*types, i.shape.dtype)):
         return None
     wide = any(t.bits > WIDEST for t in types) or i.shape.dtype.bits > S32.bits
