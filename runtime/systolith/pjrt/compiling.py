@@ -38,6 +38,8 @@ def on_large_stack(work: Callable[[], T]) -> T:
         before = threading.stack_size(STACK)
         try:
             thread.start()
+        except RuntimeError:  # there is no room for one more
+            return work()
         finally:
             threading.stack_size(before)
     try:

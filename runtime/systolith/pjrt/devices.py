@@ -133,11 +133,8 @@ def named_values(holder: Object, values: dict[str, str | float | int | tuple[int
         one.name, one.name_size = holder.hold(ctypes.create_string_buffer(name.encode())), len(name)
         one.value_size = 1
         if isinstance(value, str):
-            one.type, one.value, one.value_size = (
-                0,
-                holder.hold(ctypes.create_string_buffer(value.encode())),
-                len(value),
-            )
+            one.value = holder.hold(ctypes.create_string_buffer(value.encode()))
+            one.type, one.value_size = 0, len(value)
         elif isinstance(value, int):
             one.type, one.value = 1, value
         elif isinstance(value, tuple):
@@ -227,23 +224,21 @@ def serialize_topology(args: Any) -> None:
 @entry("Plugin_Attributes")
 def attributes(args: Any) -> None:
     """The StableHLO that the plugin reads: that of the installed jaxlib, which does the reading."""
+    args.attributes, args.num_attributes = _attributes()
+
+
+@cache
+def _attributes() -> tuple[int, int]:
+    """Address and number of the plugin's attributes, which live for ever."""
     from jaxlib.mlir.dialects import stablehlo
 
-    numbers = tuple(int(n) for n in stablehlo.get_current_version().split("."))
-    values = {"stablehlo_current_version": numbers, "stablehlo_minimum_version": numbers}
-    args.attributes = ctypes.addressof(_of_plugin.setdefault("attributes", named_values(_holder(), dict(values))))
-    args.num_attributes = len(values)
+    version = tuple(int(n) for n in stablehlo.get_current_version().split("."))
+    values = {"stablehlo_current_version": version, "stablehlo_minimum_version": version}
+    plugin = Plugin(owned=False)
+    return plugin.hold(named_values(plugin, dict(values))), len(values)
 
 
-_of_plugin: dict[str, Any] = {}
-
-
-def _holder() -> Object:
-    holder: Object = _of_plugin.setdefault("holder", Holder(owned=False))
-    return holder
-
-
-class Holder(Object):
-    """Keeps memory for ever."""
+class Plugin(Object):
+    """Keeps the plugin's attributes; jaxlib does not see it."""
 
     kind = "Error"

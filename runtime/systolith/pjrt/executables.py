@@ -199,9 +199,8 @@ def execute(args: Any) -> None:
     for number, device in enumerate(devices):
         given = _pointers(_pointers(args.argument_lists, args.num_devices)[number], args.num_args)
         results = _run(loaded, device, [find(address) for address in given], kept)
-        _pointers(_pointers(args.output_lists, args.num_devices)[number], len(results))[:] = [
-            r.address for r in results
-        ]
+        places = _pointers(_pointers(args.output_lists, args.num_devices)[number], len(results))
+        places[:] = [result.address for result in results]
     if args.device_complete_events:
         _pointers(args.device_complete_events, args.num_devices)[:] = [READY] * args.num_devices
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect, insort
 from dataclasses import dataclass
 from threading import RLock
 
@@ -22,25 +22,30 @@ class Range:
     offset: int
     size: int
 
+    @property
+    def end(self) -> int:
+        """The byte after it."""
+        return self.offset + self.size
+
 
 class HbmAllocator:
     """Allocates ranges of one device's HBM.
 
     Args:
         capacity: bytes of HBM.
+
+    Attributes:
+        in_use: bytes allocated now, alignment included.
+        high_water: the most that ever were.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._free: list[Range] = [Range(0, capacity)]
         self._used: dict[int, int] = {}
+        self.in_use = 0
         self.high_water = 0
         self._lock = RLock()  # buffers are freed by whatever thread drops the last reference
-
-    @property
-    def in_use(self) -> int:
-        """Bytes allocated now, alignment included."""
-        return sum(self._used.values())
 
     def allocate(self, size: int) -> Range:
         """Take `size` bytes (rounded up to the alignment).
@@ -64,6 +69,7 @@ class HbmAllocator:
         if best.size > need:
             insort(self._free, Range(best.offset + need, best.size - need))
         self._used[best.offset] = need
+        self.in_use += need
         self.high_water = max(self.high_water, self.in_use)
         return Range(best.offset, need)
 
@@ -80,11 +86,13 @@ class HbmAllocator:
         if self._used.get(taken.offset) != taken.size:
             raise ValueError(f"HBM range {taken.offset} of {taken.size} bytes is not allocated")
         del self._used[taken.offset]
-        insort(self._free, taken)
-        merged: list[Range] = []
-        for r in self._free:
-            if merged and merged[-1].offset + merged[-1].size == r.offset:
-                merged[-1] = Range(merged[-1].offset, merged[-1].size + r.size)
-            else:
-                merged.append(r)
-        self._free = merged
+        self.in_use -= taken.size
+        at = bisect(self._free, taken)
+        first, last = at, at
+        if at and self._free[at - 1].end == taken.offset:
+            first = at - 1
+        if at < len(self._free) and self._free[at].offset == taken.end:
+            last = at + 1
+        around = [*self._free[first:last], taken]
+        merged = Range(min(r.offset for r in around), sum(r.size for r in around))
+        self._free[first:last] = [merged]
