@@ -175,6 +175,8 @@ def _compare(i: Instruction) -> Shape:
     direction = i.word("direction")
     require(direction in _DIRECTIONS, f"direction is one of {', '.join(sorted(_DIRECTIONS))}, got {direction}")
     shape = _elementwise(i)
+    ordered = shape.dtype.kind is not Kind.COMPLEX or direction in ("EQ", "NE")
+    require(ordered, f"complex numbers have no order: direction is EQ or NE, got {direction}")
     types = _TYPES[shape.dtype.kind]
     kind = i.attributes.get("type")
     require(kind is None or kind in types, f"type is {' or '.join(types)} for {shape.dtype}, got {kind}")
