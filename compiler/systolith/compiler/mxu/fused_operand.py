@@ -66,7 +66,7 @@ class Computed:
         one = Box(whole.origin, (1,) * len(whole.dims))
         turned = turns(chip, self.plan, whole, self.arrays, [target])
         vector, each = (vector_cycles(chip, self.plan, box, self.arrays, [target]) for box in (whole, one))
-        return Source(read, turned.cycles if turned.nests else vector, each)
+        return Source(read, turned.cycles if turned.any else vector, each)
 
 
 def computed(side: Instruction, arrays: Mapping[Instruction, Array]) -> Computed:

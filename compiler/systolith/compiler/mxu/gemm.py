@@ -26,7 +26,7 @@ from systolith.compiler.mxu.turned_operand import minor_dims, turned
 from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Ref, TileOp
-from systolith.compiler.vpu.transposes import shuffle
+from systolith.compiler.vpu.shuffles import shuffle
 from systolith.isa.dtypes import F32, S32
 from systolith.isa.instruction import Space
 

@@ -16,7 +16,7 @@ from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, So
 from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from systolith.compiler.mxu.turned_operand import turned
 from systolith.compiler.tile.arrays import dense_like
-from systolith.compiler.vpu.transposes import shuffle_cycles
+from systolith.compiler.vpu.shuffles import shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.timing import array_latency

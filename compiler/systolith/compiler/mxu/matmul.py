@@ -25,7 +25,7 @@ from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.views import as_view, untransposed, view_base
 from systolith.compiler.vpu.elementwise import lower_plan
 from systolith.compiler.vpu.emit import emit
-from systolith.compiler.vpu.transposes import shuffle, shuffle_cycles
+from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32

@@ -93,7 +93,7 @@ def lower_plan(
         return box.elements * sum(a.dtype.size for a in results if a.buf.space == Space.HBM)
 
     def choose(traffic: Callable[[Box], int], turn: Turns | None = None) -> tuple[int, ...]:
-        order, tiles = (turn.order, TILES) if turn and turn.nests else (None, TILES_WANTED)
+        order, tiles = (turn.order, TILES) if turn and turn.any else (None, TILES_WANTED)
         try:
             return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
         except DoesNotFitError as problem:
@@ -106,7 +106,9 @@ def lower_plan(
 
     def traffic(box: Box) -> int:
         copied = [*staged, *turn.copied]
-        return written(box) + sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in copied)
+        turned = box.elements * sum(results[n].dtype.size for n in turn.outs)
+        read = (plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in copied)
+        return written(box) + turned + sum(read)
 
     sizes = choose(traffic, turn)
     tiles: dict[Instruction, Array] = {}
@@ -118,9 +120,11 @@ def lower_plan(
             if have is None or have is arrays[leaf] or (have.origin, have.dims) != (need.origin, need.dims):
                 tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
         targets = [ctx.out_tile(a, box) for a in results]
+        made = turn.targets(ctx, targets)
         leaves = turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose"))
         if leaves is not None:
-            emit(ctx, plan, box, leaves, targets, ctx.origin("compute"))
+            emit(ctx, plan, box, leaves, made, ctx.origin("compute"))
+            turn.finish(ctx, made, targets, ctx.origin("transpose"))
         for target, array in zip(targets, results, strict=True):
             ctx.stage_out(target, array, box)
 

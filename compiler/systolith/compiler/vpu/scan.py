@@ -28,7 +28,8 @@ from systolith.compiler.vpu.emit import Target, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
 from systolith.compiler.vpu.reduce_ways import joined
-from systolith.compiler.vpu.transposes import TILES, innermost, shuffle
+from systolith.compiler.vpu.shuffles import shuffle
+from systolith.compiler.vpu.transposes import TILES, innermost
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import MAX_STREAMS

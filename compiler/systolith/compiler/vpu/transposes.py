@@ -15,34 +15,22 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Load
 from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.tile.arrays import dense_like, nesting, view
-from systolith.compiler.tile.ir import Array, Ref, TileOp
-from systolith.compiler.tile.patterns import merged, stream
+from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.emit import Context, addressed, vector_cycles
+from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import MAX_LOOPS
 from systolith.isa.program import Origin
-from systolith.isa.timing import shuffle_cost
+
+MOST_PARTS = 4
+"""Elements with more parts are read as they lie."""
+
+FEWEST = 64
+"""Elements of an array whose parts are worth turning, at least."""
 
 TILES = 16
 """A group with transposes is split into so many tiles: a tile passes through one unit more."""
-
-
-def shuffle(ctx: Context, src: Array, dst: Array, origin: Origin) -> None:
-    """Append a copy by the cross-lane unit between arrays of the same dims in VMEM."""
-    one, other = _streams(src, dst)
-    ctx.append(TileOp("xlu.shuffle", {"src": one, "dst": other}, origin))
-
-
-def shuffle_cycles(chip: Chip, src: Array, dst: Array) -> int:
-    """Cycles of the cross-lane unit for what `shuffle` appends."""
-    one, other = _streams(src, dst)
-    return shuffle_cost(one.pattern, other.pattern, chip).occupancy
-
-
-def _streams(src: Array, dst: Array) -> tuple[Ref, Ref]:
-    loops = merged(range(len(src.dims)), src.dims, (src.strides, dst.strides))
-    return stream(src, loops), stream(dst, loops)
 
 
 @dataclass(frozen=True)
@@ -55,18 +43,39 @@ class Turns:
         nests: for each leaf that is turned, numbers that are larger the further out a dimension is to lie.
         whole: the leaf that the group only copies, transposed.
         cycles: of the unit that has more to do.
+        outs: for each result that is computed in another order, as for `nests`, by its number.
     """
 
     order: tuple[int, ...] = ()
     nests: Mapping[Instruction, tuple[int, ...]] = field(default_factory=dict)
     whole: Load | None = None
     cycles: int = 0
+    outs: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     _kept: dict[Instruction, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
     def copied(self) -> list[Instruction]:
         """Leaves of which there are turned copies."""
         return [] if self.whole else list(self.nests)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to turn."""
+        return bool(self.nests or self.outs)
+
+    def targets(self, ctx: Context, targets: Sequence[Array]) -> list[Array]:
+        """Where to compute results that are to come to `targets`."""
+        found = list(targets)
+        for n, nest in self.outs.items():
+            target = targets[n]
+            buf = ctx.vmem(f"{target.buf.name}.t", prod(target.dims) * target.dtype.size)
+            found[n] = replace(_like(replace(target, buf=buf), target.dims, nest), origin=target.origin)
+        return found
+
+    def finish(self, ctx: Context, made: Sequence[Array], targets: Sequence[Array], origin: Origin) -> None:
+        """Append the turning of results that were computed in `made`."""
+        for n in self.outs:
+            shuffle(ctx, made[n], targets[n], origin)
 
     def emit(
         self, ctx: Context, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], out: Array, origin: Origin
@@ -92,6 +101,9 @@ class Turns:
 
 def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], outs: Sequence[Array]) -> Turns:
     """The arrays of a group to transpose: those that save cycles of both units together."""
+    apart = _parts_apart(chip, plan, box, arrays, outs)
+    if apart.any:
+        return apart
     axes = [d for d in nesting(outs[0].strides) if box.dims[d] > 1]
     nests = {
         load.leaf: nest
@@ -114,6 +126,64 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     inner = {axes[-1]} | {innermost(plan, leaf, arrays[leaf]) for leaf in nests}
     order = sorted(range(len(box.dims)), key=lambda d: (d in inner, -box.dims[d] if d in inner else d))
     return Turns(tuple(order), nests, whole, max(copied, after))
+
+
+def _parts_apart(
+    chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], outs: Sequence[Array]
+) -> Turns:
+    """The arrays whose elements have a few parts side by side, to be read and written one part after the other."""
+    nests = {leaf: nest for leaf in plan.leaves if (nest := _outermost(arrays[leaf], arrays[leaf].dims)) is not None}
+    turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims)) is not None}
+    if not nests and not turned:
+        return Turns()
+    found, places, copied = dict(arrays), list(outs), 0
+    for leaf, nest in nests.items():
+        array, dims = arrays[leaf], plan.footprint(leaf, box).dims
+        found[leaf] = replace(_like(array, array.dims, nest), origin=array.origin)
+        copied += shuffle_cycles(chip, _like(array, dims, _depths(array)), _like(array, dims, nest))
+    for n, nest in turned.items():
+        out = outs[n]
+        places[n] = replace(_like(out, out.dims, nest), origin=out.origin)
+        copied += shuffle_cycles(chip, _like(out, box.dims, nest), _like(out, box.dims, _depths(out)))
+    before, after = (vector_cycles(chip, plan, box, a, o) for a, o in ((arrays, outs), (found, places)))
+    if max(copied, after) + min(copied, after) // TILES >= before:
+        return Turns()
+    last = {d for n in turned for d in _parts(outs[n], box.dims)}
+    for load in plan.loads:
+        if load.leaf in nests:
+            parts = _parts(arrays[load.leaf], arrays[load.leaf].dims)
+            last |= {d for p in parts for d, c in enumerate(load.map.dims[p].coefs) if c}
+    order = sorted(range(len(box.dims)), key=lambda d: d in last)
+    return Turns(tuple(order), nests, None, max(copied, after), turned)
+
+
+def _parts(array: Array, dims: Sequence[int]) -> list[int]:
+    """The dimensions along which an element's parts lie side by side: the innermost ones of a few elements together."""
+    found: list[int] = []
+    step = array.dtype.size
+    for d in reversed(nesting(array.strides)):
+        if dims[d] > 1:
+            if array.strides[d] != step or step // array.dtype.size * dims[d] > MOST_PARTS:
+                break
+            found.append(d)
+            step *= dims[d]
+    return found
+
+
+def _outermost(array: Array, dims: Sequence[int]) -> tuple[int, ...] | None:
+    """How an array is to be nested so that the parts of its elements lie apart; None: there are none."""
+    parts = _parts(array, dims)
+    if not parts or array.buf.space not in (Space.HBM, Space.VMEM) or len(dims) > MAX_LOOPS:
+        return None
+    if prod(dims) < FEWEST * prod(dims[d] for d in parts):
+        return None
+    return tuple(n + len(dims) * (d in parts) for d, n in enumerate(_depths(array)))
+
+
+def _depths(array: Array) -> tuple[int, ...]:
+    """For each dimension of an array a number that is larger the further out it lies."""
+    outer = nesting(array.strides)
+    return tuple(len(outer) - outer.index(d) for d in range(len(outer)))
 
 
 def _like(array: Array, dims: tuple[int, ...], nest: Sequence[int]) -> Array:
