@@ -19,6 +19,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.linear_schedule import ORDERS, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
+from systolith.compiler.passes.entry_states import states_of
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.program import predicted
 from systolith.compiler.tile.ir import GroupRecord, TileModule
@@ -63,7 +64,7 @@ class Lowered:
     def tile(self, records: bool) -> TileModule:
         """The module in tile IR; `records`: with what checks need to know of each group."""
         ctx = self.lowering.ctx
-        block, buffers = self.fitted.block, buffer_table(ctx.buffers)
+        block, buffers = self.fitted.block, buffer_table(ctx.buffers, states_of(self.module))
         groups = group_infos(self.module, planned_cycles(ctx.explain))
         found = list(self._records()) if records else []
         chip = ctx.chip
@@ -167,7 +168,8 @@ def _decision(change: Remade) -> Decision:
 
 def _refusal(lowered: Lowered, chip: Chip) -> HbmError:
     own = [b for b in lowered.lowering.ctx.buffers if b.shares is None and b.decl is not None]
-    parts = ", ".join(f"{role} {sum(b.bytes for b in own if b.decl and b.decl.role is role)}" for role in Role)
+    sizes = {role: sum(b.bytes for b in own if b.decl and b.decl.role is role) for role in Role}
+    parts = ", ".join(f"{role} {size}" for role, size in sizes.items() if size)
     largest = sorted(own, key=lambda b: -b.bytes)[:_SHOWN]
     most = ", ".join(f"{b.decl.role} {b.name!r} {b.bytes}" for b in largest if b.decl)
     return HbmError(

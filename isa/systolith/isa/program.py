@@ -14,12 +14,13 @@ Image = bytes
 
 
 class Role(StrEnum):
-    """The purpose of a buffer."""
+    """The purpose of a buffer; a state begins with its data and keeps its contents from run to run."""
 
     PARAMETER = "parameter"
     RESULT = "result"
     CONSTANT = "constant"
     TEMP = "temp"
+    STATE = "state"
 
 
 @dataclass(frozen=True)

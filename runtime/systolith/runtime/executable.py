@@ -110,14 +110,22 @@ def result_memories(program: Program, parameters: Sequence[Array]) -> list[Array
     ]
 
 
-def bind(program: Program, parameters: list[Array], results: list[Array]) -> dict[int, Array]:
+def first_states(program: Program) -> dict[int, Array]:
+    """The memory of each state before the first run, by its buffer-table entry."""
+    return {n: np.frombuffer(b.data, np.uint8).copy() for n, b in enumerate(program.buffers) if b.role is Role.STATE}
+
+
+def bind(
+    program: Program, parameters: list[Array], results: list[Array], states: Mapping[int, Array] | None = None
+) -> dict[int, Array]:
     """The memory of every buffer-table entry, as uint8, which a run reads and writes.
 
     Args:
         program: the program.
         parameters, results: uint8 arrays in number order, used in place (`result_memories`).
+        states: as runs before left them, used in place; None: as they begin.
     """
-    bound: dict[int, Array] = {}
+    bound: dict[int, Array] = dict(first_states(program) if states is None else states)
     for (entry, _), memory in zip(numbered(program, Role.PARAMETER), parameters, strict=True):
         bound[entry] = memory
     for (entry, _), memory in zip(numbered(program, Role.RESULT), results, strict=True):
@@ -152,6 +160,7 @@ class Executable:
         self.compiled = compiled
         self.memory = compiled.memory if compiled else MemoryUse(program)
         self._latest: Task[Run] | None = None
+        self._states: dict[int, dict[int, Array]] = {}
 
     @property
     def last_run(self) -> Run | None:
@@ -274,7 +283,8 @@ class Executable:
     ) -> Run:
         """`arguments`: held so that their memory is not freed before the run ends."""
         try:
-            bound = bind(self.program, [wait() for wait in contents], results)
+            states = self._states.setdefault(device.number, first_states(self.program))
+            bound = bind(self.program, [wait() for wait in contents], results, states)
             started = perf_counter()
             result = simulated(buffers=bound, setup=device.attach_queues)
             result.outputs = []  # in buffers, whose memory may be freed before the run is forgotten

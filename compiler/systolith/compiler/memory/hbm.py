@@ -8,9 +8,10 @@ the order that tokens keep.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from systolith.compiler.errors import CompileError
 from systolith.compiler.memory.liveness import Live
 from systolith.compiler.memory.vmem import lives
 from systolith.compiler.tile.ir import Block, Buf
@@ -64,11 +65,32 @@ def _role(buf: Buf) -> Role | None:
     return None if buf.decl is None else buf.decl.role
 
 
-def buffer_table(buffers: Sequence[Buf]) -> list[Buf]:
-    """The buffers, owners of memory before those that share it, with entries that say so."""
+def buffer_table(buffers: Sequence[Buf], states: Mapping[int, bytes] | None = None) -> list[Buf]:
+    """The buffers, owners of memory before those that share it, with entries that say so.
+
+    Args:
+        buffers: all of them.
+        states: parameters that are states, by number, with what they begin with; results in their memory are seen by
+            nobody.
+
+    Raises:
+        CompileError: no result is in the memory of a state.
+    """
     ordered = sorted(buffers, key=lambda b: b.shares is not None)
     number = {b: n for n, b in enumerate(ordered)}
     for b in ordered:
         if b.decl is not None:
             b.decl = replace(b.decl, alias=-1 if b.shares is None else number[b.memory])
+    left = set(states or ())
+    for b in ordered if states else ():
+        decl, root = b.decl, b.memory.decl
+        if decl is None or root is None:
+            continue
+        if decl.role is Role.PARAMETER and decl.number in (states or {}):
+            b.decl = replace(decl, role=Role.STATE, data=(states or {})[decl.number])
+        elif decl.role is Role.RESULT and root.role is Role.STATE:
+            b.decl = replace(decl, role=Role.TEMP, number=-1)
+            left.discard(root.number)
+    if left:
+        raise CompileError("states of rng-get-and-update-state beside dynamic sizes have no lowering; pad to the bound")
     return ordered

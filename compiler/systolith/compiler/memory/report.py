@@ -60,7 +60,7 @@ class MemoryUse:
     """Memory that a program needs of a device, in bytes.
 
     Attributes:
-        parameters, constants: their buffers in HBM.
+        parameters, constants: their buffers in HBM; states count as constants.
         results: those that have memory of their own.
         aliased: results made in the memory of parameters.
         temporaries: spilled values in HBM, all together (they share memory where their lives allow).
@@ -82,7 +82,7 @@ class MemoryUse:
         self.parameters = own[Role.PARAMETER]
         self.results = own[Role.RESULT]
         self.aliased = shared[Role.RESULT]
-        self.constants = own[Role.CONSTANT]
+        self.constants = own[Role.CONSTANT] + own[Role.STATE]
         self.temporaries = own[Role.TEMP]
         self.temporaries_unshared = own[Role.TEMP] + shared[Role.TEMP]
         roots = ((b, program.buffers[memory_of(n, program)]) for n, b in enumerate(program.buffers))

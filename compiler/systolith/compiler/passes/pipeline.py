@@ -70,7 +70,7 @@ LEGAL: tuple[Pass, ...] = (
     RunOnOneDevice(),
     RunInOrder(),
     ExpandScans(),
-    ExpandRng(),
+    ExpandRng(across_runs=True),
     Inline(),
     PadDynamicSizes(),
     DeadCode(),

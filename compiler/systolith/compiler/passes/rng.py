@@ -6,16 +6,19 @@ counter is how many words the instruction took before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import pi
+from typing import cast
 from zlib import crc32
 
 import numpy as np
 
-from systolith.compiler.hlo.attributes import SliceDim
+from systolith.compiler.hlo.attributes import Alias, SliceDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.rng import FIRST_STATE, words_of
+from systolith.compiler.passes.entry_states import note_states
 from systolith.compiler.passes.random_bits import U64, philox
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
@@ -27,11 +30,31 @@ WORD = 1 << 64
 
 @dataclass(frozen=True)
 class ExpandRng:
-    """Expand `rng` into arithmetic on random bits, and `rng-get-and-update-state` into that on its counter."""
+    """Expand `rng` into arithmetic on random bits, and `rng-get-and-update-state` into that on its counter.
+
+    Attributes:
+        across_runs: whether counters go on from run to run, as parameters and results that the host does not see.
+    """
+
+    across_runs: bool = False
 
     def run(self, module: Module) -> bool:
         first = {i: _first(i) for i in module.instructions() if _has_state(i)}
-        return thread_states(module, first, U64, lambda r, i, state: _STEPS[i.opcode](r, i, Real(r, state)))
+        kept = [i for i in first if self.across_runs and i.opcode != "rng"]
+        given = sum(1 for p in module.entry.parameters for leaf in p.shape.leaves() if leaf.is_array)
+        numbers = thread_states(module, first, U64, lambda r, i, s: _STEPS[i.opcode](r, i, Real(r, s)), kept)
+        if numbers:
+            _share(module, numbers)
+            note_states(module, {given + k: FIRST_STATE for k in range(len(numbers))})
+        return numbers is not None
+
+
+def _share(module: Module, numbers: Mapping[Instruction, int]) -> None:
+    """Let the states that the entry gives have the memory of those that it takes, beside the result of before."""
+    known = cast("tuple[Alias, ...]", module.attributes.get("input_output_alias", ()))
+    states = [Alias((1 + k,), number, kind="must-alias") for k, number in enumerate(numbers.values())]
+    module.attributes["input_output_alias"] = (*(replace(a, output=(0, *a.output)) for a in known), *states)
+    module.attributes.pop("entry_computation_layout", None)
 
 
 def _has_state(i: Instruction) -> bool:

@@ -7,7 +7,7 @@ and gives that of its result and of the states after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,13 @@ States = Sequence[Instruction]
 """Instructions with states, in the order of the states in tuples."""
 
 
-def thread_states(module: Module, states: Mapping[Instruction, np.ndarray], dtype: DType, step: Step) -> bool:
+def thread_states(
+    module: Module,
+    states: Mapping[Instruction, np.ndarray],
+    dtype: DType,
+    step: Step,
+    kept: Collection[Instruction] = (),
+) -> dict[Instruction, int] | None:
     """Write instructions with states as what `step` makes, where the entry runs them through `CALLING` only.
 
     Others, in the conditions of loops and in computations of reductions and the like, stay.
@@ -37,12 +43,22 @@ def thread_states(module: Module, states: Mapping[Instruction, np.ndarray], dtyp
         states: the instructions, and the state of each when the run begins.
         dtype: of the states.
         step: writes one.
+        kept: those whose states the entry takes as further parameters and gives as further results, a tuple of the
+            result and of these.
+
+    Returns:
+        The number of the parameter of each of `kept`; None: there is nothing to write.
     """
     needs = _needs(module, states)
+    if not needs[module.entry]:
+        return None
+    numbers: dict[Instruction, int] = {}
     for computation in module.post_order():
         if needs[computation]:
-            _Threading(module, computation, needs, states, dtype, step).run()
-    return bool(needs[module.entry])
+            threading = _Threading(module, computation, needs, states, dtype, step)
+            threading.run([s for s in needs[computation] if s in kept])
+            numbers = threading.numbers
+    return numbers
 
 
 def _needs(module: Module, states: Mapping[Instruction, np.ndarray]) -> dict[Computation, States]:
@@ -84,6 +100,7 @@ class _Threading:
         first, dtype, step: as for `thread_states`.
         given: its parameter: the tuple of its parameters, and the tuple of states; of the entry None.
         now: the state of each instruction, as far as the sweep has come.
+        numbers: of the entry, the parameters that states come as.
     """
 
     module: Module
@@ -94,9 +111,13 @@ class _Threading:
     step: Step
     given: Instruction | None = None
     now: dict[Instruction, Instruction] = field(default_factory=dict)
+    numbers: dict[Instruction, int] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def run(self, kept: States) -> None:
+        """`kept`: states that the entry takes and gives."""
         computation = self.computation
+        if computation is self.module.entry:
+            self._take(kept)
         if computation is not self.module.entry:
             parameters = [p.shape for p in computation.parameters]
             shape = tuple_of([*parameters, tuple_of([self._shape(s) for s in self.needs[computation]])])
@@ -109,6 +130,19 @@ class _Threading:
             r = Rewriter(computation)
             computation.root = r.emit("tuple", computation.result, self._states(r, self.needs[computation]))
             computation.instructions += r.made
+        elif kept and self.given is None:
+            r = Rewriter(computation)
+            computation.root = r.emit("tuple", computation.result, *(self.now[s] for s in kept))
+            computation.instructions += r.made
+
+    def _take(self, kept: States) -> None:
+        """Have the entry take states, as parameters after its others."""
+        computation = self.computation
+        for number, s in enumerate(kept, len(computation.parameters)):
+            name = computation.fresh_name("state")
+            self.now[s] = Instruction(name, "parameter", self._shape(s), number=number)
+            self.numbers[s] = number
+            computation.instructions.insert(0, self.now[s])
 
     def _rule(self, r: Rewriter, i: Instruction) -> Instruction | None:
         if i.opcode == "parameter" and self.given is not None and i is not self.given:
