@@ -108,7 +108,8 @@ def test_eigenvalues(dims: tuple[int, ...], kind: str, imaginary: bool, lower: b
     """One triangle is read; matrices with a NaN give NaN."""
     dims = (*dims[:-1], dims[-2])
     x = matrix(dims, kind, imaginary)
-    a = np.asarray((x + adjoint(x)) * 0.5, x.dtype)
+    with np.errstate(invalid="ignore"):
+        a = np.asarray((x + adjoint(x)) * 0.5, x.dtype)
     read = np.tri(dims[-1], dtype=bool)
     given = np.where(read if lower else read.T, a, np.nan).astype(a.dtype)
     jacobi = jax.lax.linalg.EighImplementation.JACOBI if tpu else None
@@ -176,6 +177,38 @@ def test_complex_factors_and_systems(batch: tuple[int, ...], n: int, m: int, blo
         (x,) = expanded(text, [factor, b], block)
         turned = {0: factor, 1: np.swapaxes(factor, -1, -2), 2: adjoint(factor)}[trans]
         assert near(turned @ x, b, 1e-5)
+
+
+@pytest.mark.parametrize("imaginary", [False, True])
+def test_double_precision(imaginary: bool) -> None:
+    """Sweeps go on until what is left is the rounding of the type."""
+    for dims in ((2, 5, 3), (4, 4)):
+        x = matrix(dims, "any", imaginary).astype(np.complex128 if imaginary else np.float64)
+        with jax.enable_x64(True):
+            qr, svd = (lowered(f, x) for f in (jnp.linalg.qr, lambda x: jnp.linalg.svd(x, full_matrices=False)))
+            gram = np.asarray(adjoint(x) @ x)
+            eigh = lowered(jnp.linalg.eigh, gram)
+        q, r = expanded(qr, [x])
+        assert q.dtype == x.dtype
+        assert is_unitary(q, 1e-14)
+        assert near(q @ r, x, 1e-14)
+        u, s, vt = expanded(svd, [x])
+        assert is_unitary(u, 1e-14)
+        assert near((u * s[..., np.newaxis, :]) @ vt, x, 1e-14)
+        w, v = expanded(eigh, [gram])
+        assert is_unitary(v, 1e-14)
+        assert near(gram @ v, v * w[..., np.newaxis, :], 1e-14)
+
+
+@pytest.mark.slow
+def test_double_precision_on_the_chip() -> None:
+    x = matrix((3, 3), "any", False).astype(np.float64)
+    with jax.enable_x64(True):
+        client = sl.Client("tpu_v3")
+        q, r = sl.jit(jnp.linalg.qr, client)(x)
+        w, v = sl.jit(jnp.linalg.eigh, client)(x + x.T)
+    assert near(q @ r, x, 1e-14)
+    assert near((x + x.T) @ v, v * w, 1e-13)
 
 
 @pytest.mark.parametrize("imaginary", [False, pytest.param(True, marks=pytest.mark.slow)])

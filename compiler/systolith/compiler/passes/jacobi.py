@@ -17,7 +17,7 @@ from systolith.compiler.passes.counted_loop import State, counted_loop
 from systolith.compiler.passes.matrices import Matrices
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import PRED, S32, DType
+from systolith.isa.dtypes import DTYPES, PRED, S32, DType
 
 SWEEPS = 30
 """After so many sweeps a matrix is given up: those of finite numbers need 5 to 12."""
@@ -195,18 +195,11 @@ def scaled(m: Matrices, callees: Callees, x: Instruction) -> Scaled:
     """Matrices divided by powers of two."""
     r = m.r
     fine = m.reduced(callees, "and", m.finite(x), (1, 2))
-    largest = Real(r, m.reduced(callees, "maximum", m.size(x), (1, 2), 0.0)) * 0.5
-    bits = largest.i.shape.dtype.bits
-    rounded = Real(
-        r,
-        r.emit(
-            "reduce-precision",
-            largest.i,
-            shape=largest.i.shape,
-            exponent_bits=11 if bits == 64 else 8,
-            mantissa_bits=0,
-        ),
-    )
+    largest = m.reduced(callees, "maximum", m.size(x), (1, 2), 0.0)
+    info = largest.shape.dtype.finfo
+    bits = r.emit("bitcast-convert", largest, shape=array(DTYPES[f"u{info.bits}"], largest.dims))
+    exponent = r.emit("and", bits, r.full(((1 << (info.bits - 1 - info.nmant)) - 1) << info.nmant, bits.shape))
+    rounded = Real(r, r.emit("bitcast-convert", exponent, shape=largest.shape))
     scale = rounded.where(rounded.test("GT", 0.0), 1.0)
     even = Real(r, x) / m.along(r.converted(scale.i, x.shape.dtype), x.shape, 0)
     return Scaled(even.where(m.along(fine, x.shape, 0).i, 0.0).i, scale.i, fine)
