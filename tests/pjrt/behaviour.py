@@ -76,13 +76,16 @@ def errors() -> None:
 
 
 def several() -> None:
-    """Programs across devices are refused by the operation that makes them such."""
+    """Devices run their parts of a program; one that needs values of others is refused by what asks for them."""
     mesh = Mesh(np.array(jax.devices("systolith")), ("i",))
     halves = jax.device_put(np.arange(4.0, dtype=np.float32), NamedSharding(mesh, PartitionSpec("i")))  # type: ignore[no-untyped-call]
     assert np.array_equal(halves, [0, 1, 2, 3])
     assert len(halves.addressable_shards) == 2
     split, whole = PartitionSpec("i"), PartitionSpec()  # type: ignore[no-untyped-call]
     total = jax.shard_map(partial(jax.lax.psum, axis_name="i"), mesh=mesh, in_specs=split, out_specs=whole)
+    double = jax.jit(jax.shard_map(lambda a: 2 * a, mesh=mesh, in_specs=split, out_specs=split))(halves)
+    assert double.sharding == halves.sharding
+    assert np.array_equal(double, [0, 2, 4, 6])
     for program, named in ((jax.jit(total), "all-reduce "), (jax.jit(lambda a: a + 1), "parameter 'a.1'")):
         error = raised(partial(program, halves))
         assert isinstance(error, jax.errors.JaxRuntimeError)

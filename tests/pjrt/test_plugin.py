@@ -44,6 +44,12 @@ def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
 
 
 @pytest.mark.slow
+def test_devices_run_their_parts_of_a_program() -> None:
+    done = run("several.py", SYSTOLITH_DEVICES="4")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_two_hundred_programs_leave_nothing() -> None:
     done = run("behaviour.py", "200")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.proto.schema import message_class
+from systolith.pjrt.partition import Shardings
 from systolith.pjrt.source_lines import mark
 from systolith.pjrt.status import UNIMPLEMENTED, PluginError
 from systolith.runtime.sources import parse_proto
@@ -81,12 +82,21 @@ def hlo_proto(code: bytes, form: str) -> bytes:
         return proto
 
 
-def with_config(proto: bytes) -> bytes:
+def with_shardings(proto: bytes, shardings: Shardings) -> bytes:
+    """A serialized HloModuleProto that says how its parameters and results lie on the devices."""
+    made: Any = message_class("HloModuleProto").FromString(proto)
+    made.spmd_parameters_shardings.extend(shardings.parameters)
+    made.spmd_output_sharding.CopyFrom(shardings.result)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def with_config(proto: bytes, devices: int) -> bytes:
     """A serialized HloModuleProto as an HloModuleProtoWithConfig: with the layouts of its parameters and result."""
     made: Any = message_class("HloModuleProtoWithConfig")()
     made.hlo_module.ParseFromString(proto)
     made.config.entry_computation_layout.CopyFrom(made.hlo_module.host_program_shape)
-    made.config.replica_count = made.config.num_partitions = 1
+    made.config.replica_count, made.config.num_partitions = 1, devices
     data: bytes = made.SerializeToString()
     return data
 

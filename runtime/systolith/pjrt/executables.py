@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from systolith.compiler.errors import CompileError, compile_error
-from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.opcodes import COLLECTIVES
 from systolith.compiler.options import Options
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.program import BufferDecl, Role
@@ -22,11 +19,13 @@ from systolith.pjrt.compiling import (
     on_large_stack,
     read_module,
     with_config,
+    with_shardings,
 )
 from systolith.pjrt.devices import ClientObject, DeviceObject, named_values
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.native import READY
 from systolith.pjrt.objects import Object, array, drain, find
+from systolith.pjrt.partition import local
 from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
@@ -124,19 +123,6 @@ class Compiled(Object):
         view.dim_sizes = self.hold(array(ctypes.c_size_t, tuple(len(d.dims) for d in results)))
 
 
-def together(module: Module, devices: int) -> CompileError:
-    """Why a program is refused that is for several devices together: by its first collective or sharded operation."""
-    found = list(module.instructions())
-    collective = next((i for i in found if i.opcode.removesuffix("-start") in COLLECTIVES), None)
-    sharded = next((i for i in found if "sharding" in i.attributes or "custom_call_target" in i.attributes), None)
-    at = collective or sharded or module.entry.result
-    return compile_error(
-        at,
-        f"the program is for {devices} devices together, but systolith's devices are independent: put its arrays on one"
-        " device, without a mesh",
-    )
-
-
 def chosen_precision(options: Sequence[tuple[str, object]], settings: Settings) -> str | None:
     """The precision that `jax.jit(compiler_options=...)` asks for, else that of the client.
 
@@ -152,7 +138,7 @@ def chosen_precision(options: Sequence[tuple[str, object]], settings: Settings) 
 def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
     parsed, module = compile_options(options), read_module(proto)
     if (devices := parsed.num_replicas * parsed.num_partitions) > 1:
-        raise together(module, devices)
+        proto = with_shardings(proto, local(module, devices))
     wanted = Options(precision=chosen_precision(parsed.env_option_overrides, client.settings), probes=False)
     executable = compile_for(client.system, module, wanted)
     if is_sized(executable.program.buffers):
@@ -268,7 +254,7 @@ def compiled_memory_stats(args: Any) -> None:
 def optimized_program(args: Any) -> None:
     """The module of a program, as an HloModuleProtoWithConfig; first only its size."""
     compiled: Compiled = find(args.executable)
-    data = with_config(compiled.loaded.proto)
+    data = with_config(compiled.loaded.proto, len(compiled.loaded.devices))
     program = STRUCTURES["Program"].from_address(args.program)
     form = b"hlo_with_config"
     program.format, program.format_size = compiled.hold(ctypes.create_string_buffer(form)), len(form)
