@@ -137,8 +137,10 @@ def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Cal
         if found is not None:
             obstacle = obstacles[found]() or (i if i.opcode not in _AT_THE_EDGE else None)
             if obstacle is not None:
-                _check_wide(obstacle, [obstacle.shape, *(o.shape for o in obstacle.operands)], chip, obstacles)
-                why = f"{leaf.dtype} has no form on pairs of {found.parts[leaf.dtype]} here; convert before"
+                shapes = [obstacle.shape, *(o.shape for o in obstacle.operands)]
+                _check_wide(obstacle, shapes, chip, obstacles)
+                dtype = next(s.dtype for shape in shapes for s in shape.leaves() if found.splits(s))
+                why = f"{dtype} has no form on pairs of {found.parts[dtype]} here; convert before"
                 raise compile_error(obstacle, why)
     _check_wide(i, [i.shape], chip, obstacles)
 

@@ -256,6 +256,6 @@ def test_functions(call: str) -> None:
 
 
 def test_what_has_no_form_on_words_is_refused_by_name() -> None:
-    text = module("ROOT r = f64[4,6] erf(x)")
-    with pytest.raises(CompileError, match=r"erf 'r'.*f64 has no form on pairs of u32"):
+    text = module("s = s64[4,6] parameter(3)\n t = s64[4,6] power(s, s)\n ROOT r = f64[4,6] convert(t)")
+    with pytest.raises(CompileError, match=r"power 't'.*s64 has no form on pairs of u32"):
         compiled(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,16 @@ def test_within_two_units(call: str) -> None:
     (got,) = split(module(f"{call}(x)", "f64", "f64", count=len(x)), x)
     with np.errstate(all="ignore"):
         assert_near(got, FUNCTIONS[call](x.astype(Long)))
+
+
+def test_error_function() -> None:
+    rng = np.random.default_rng(0)
+    quarters = np.arange(-26, 27) / 4
+    some = [0.0, -0.0, np.inf, -np.inf, np.nan, 5.9, 5e-324]
+    x = np.concatenate([rng.uniform(-6.5, 6.5, 2000), rng.uniform(-0.5, 0.5, 1000), quarters, some])
+    x = np.concatenate([x, np.nextafter(quarters, 9), np.exp2(rng.uniform(-1074, -1, 500))])
+    (got,) = split(module("erf(x)", "f64", "f64", count=len(x)), x)
+    assert_near(got, np.array([erf(v) for v in x], Long), 1.0)  # of a library whose own error is below 1
 
 
 def test_angles_of_points() -> None:

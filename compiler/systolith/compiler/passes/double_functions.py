@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import factorial
@@ -45,13 +46,19 @@ EXP2 = [(LN2 / (1 << STEPS)) ** k / factorial(k) for k in range(1, 12)]
 """2^(x / 16) = 1 + x c1 + x^2 c2 + ..."""
 
 
-def chosen(index: Word, table: list[int]) -> Wide:
+def chosen(index: Word, table: Sequence[int]) -> Wide:
     """An entry of a table of 64-bit numbers."""
-    values = [Wide(index, index).like(number) for number in table]
-    bit = 0
+    low, high = (chosen_word(index, [number >> k & WORD for number in table]) for k in (0, BITS))
+    return Wide(low, high)
+
+
+def chosen_word(index: Word, table: Sequence[int]) -> Word:
+    """An entry of a table of words; beyond its end, any."""
+    values, bit = [index.like(number) for number in table], 0
     while len(values) > 1:
         odd = ((index >> bit) & 1).flag("NE", 0)
-        values = [b.where(odd, a) for a, b in zip(values[::2], values[1::2], strict=True)]
+        last = values[-1:] if len(values) % 2 else []
+        values = [odd.choose(b, a) for a, b in zip(values[:-1:2], values[1::2], strict=True)] + last
         bit += 1
     return values[0]
 
@@ -167,7 +174,7 @@ def log1p_extended(x: Extended) -> Extended:
 # Functions of f64: where the result is known by itself (of NaN, infinities, what is out of range) that is chosen.
 
 
-def _with(made: Wide, *ends: tuple[Flag, int]) -> Wide:
+def ended(made: Wide, *ends: tuple[Flag, int]) -> Wide:
     """A result, but where a test holds a high word; the first test counts."""
     low, high = made.low, made.high
     for flag, word in reversed(ends):
@@ -190,20 +197,20 @@ def _beyond(x: Wide, bits: int) -> Flag:
 def exponential(x: Wide) -> Wide:
     """E to the power of x."""
     large = _beyond(x, WIDE_EXPONENT)
-    return _with(_exp(Extended.of(x)).double(), (is_nan(x), NAN), (large & _is_negative(x), 0), (large, INFINITY))
+    return ended(_exp(Extended.of(x)).double(), (is_nan(x), NAN), (large & _is_negative(x), 0), (large, INFINITY))
 
 
 def exponential_minus_one(x: Wide) -> Wide:
     """Exp(x) - 1."""
     large = _beyond(x, WIDE_EXPONENT)
     made = _expm1(Extended.of(x)).double()
-    return _with(made, (is_nan(x), NAN), (large & _is_negative(x), MINUS | ONE), (large, INFINITY))
+    return ended(made, (is_nan(x), NAN), (large & _is_negative(x), MINUS | ONE), (large, INFINITY))
 
 
 def _of_positive(x: Wide, made: Wide, zero: Flag, negative: Flag) -> Wide:
     """A logarithm: of infinity infinity, of nothing minus infinity."""
     infinite = x.low.flag("EQ", 0) & x.high.flag("EQ", INFINITY)
-    return _with(made, (zero, MINUS | INFINITY), (is_nan(x) | negative, NAN), (infinite, INFINITY))
+    return ended(made, (zero, MINUS | INFINITY), (is_nan(x) | negative, NAN), (infinite, INFINITY))
 
 
 def log(x: Wide) -> Wide:
@@ -224,12 +231,12 @@ def logistic(x: Wide) -> Wide:
     large, number = _beyond(x, WIDE_EXPONENT), Extended.of(x)
     one = number.like(1)
     made = one / (one + _exp(-number))
-    return _with(made.double(), (is_nan(x), NAN), (large & _is_negative(x), 0), (large, ONE))
+    return ended(made.double(), (is_nan(x), NAN), (large & _is_negative(x), 0), (large, ONE))
 
 
 def _odd(x: Wide, made: Extended, large: Flag, end: int) -> Wide:
     """A result with the sign of the operand."""
-    found = _with(made.double(), (is_nan(x), NAN), (large, end))
+    found = ended(made.double(), (is_nan(x), NAN), (large, end))
     return Wide(found.low, (found.high & (SIGN - 1)) | sign(x))
 
 
@@ -250,7 +257,7 @@ def cosh(x: Wide) -> Wide:
     """With e = exp(|x|): (e + 1 / e) / 2."""
     grown = _exp(Extended.of(x).size())
     made = (grown + grown.like(1) / grown).moved(-1)
-    return _with(made.double(), (is_nan(x), NAN), (_beyond(x, WIDE_EXPONENT), INFINITY))
+    return ended(made.double(), (is_nan(x), NAN), (_beyond(x, WIDE_EXPONENT), INFINITY))
 
 
 def atanh(x: Wide) -> Wide:
@@ -259,7 +266,7 @@ def atanh(x: Wide) -> Wide:
     made = log1p_extended((number / (number.like(1) - number)).moved(1)).moved(-1)
     one = x.low.flag("EQ", 0) & size(x).flag("EQ", ONE)
     found = _odd(x, made, one, INFINITY)
-    return _with(found, (_beyond(x, 0) & ~one, NAN))
+    return ended(found, (_beyond(x, 0) & ~one, NAN))
 
 
 def cbrt(x: Wide) -> Wide:
@@ -295,7 +302,7 @@ def power(x: Wide, y: Wide) -> Wide:
     up = (none.flag("EQ", 0) & _is_negative(y)) | (end & ~_is_negative(y))
     nothing = (none.flag("EQ", 0) & ~_is_negative(y)) | (end & _is_negative(y))
     inside = _is_negative(Wide(x.low, base.exponent)) ^ _is_negative(y)
-    made = _with(
+    made = ended(
         _two_to(product).double(),
         (is_zero(y) | (one & ~_is_negative(x)), ONE),
         (is_nan(x) | is_nan(y), NAN),

@@ -15,6 +15,7 @@ from systolith.compiler.passes import double_functions as functions
 from systolith.compiler.passes import double_inverses as inverses
 from systolith.compiler.passes import double_trigonometry as trigonometry
 from systolith.compiler.passes.double_bits import BIAS, INFINITY, PLACE, is_nan, is_zero, order, sign, size
+from systolith.compiler.passes.double_erf import erf
 from systolith.compiler.passes.pairs import PairRewriter, PairRule, Value, one, pair
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.word_formulas import Flag, Wide, Word
@@ -190,6 +191,7 @@ RULES: dict[str, PairRule] = {
     "acos": _function(inverses.acos),
     "asinh": _function(inverses.asinh),
     "acosh": _function(inverses.acosh),
+    "erf": _function(erf),
     "rsqrt": _function(_reciprocal_root),
     "floor": _function(arithmetic.floor),
     "ceil": _function(arithmetic.ceil),
