@@ -170,6 +170,8 @@ STRUCTURED = {
     " ROOT r = {t}[5,19] select-and-scatter(x, s, z), window={{size=2x3 stride=2x3 pad=0_0x0_0}}, select=above,"
     " scatter=total",
     "sort": "ROOT r = {t}[5,19] sort(x), dimensions={{1}}, is_stable=true, to_apply=less",
+    "the largest": "ROOT r = ({t}[5,3], s32[5,3]) topk(x), k=3, largest=true",
+    "the smallest": "ROOT r = ({t}[5,3], s32[5,3]) topk(x), k=3, largest=false",
     "gather": "n = s32[3] constant({{4,1,1}})\n ROOT r = {t}[3,19] gather(x, n), offset_dims={{1}},"
     " collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,19}}",
     "scatter": "n = s32[3] constant({{4,1,1}})\n u = {t}[3,19] slice(y), slice={{[0:3],[0:19]}}\n"
@@ -259,3 +261,13 @@ def test_each_group_is_checked_in_its_types(tmp_path: Path, capsys: pytest.Captu
     )
     ran = systolith(capsys, "run", module, "--random", 0, "--chip", "tiny", "--check", "--hostile")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("largest", ["true", "false"])
+@pytest.mark.parametrize("t", ["f8e8m0fnu", "f4e2m1fn", "f8e4m3"])
+def test_the_first_of_long_lines(t: str, largest: str) -> None:
+    x = np.random.default_rng(0).integers(0, 1 << ELEMENT_TYPES[t].bits, (2, 1100), np.uint8)
+    text = f"HloModule m\nENTRY e {{\n x = {t}[2,1100] parameter(0)\n" \
+        f" ROOT r = ({t}[2,2], s32[2,2]) topk(x), k=2, largest={largest}\n}}"  # fmt: skip
+    assert_same(text, x.view(ELEMENT_TYPES[t].stored))

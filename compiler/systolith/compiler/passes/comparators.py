@@ -129,28 +129,34 @@ class Comparator:
 
 def has_order(dtype: DType) -> bool:
     """Whether integers of as many bits can stand for the floats of a type in total order."""
-    return dtype.is_float and dtype.bits in _SIGNED and dtype.name in DTYPES
+    return dtype.is_float and dtype.bits in _SIGNED
 
 
 def ordered(r: Rewriter, x: Instruction) -> Instruction:
     """Floats as integers in total order: the bits, those below the sign flipped in negative numbers."""
-    bits = x.shape.dtype.bits
-    integers = array(_SIGNED[bits], x.dims)
-    return _flipped(r, r.emit("bitcast-convert", x, shape=integers))
+    integers = array(_SIGNED[x.shape.dtype.bits], x.dims)
+    return _flipped(r, r.emit("bitcast-convert", x, shape=integers), x.shape.dtype)
 
 
 def unordered(r: Rewriter, x: Instruction, dtype: DType) -> Instruction:
     """The floats of which `ordered` made integers."""
-    return r.emit("bitcast-convert", _flipped(r, x), shape=array(dtype, x.dims))
+    return r.emit("bitcast-convert", _flipped(r, x, dtype), shape=array(dtype, x.dims))
 
 
-def _flipped(r: Rewriter, x: Instruction) -> Instruction:
+def _flipped(r: Rewriter, x: Instruction, dtype: DType) -> Instruction:
     bits = x.shape.dtype.bits
+    if not has_sign(dtype):
+        return r.emit("xor", x, r.full(x.shape.dtype.least, x.shape))
     sign = r.emit("shift-right-arithmetic", x, r.full(bits - 1, x.shape))
     return r.emit("xor", x, r.emit("and", sign, r.full((1 << (bits - 1)) - 1, x.shape)))
 
 
-_SIGNED = {bits: DTYPES[f"s{bits}"] for bits in (8, 16, 32, 64)}
+def has_sign(dtype: DType) -> bool:
+    """Whether floats of a type can be negative."""
+    return dtype.name != "f8e8m0fnu"
+
+
+_SIGNED = {bits: DTYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
 """Integers of as many bits as the floats that can be carried so."""
 
 

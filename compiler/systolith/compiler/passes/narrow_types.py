@@ -16,6 +16,7 @@ from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.values.reduction import plain_parts
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.comparators import has_sign, ordered
 from systolith.compiler.passes.pairs import MOVED
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
@@ -111,26 +112,15 @@ def _high_half(r: Rewriter, i: Instruction) -> Instruction:
 def _compare(r: Rewriter, i: Instruction) -> Instruction:
     dtype = i.operands[0].shape.dtype
     if dtype.is_float and i.word("type", "FLOAT") == "TOTALORDER":
-        a, b = (_in_total_order(r, o) for o in i.operands)
+        a, b = (ordered(r, o) for o in i.operands)
         return r.emit("compare", a, b, shape=i.shape, direction=i.word("direction"))
     return _elementwise(r, i)
-
-
-def _in_total_order(r: Rewriter, x: Instruction) -> Instruction:
-    """Floats as integers of the same order: those with the sign below those without, in the opposite order."""
-    dtype = x.shape.dtype
-    bits = r.emit("bitcast-convert", x, shape=array(ELEMENT_TYPES[f"u{dtype.bits}"], x.dims))
-    value = Real(r, r.converted(bits, S32))
-    if dtype.name == "f8e8m0fnu":  # an exponent, without sign
-        return value.i
-    top = 1 << (dtype.bits - 1)
-    return (value.like(top - 1) - value).where(value.test("GE", top), value).i
 
 
 def _reduce_precision(r: Rewriter, i: Instruction) -> Instruction:
     """In f16, which has all of their values, or in f32."""
     dtype = i.shape.dtype
-    wide = F32 if dtype.name == "f8e8m0fnu" else F16
+    wide = F16 if has_sign(dtype) else F32
     return r.converted(r.like(i, [r.converted(i.operands[0], wide)], array(wide, i.dims)), dtype)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.passes.callees import Callees
-from systolith.compiler.passes.comparators import has_order, ordered, unordered
+from systolith.compiler.passes.comparators import has_order, has_sign, ordered, unordered
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.compiler.passes.sort_blocks import in_batches, power
 from systolith.compiler.passes.sort_network import (
@@ -115,10 +115,13 @@ def _key(r: Rewriter, x: Instruction) -> Instruction:
 
 
 def _last(dtype: DType, direction: str) -> object:
-    """What comes last of all: of floats the NaN with all bits set but perhaps the sign."""
+    """What comes last of all: of floats with a sign that with all bits set but perhaps the sign."""
     if not dtype.is_float:
         return extreme(dtype, direction)
-    bits = (1 << dtype.bits) - 1 if direction == "GT" else (1 << (dtype.bits - 1)) - 1
+    if has_sign(dtype):
+        bits = (1 << dtype.bits) - 1 if direction == "GT" else (1 << (dtype.bits - 1)) - 1
+    else:
+        bits = 0 if direction == "GT" else (1 << dtype.bits) - 1
     return np.array([bits], f"u{dtype.size}").view(dtype.stored)[0]
 
 
