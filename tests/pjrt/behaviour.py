@@ -139,7 +139,7 @@ def patient(compiled: Callable[..., Any]) -> None:
 def interrupts() -> None:
     endless = jax.jit(lambda v: jax.lax.while_loop(lambda c: c.sum() > 0, lambda c: c * 1.0, v))
     compiled = endless.lower(jnp.ones(8)).compile()
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     assert isinstance(raised(lambda: patient(compiled)), KeyboardInterrupt)
     assert float((jnp.ones(2) + 1).sum()) == 4
 
