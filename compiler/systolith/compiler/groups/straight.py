@@ -39,8 +39,8 @@ def cut_straight(computation: Computation, taken: Names) -> list[Computation]:
 
 
 def _space(i: Instruction) -> tuple[int, ...]:
-    """The dimensions that an array runs over, without those of 1."""
-    return tuple(n for n in i.dims if n != 1)
+    """The dimensions that an array runs over, without those of 1 (but one of these, if there are no others)."""
+    return tuple(n for n in i.dims if n != 1) or i.dims[:1]
 
 
 def _is_member(i: Instruction) -> bool:

@@ -18,6 +18,7 @@ from math import prod
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.blocked_products import in_blocks
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.convolution_taps import by_taps
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
@@ -49,8 +50,8 @@ def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | No
         return None
     if i.shape.dtype in DOUBLES:
         if i.opcode == "dot":
-            return _expand(callees, r, i)
-        return by_taps(r, i, partial(_expand, callees, r), i.shape.dtype)
+            return in_blocks(callees, r, i, partial(_expand, callees))
+        return by_taps(r, i, lambda dot: in_blocks(callees, r, dot, partial(_expand, callees)), i.shape.dtype)
     if not all(_is_integral(t) for t in (*types, i.shape.dtype)):
         return None
     wide = any(t.bits > WIDEST for t in types) or i.shape.dtype.bits > S32.bits
