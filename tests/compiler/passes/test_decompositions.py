@@ -155,7 +155,7 @@ def test_singular_values(dims: tuple[int, ...], kind: str, imaginary: bool, full
 @pytest.mark.parametrize("imaginary", [False, True])
 def test_what_a_tpu_calls(imaginary: bool) -> None:
     """Factors with pivots and the order of rows."""
-    for dims in ((2, 5, 3), (4, 6), (3, 3)):
+    for dims in ((2, 5, 3), (4, 6), (3, 3), (3, 0)):
         a = matrix(dims, "any", imaginary)
         text = lowered(jax.lax.linalg.lu, a, platform="tpu")
         assert "LuDecomposition" in text
@@ -177,6 +177,41 @@ def test_complex_factors_and_systems(batch: tuple[int, ...], n: int, m: int, blo
         (x,) = expanded(text, [factor, b], block)
         turned = {0: factor, 1: np.swapaxes(factor, -1, -2), 2: adjoint(factor)}[trans]
         assert near(turned @ x, b, 1e-5)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from([(), (2,), (0,)]), st.integers(1, 6), st.integers(0, 3), st.booleans(), BLOCKS)
+def test_products_with_reflectors(batch: tuple[int, ...], n: int, more: int, imaginary: bool, block: int) -> None:
+    """From both sides, as they are and adjoint; also of no reflector."""
+    a, c = matrix((*batch, n + more, n), "any", imaginary), matrix((*batch, n + more, 2), "any", imaginary)
+    packed, scales = (np.array(x) for x in jax._src.lax.linalg.geqrf(a))
+    for left, transpose, count in ((True, False, n), (False, False, n), (False, True, n), (True, True, 0)):
+        x = c if left else adjoint(c)
+        taken = [packed[..., :count], scales[..., :count], x]
+
+        def multiply(*given: Any, left: bool = left, transpose: bool = transpose) -> Any:
+            return jax.lax.linalg.ormqr(*given, left=left, transpose=transpose)
+
+        text = lowered(multiply, *taken)
+        wanted = np.asarray(jax.jit(multiply)(*taken)) if count else x
+        for got in (expanded(text, taken, block)[0], evaluate(parse_hlo(text), *taken, precision="highest")[0]):
+            assert near(got, wanted)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from([(), (2,)]), st.integers(1, 7), st.integers(1, 3), st.booleans())
+def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: bool) -> None:
+    """Rows are exchanged where the element below is larger."""
+    lower, diagonal, upper = (np.array(matrix((*batch, n, 1), "any", imaginary, k)[..., 0]) for k in range(3))
+    diagonal[..., ::2] *= 0.01
+    b = matrix((*batch, n, m), "any", imaginary, 3)
+    (x,) = expanded(lowered(jax.lax.linalg.tridiagonal_solve, lower, diagonal, upper, b), [lower, diagonal, upper, b])
+    whole = np.zeros((*batch, n, n), np.complex128)
+    at = np.arange(n)
+    whole[..., at, at] = diagonal
+    whole[..., at[1:], at[:-1]], whole[..., at[:-1], at[1:]] = lower[..., 1:], upper[..., :-1]
+    size = np.abs(whole).max() * np.abs(x).max()
+    assert np.abs(whole @ x - b).max() <= 2e-6 * max(size, float(np.abs(b).max()))
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
@@ -219,6 +254,8 @@ def test_on_the_chip(imaginary: bool) -> None:
         (lambda x: jnp.linalg.qr(x), matrix((2, 5, 3), "any", imaginary)),
         (lambda x: jnp.linalg.eigh(x)[0], np.asarray(square + adjoint(square))),
         (lambda x: jnp.linalg.svd(x, compute_uv=False), matrix((2, 4), "any", imaginary)),
+        (lambda x: jax.lax.linalg.tridiagonal_solve(x[0], x[1], x[2], x[3:].T), matrix((4, 3), "any", imaginary)),
+        (lambda x: jax.lax.linalg.ormqr(x, x[0, :2], x), matrix((4, 2), "any", imaginary)),
     ):
         check(lowered(function, a), [a], most=3e-6)
 
@@ -266,3 +303,14 @@ def test_larger_matrices() -> None:
     assert is_unitary(u)
     assert is_unitary(vt)
     assert near((u * s.astype(np.float64)) @ vt, x)
+
+
+def test_vectors_of_a_matrix_without_columns_are_the_units() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n x = f32[3,0] parameter(0)\n"
+        " ROOT r = (f32[3,0], f32[0], f32[3,3], f32[0,0], s32[]) custom-call(x),"
+        f' custom_call_target="lapack_sgesdd_ffi", backend_config={{mode = {ord("A")} : ui8}}\n}}\n'
+    )
+    found = expanded(text, [np.zeros((3, 0), np.float32)])
+    np.testing.assert_array_equal(found[2], np.eye(3))
+    assert found[4] == 0

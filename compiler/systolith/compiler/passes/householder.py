@@ -53,17 +53,35 @@ class Householder:
 
     def product(self, packed: Instruction, scales: Instruction) -> Instruction:
         """The first columns of H_1 H_2 ... H_k, as many as `packed`, `[b, m, n]`, has; `scales` is `[b, k]`."""
-        m, (batch, rows, columns) = self.m, packed.dims
+        m, (_, rows, columns) = self.m, packed.dims
         count = scales.dims[1]
         q = m.identity(packed.shape)
         for first, last in reversed(self._blocks(count)):
-            v = self._vectors(m.cut(packed, (first, rows), (first, last)))
-            scale = m.r.reshaped(m.r.sliced(scales, ((0, batch), (first, last))), (batch, 1, last - first))
+            v, t = self._block(packed, scales, first, last)
             corner = m.cut(q, (first, rows), (first, columns))
-            turned = self._reflected(v, self._triangle(v, scale), corner)
+            turned = self._reflected(v, t, corner)
             below = m.joined([m.cut(q, (first, rows), (0, first)), turned], 2)
             q = m.joined([m.cut(q, (0, first), (0, columns)), below], 1)
         return q
+
+    def applied(self, packed: Instruction, scales: Instruction, x: Instruction, adjoint: bool) -> Instruction:
+        """H_1 H_2 ... H_k x, or the adjoint of that product times x, `[b, m, n]`; `packed` is `[b, m, k]`."""
+        m, (_, rows, columns) = self.m, x.dims
+        blocks = self._blocks(scales.dims[1])
+        for first, last in blocks if adjoint else reversed(blocks):
+            v, t = self._block(packed, scales, first, last)
+            below = self._reflected(v, m.adjoint(t) if adjoint else t, m.cut(x, (first, rows), (0, columns)))
+            x = m.joined([m.cut(x, (0, first), (0, columns)), below], 1)
+        return x
+
+    def _block(
+        self, packed: Instruction, scales: Instruction, first: int, last: int
+    ) -> tuple[Instruction, Instruction]:
+        """V and T of some reflectors."""
+        m, (batch, rows, _) = self.m, packed.dims
+        v = self._vectors(m.cut(packed, (first, rows), (first, last)))
+        scale = m.r.reshaped(m.r.sliced(scales, ((0, batch), (first, last))), (batch, 1, last - first))
+        return v, self._triangle(v, scale)
 
     def _blocks(self, count: int) -> list[tuple[int, int]]:
         return [(first, min(first + self.block, count)) for first in range(0, count, self.block)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.hlo.values.lapack import eigh_lower, options_of, trsm_options
+from systolith.compiler.hlo.values.lapack import eigh_lower, options_of, ormqr_options, trsm_options
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.cholesky import factored
 from systolith.compiler.passes.eigh import Eigh
@@ -17,6 +18,7 @@ from systolith.compiler.passes.matrices import BLOCK, Matrices
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.compiler.passes.svd import Svd
+from systolith.compiler.passes.tridiagonal import Tridiagonal
 from systolith.isa.dtypes import S32
 
 
@@ -40,7 +42,8 @@ class ExpandLapack:
             routine = ROUTINES.get(str(i.attributes.get("custom_call_target"))) if i.opcode == "custom-call" else None
             if routine is None or any(o.shape.is_dynamic for o in i.operands):
                 return None
-            return routine(self, r, i, callees) if i.operands[0].shape.size else _of_nothing(r, i)
+            some = any(x.size for x in i.shape.leaves() if not x.dtype.is_integer)
+            return routine(self, r, i, callees) if some else _of_nothing(r, i)
 
         changed = rewrite(module, rule)
         callees.place()
@@ -91,12 +94,34 @@ class ExpandLapack:
         """The first columns of the product of reflectors."""
         m = Matrices(r)
         packed = m.taken(i.operands[0])
-        scales = r.reshaped(m.widened(i.operands[1]), (packed.dims[0], i.operands[1].dims[-1]))
+        scales = _lines(m, i.operands[1], packed.dims[0])
         return _given(m, i, Householder(m, callees, self.block).product(packed, scales))
+
+    def _ormqr(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """That product, or its adjoint, times a matrix, or that times it."""
+        m, (left, transpose) = Matrices(r), ormqr_options(i)
+        packed, x = (m.taken(i.operands[k]) for k in (0, 2))
+        scales = _lines(m, i.operands[1], packed.dims[0])
+        reflectors = Householder(m, callees, self.block)
+        if left:
+            return _given(m, i, reflectors.applied(packed, scales, x, transpose))
+        return _given(m, i, m.adjoint(reflectors.applied(packed, scales, m.adjoint(x), not transpose)))
+
+    def _gtsv(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """A tridiagonal system; the diagonals as they were, and 1 where the solution is not finite, or 0."""
+        m = Matrices(r)
+        b = m.taken(i.operands[3])
+        lower, diagonal, upper = (_lines(m, x, b.dims[0]) for x in i.operands[:3])
+        x = Tridiagonal(m, callees).solved(lower, diagonal, upper, b)
+        fine = m.reduced(callees, "and", m.finite(x), (1, 2))
+        info = Real(r, r.full(0, array(S32, fine.dims))).where(fine, 1).i
+        return _given(m, i, *i.operands[:3], x, info)
 
     def _gesdd(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
         """Singular values and, but in mode N, vectors; -1 for a matrix with an element that is not finite, or 0."""
         m, mode = Matrices(r), options_of(i)["mode"]
+        if not i.operands[0].shape.size:
+            return _vectors_of_nothing(r, i)
         found = Svd(m, callees, self.block).solved(m.taken(i.operands[0]), mode == "A")
         vectors = [found.left, found.right] if mode != "N" else [r.full(0, x) for x in i.shape.elements[2:4]]
         return _given(m, i, i.operands[0], found.values, *vectors, _failed(r, found.fine))
@@ -122,6 +147,11 @@ class ExpandLapack:
         return _given(m, i, factors, pivots, lu.order(pivots, factors.dims[1]))
 
 
+def _lines(m: Matrices, x: Instruction, batch: int) -> Instruction:
+    """Vectors, `[b, n]`."""
+    return m.r.reshaped(m.widened(x), (batch, x.dims[-1]))
+
+
 def _given(m: Matrices, i: Instruction, *results: Instruction) -> Instruction:
     """Results with the shapes and types that an instruction's have."""
     if not i.shape.is_tuple:
@@ -131,9 +161,21 @@ def _given(m: Matrices, i: Instruction, *results: Instruction) -> Instruction:
 
 
 def _of_nothing(r: Rewriter, i: Instruction) -> Instruction:
-    """Results of matrices without elements, or of no matrices: nothing, and an `info` of 0."""
-    parts = [r.full(0, shape) for shape in i.shape.leaves()]
+    """Results of matrices without elements, or of no matrices: nothing, and an `info` of 0 or rows as they are."""
+    orders = i.attributes.get("custom_call_target") == "LuDecomposition"
+    parts = [
+        r.emit("iota", shape=shape, iota_dimension=shape.rank - 1) if orders and shape.size else r.full(0, shape)
+        for shape in i.shape.leaves()
+    ]
     return r.emit("tuple", *parts, shape=i.shape) if i.shape.is_tuple else parts[0]
+
+
+def _vectors_of_nothing(r: Rewriter, i: Instruction) -> Instruction:
+    """No singular values; vectors are the units."""
+    given, values, *vectors, info = i.shape.elements
+    m = Matrices(r)
+    units = [m.given(m.identity(array(x.dtype, (prod(x.dims[:-2]), *x.dims[-2:]))), x) for x in vectors]
+    return r.emit("tuple", *(r.full(0, x) for x in (given, values)), *units, r.full(0, info), shape=i.shape)
 
 
 def _failed(r: Rewriter, fine: Instruction) -> Instruction:
@@ -157,12 +199,15 @@ _LAPACK: dict[str, _Routine] = {
     "gesdd": ExpandLapack._gesdd,
     "gesvd": ExpandLapack._gesdd,
     "getrf": ExpandLapack._getrf,
+    "gtsv": ExpandLapack._gtsv,
     "heevd": ExpandLapack._syevd,
     "orgqr": ExpandLapack._orgqr,
+    "ormqr": ExpandLapack._ormqr,
     "potrf": ExpandLapack._potrf,
     "syevd": ExpandLapack._syevd,
     "trsm": ExpandLapack._trsm,
     "ungqr": ExpandLapack._orgqr,
+    "unmqr": ExpandLapack._ormqr,
 }
 
 ROUTINES: dict[str, _Routine] = {

@@ -21,6 +21,7 @@ from systolith.compiler.hlo.ir import Literal as Value
 from systolith.compiler.hlo.values.convert import store, to_working
 from systolith.compiler.hlo.values.linalg import solve_triangle
 
+_FLAG = re.compile(r"(\w+)\s*=\s*(true|false)")
 _OPTION = re.compile(r"(\w+)\s*=\s*(\d+)")
 
 Routine = Callable[..., tuple[np.ndarray, ...]]
@@ -162,6 +163,24 @@ def _normal(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(turned / np.linalg.norm(turned, axis=-2, keepdims=True))
 
 
+def ormqr_options(i: Instruction) -> tuple[bool, bool]:
+    """Whether Q stands on the left, and whether it is its adjoint."""
+    given = dict(_FLAG.findall(str(i.attributes.get("backend_config", ""))))
+    return given["left"] == "true", given["transpose"] == "true"
+
+
+def _multiply_by_q(i: Instruction, operands: list[Value]) -> Value:
+    """Q c, c Q, or these with the adjoint of Q, the product of all reflectors."""
+    a, scales, c = (to_working(np.asarray(x), o.shape.dtype) for x, o in zip(operands, i.operands, strict=True))
+    rows, count = a.shape[-2:]
+    wide = np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, rows - count)])
+    left, transpose = ormqr_options(i)
+    with np.errstate(all="ignore"):
+        (q,) = orgqr({}, wide, scales)
+        q = _adjoint(q) if transpose else q
+        return store(np.matmul(q, c) if left else np.matmul(c, q), i.shape.dtype)
+
+
 def eigh_lower(i: Instruction) -> bool:
     """Whether XLA's `Eigh` reads the lower triangle.
 
@@ -267,6 +286,7 @@ def _target(routine: Routine) -> Callable[[Instruction, list[Value]], Value]:
 LAPACK: dict[str, Callable[[Instruction, list[Value]], Value]] = {
     f"lapack_{letter}{name}_ffi": _target(routine) for name, routine in _ROUTINES.items() for letter in "sdcz"
 } | {
+    **{f"lapack_{name}_ffi": _multiply_by_q for name in ("sormqr", "dormqr", "cunmqr", "zunmqr")},
     "Eigh": _xla_eigh,
     "LuDecomposition": _xla_lu,
     "ProductOfElementaryHouseholderReflectors": _target(orgqr),
