@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,11 @@ BODIES = {
 }
 
 
+def slow_where(names: Iterable[str], *slow: str) -> list[Any]:
+    """Names as parameters of a test, some of them for the slow tests."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
+
+
 def module(body: str) -> str:
     given = " x = f64[4,6] parameter(0)\n y = f64[4,6] parameter(1)\n i = s32[5] parameter(2)\n"
     return f"HloModule m\n{CALLED}ENTRY e {{\n{given} {body}\n}}\n"
@@ -141,7 +147,7 @@ def arguments(text: str) -> list[Array]:
     return found
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", slow_where(BODIES, "sorted by size", "handed on", "pooled"))
 def test_as_xla_computes_it(name: str) -> None:
     text = module(BODIES[name])
     given = arguments(text)
@@ -171,7 +177,7 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("name", slow_where(SUMS, "windows", "mapped", "products in a batch"))
 def test_sums(name: str) -> None:
     """Rounded as f64 is after each operation; the order is left open."""
     text = module(f"z = f64[] constant({1.5 if 'reduce(' in SUMS[name] else 0})\n {SUMS[name]}")
@@ -224,8 +230,6 @@ COMPLEX = {
     "turned": "a = c128[6,4] transpose(x), dimensions={1,0}\n ROOT r = c128[6,4] negate(a)",
     "narrow": "a = c64[4,6] convert(x)\n ROOT r = c128[4,6] convert(a)",
     "sum": "z = c128[] constant((1, 2))\n ROOT r = c128[4] reduce(x, z), dimensions={1}, to_apply=plus",
-}
-SLOW = {
     "quotient": "ROOT r = c128[4,6] divide(x, y)",
     "size": "ROOT r = f64[4,6] abs(x)",
     "root": "ROOT r = c128[4,6] sqrt(x)",
@@ -233,11 +237,11 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", [*COMPLEX, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+@pytest.mark.parametrize("name", slow_where(COMPLEX, "product", "sum", "quotient", "size", "root", "dot"))
 def test_complex(name: str) -> None:
     plus = "plus {\n a = c128[] parameter(0)\n b = c128[] parameter(1)\n ROOT r = c128[] add(a, b)\n}\n"
     given = " x = c128[4,6] parameter(0)\n y = c128[4,6] parameter(1)\n"
-    text = f"HloModule m\n{plus}ENTRY e {{\n{given} {(COMPLEX | SLOW)[name]}\n}}\n"
+    text = f"HloModule m\n{plus}ENTRY e {{\n{given} {COMPLEX[name]}\n}}\n"
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6)) for _ in range(2))
     y[0] = x[0]
