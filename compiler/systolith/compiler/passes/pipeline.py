@@ -44,6 +44,7 @@ from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.wide_sums import SplitWideSums
 from systolith.compiler.passes.wide_types import SplitWideTypes
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 
@@ -92,6 +93,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandPartialReduce(),
     DecomposeTopK(),
     SplitScans(),
+    SplitWideSums(),
     SimplifyGathers(),
     SimplifyScatters(),
     ExpandBarriers(),

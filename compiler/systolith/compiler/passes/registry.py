@@ -48,6 +48,7 @@ from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.wide_sums import SplitWideSums
 from systolith.compiler.passes.wide_types import SplitWideTypes
 from systolith.compiler.passes.zero_sized import EliminateZeroSized
 from systolith.compiler.plugins import installed
@@ -91,6 +92,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "sort-expander": ExpandSorts,
     "stochastic-convert-decomposer": DecomposeStochasticConvert,
     "topk-decomposer": DecomposeTopK,
+    "tree_reduction_rewriter": SplitWideSums,
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
