@@ -14,7 +14,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import load_chip
-from systolith.isa.dtypes import DTYPES, DType, Kind
+from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES, DType, Kind
 from systolith.isa.program import Program, Role
 from systolith.runtime.arrays import random_array
 from tests.compiler.machine import Array, run
@@ -92,3 +92,20 @@ def test_lockstep(core: Lockstep, opcode: str) -> None:
 @pytest.mark.parametrize("opcode", bodies())
 def test_lockstep_in_every_type(core: Lockstep, opcode: str) -> None:
     lockstep(core, opcode, len(DTYPES) + 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("t", [t for t in ELEMENT_TYPES.values() if t.code < 0], ids=str)
+def test_types_that_no_instruction_has(core: Lockstep, t: DType) -> None:
+    for opcode in (o for o in bodies() if legal(o, t)):
+        made = compiled(opcode, t, TINY)
+        if made is None:
+            assert opcode in ("atan", "stochastic-convert")  # not defined for these
+            continue
+        args = arguments(t)
+        with np.errstate(all="ignore"):
+            wanted = evaluate(parse_hlo(text(opcode, t)), *args, precision="highest")
+        for got, want in zip(run(made.program, TINY, args), wanted, strict=True):
+            assert_near(got, want, tolerance(t), f"{opcode} of {t}")
+        result = core.run(Case(made.program, given(made.program, args)))
+        assert result.ok, f"{opcode} of {t}: {result.difference}"

@@ -92,7 +92,7 @@ def load_numbered(path: Path, prefix: str) -> list[Array]:
 
 
 def random_array(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -> Array:
-    """A random argument: standard normal floats, small integers, fair bools."""
+    """A random argument: standard normal floats (f8e8m0fnu, without sign: their sizes), small integers, fair bools."""
     if dtype.kind is Kind.PRED:
         return rng.integers(0, 2, dims).astype(np.bool_)
     if dtype.kind is Kind.SIGNED:
@@ -102,4 +102,6 @@ def random_array(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) 
     values = rng.standard_normal(dims)
     if dtype.kind is Kind.COMPLEX:
         return np.asarray(values + 1j * rng.standard_normal(dims)).astype(dtype.stored)
+    if dtype.name == "f8e8m0fnu":
+        values = np.abs(values)
     return np.asarray(values).astype(np.float32).astype(dtype.stored)
