@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from systolith.compiler.driver import compile_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
@@ -263,3 +266,26 @@ def test_what_has_no_form_on_words_is_refused_by_name() -> None:
     text = module("s = s64[4,6] parameter(3)\n t = s64[4,6] power(s, s)\n ROOT r = f64[4,6] convert(t)")
     with pytest.raises(CompileError, match=r"power 't'.*s64 has no form on pairs of u32"):
         compiled(text)
+
+
+def test_stages_lead_to_the_same_results_and_sums_to_the_same_bits() -> None:
+    """Words of sums have the bits of the evaluator, since sums of words are known not to be associative."""
+    text = """HloModule m
+add {
+ a = f64[] parameter(0)
+ b = f64[] parameter(1)
+ ROOT r = f64[] add(a, b)
+}
+ENTRY e {
+ x = f64[5,40] parameter(0)
+ z = f64[] constant(0)
+ s = f64[5] reduce(x, z), dimensions={1}, to_apply=add
+ ROOT c = c128[5] complex(s, s)
+}
+"""
+    first = compile_module(parse_hlo(text), load_chip("tiny"))
+    again = compile_module(parse_hlo(print_hlo(canonicalise(parse_hlo(text)))), load_chip("tiny"))
+    x = np.random.default_rng(0).standard_normal((5, 40))
+    made = canonicalise(parse_hlo(text))
+    for got in (run(first.program, load_chip("tiny"), [x]), run(again.program, load_chip("tiny"), [x])):
+        np.testing.assert_array_equal(got[0], evaluate(made, x)[0])

@@ -164,8 +164,12 @@ def pair(value: Value) -> Pair:
 
 
 def is_view_of_parts(i: Instruction) -> bool:
-    """Whether an instruction shows the parts of elements along a new last dimension, or is such parts as elements."""
-    return depth_of_view(i) == 1
+    """Whether an instruction shows the parts of elements along a new last dimension, or is such parts as elements.
+
+    The parts of c128 may be shown by theirs.
+    """
+    depth = depth_of_view(i)
+    return depth == 1 or (depth == 2 and any(s.dtype.bits == 128 for s in (i.shape, i.operands[0].shape)))
 
 
 def depth_of_view(i: Instruction) -> int:

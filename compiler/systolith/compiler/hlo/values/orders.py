@@ -14,12 +14,15 @@ import numpy as np
 
 from systolith.compiler.hlo.ir import Computation
 from systolith.compiler.hlo.values.convert import carrier
-from systolith.isa.dtypes import DType, Kind
+from systolith.isa.dtypes import U32, DType, Kind
 
 SAMPLES = 64
 
 SLACK = 16.0
 """Units in the last place by which floats may differ: three operations that round."""
+
+NEAR_ONE = 0x3FF00000
+"""The high word of 1 as f64: computations on u32 may be sums of such, on the words of their bits."""
 
 _KNOWN: WeakKeyDictionary[Computation, bool] = WeakKeyDictionary()
 
@@ -64,6 +67,8 @@ def _sample(rng: np.random.Generator, t: DType) -> np.ndarray:
     small = rng.integers(low, high, SAMPLES)
     if t.is_integer:
         small[::2] = rng.integers(-(1 << 63), (1 << 63) - 1, SAMPLES)[::2]
+    if t is U32:
+        small[1::4] = NEAR_ONE | rng.integers(0, 1 << 20, SAMPLES)[1::4]
     return small.astype(carrier(t)) if t.is_integer and t.bits >= 8 else small.clip(low, high).astype(t.stored)
 
 
