@@ -87,7 +87,8 @@ def test_floats_round_to_the_nearest(t: str) -> None:
     x = around(t)
     assert_same(conversions("f32", (t,), len(x)), x)
     for source in ("bf16", "f16"):
-        narrow = x.astype(ELEMENT_TYPES[source].stored)
+        with np.errstate(over="ignore"):
+            narrow = x.astype(ELEMENT_TYPES[source].stored)
         assert_same(conversions(source, (t,), len(x)), narrow)
     assert_same(conversions("s32", (t,), 1000), np.arange(-500, 500, dtype=np.int32))
 
