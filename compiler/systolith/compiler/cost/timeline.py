@@ -25,7 +25,7 @@ class Timeline:
 
     def __init__(self) -> None:
         self._free: dict[str, int] = defaultdict(int)
-        self._transfers: dict[str, deque[tuple[int, int]]] = {queue: deque() for queue in _OTHER}
+        self._transfers = {queue: _Transfers() for queue in _OTHER}
 
     def start(self, queue: str, needed: Iterable[int]) -> int:
         """The cycle in which an operation could start whose operands are there at the times `needed`."""
@@ -41,19 +41,45 @@ class Timeline:
         """When a transfer ends that takes so many cycles of the whole bandwidth: it has half of it while the other
         queue's run, which are late then.
         """
-        other = self._transfers[_OTHER[queue]]
-        while other and other[0][1] <= start:
-            other.popleft()
-        at, late = start, 0
-        for n, (lo, hi) in enumerate(other):
-            begin, end = lo + late, hi + late
-            if cycles and end > at:
-                alone = min(cycles, max(0, begin - at))
-                both = min(cycles - alone, end - max(at, begin))
-                at, cycles, late = at + alone + 2 * both, cycles - alone - both, late + both
-                end += both
-            other[n] = begin, end
-        at += cycles
-        self._transfers[queue].append((start, at))
+        end, late = self._transfers[_OTHER[queue]].shared(start, cycles)
+        self._transfers[queue].append(start, end)
         self._free[_OTHER[queue]] += late
-        return at
+        return end
+
+
+class _Transfers:
+    """Transfers of a queue that are not known to be over.
+
+    Each is kept as the cycles between the end of the one before and its start, and its length, so that one that takes
+    longer moves those after it.
+    """
+
+    def __init__(self) -> None:
+        self._first = self._last = 0  # when those end that are over, and all
+        self._apart: deque[list[int]] = deque()
+
+    def append(self, start: int, end: int) -> None:
+        """One more, after the others."""
+        self._apart.append([start - self._last, end - start])
+        self._last = end
+
+    def shared(self, start: int, cycles: int) -> tuple[int, int]:
+        """When a transfer of the other queue ends that would take so many cycles alone, and how late it makes these.
+
+        What is over at its start is forgotten.
+        """
+        while self._apart and self._first + sum(self._apart[0]) <= start:
+            self._first += sum(self._apart.popleft())
+        at, late, begin = start, 0, self._first
+        for each in self._apart:
+            gap, length = each
+            begin += gap
+            alone = min(cycles, max(0, begin - at))
+            both = min(cycles - alone, begin + length - max(at, begin))
+            at, cycles, late = at + alone + 2 * both, cycles - alone - both, late + both
+            each[1] += both
+            if not cycles:
+                break
+            begin += each[1]
+        self._last += late
+        return at + cycles, late
