@@ -43,6 +43,7 @@ BODIES = {
     "add": "ROOT r = T[4,6] add(x, y)",
     "divide": "ROOT r = T[4,6] divide(x, y)",
     "high half": "ROOT r = T[4,6] mulhi(x, y)",
+    "power": "ROOT r = T[4,6] power(x, y)",
     "remainder": "ROOT r = T[4,6] remainder(x, y)",
     "sum of rows": "z = T[] constant(7)\n ROOT r = T[4] reduce(x, z), dimensions={1}, to_apply=add.T",
     "product of columns": "z = T[] constant(1)\n ROOT r = T[6] reduce(x, z), dimensions={0}, to_apply=multiply.T",

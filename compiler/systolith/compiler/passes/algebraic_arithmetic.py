@@ -190,6 +190,8 @@ def bitcast_convert(r: Rewriter, i: Instruction) -> Instruction | None:
 def part_of_complex(r: Rewriter, i: Instruction) -> Instruction | None:
     """The real or imaginary part of what was made of both."""
     (x,) = i.operands
+    if x.shape.dtype.kind is not Kind.COMPLEX:
+        return x if i.opcode == "real" else r.full(0, i.shape)
     return x.operands[0 if i.opcode == "real" else 1] if x.opcode == "complex" else None
 
 

@@ -142,6 +142,27 @@ def _multiply(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Val
     return op("multiply", a, b), op("add", carried, crossed)
 
 
+EXPONENT_BITS = 6
+"""Bits of an exponent that count, as in XLA."""
+
+
+def _power(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
+    """By squaring, a bit of the exponent each, which is signed; a negative one gives 0, but for the bases 1 and -1."""
+    base, exponent = map(pair, operands)
+    zero, one = _zero(r, base[0]), _number(r, 1, base[0])
+    result, square = (one, zero), base
+    for bit in range(EXPONENT_BITS):
+        digit = r.emit("and", r.emit("shift-right-logical", exponent[0], _number(r, bit, one)), one)
+        times = pair(_multiply(r, i, (result, square)))
+        result = _chosen(r, _compared(r, "NE", digit, zero), times, result)
+        if bit < EXPONENT_BITS - 1:
+            square = pair(_multiply(r, i, (square, square)))
+    odd = _compared(r, "NE", r.emit("and", exponent[0], one), zero)
+    alone = r.emit("and", _compared(r, "EQ", _size(r, base)[0], one), _compared(r, "EQ", _size(r, base)[1], zero))
+    inverse = _chosen(r, alone, _chosen(r, odd, base, (one, zero)), (zero, zero))
+    return _chosen(r, _is_negative(r, exponent), inverse, result)
+
+
 def _mulhi(r: PairRewriter, i: Instruction, operands: Sequence[Value]) -> Value:
     """The high words of the product of four words; a negative factor counts 2^64 more."""
     x, y = map(pair, operands)
@@ -450,6 +471,7 @@ RULES: dict[str, PairRule] = {
     "abs": PairRule(_abs),
     "multiply": PairRule(_multiply),
     "mulhi": PairRule(_mulhi),
+    "power": PairRule(_power),
     "compare": PairRule(_compare),
     "divide": PairRule(_divide),
     "remainder": PairRule(_remainder),

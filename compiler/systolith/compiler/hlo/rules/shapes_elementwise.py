@@ -41,7 +41,7 @@ _ALLOWED: dict[str, frozenset[Kind]] = {
     **dict.fromkeys("shift-left shift-right-arithmetic shift-right-logical".split(), _INTEGERS),
     **dict.fromkeys(("popcnt", "count-leading-zeros", "mulhi"), _INTEGERS),
     **dict.fromkeys(
-        """exponential exponential-minus-one log log-plus-one logistic rsqrt sqrt sine cosine tan tanh cosh sinh acos
+        """exponential exponential-minus-one log log-plus-one logistic rsqrt sqrt sine cosine tan tanh cosh sinh acos atan
         acosh asin asinh atanh atan2 real imag""".split(),
         _ANALYTIC,
     ),
