@@ -265,48 +265,15 @@ def bert(batch: int, length: int, layers: int = LAYERS) -> Model:
 def gpt2_prefill(length: int, layers: int = LAYERS) -> Model:
     """The blocks of GPT-2 small on the embeddings of a prompt, f32; batch 1."""
 
-    return _gpt2_blocks, ([_block_shapes()] * layers, _f32(1, length, WIDTH))
+    def apply(params: Tree, x: Tree) -> Tree:
+        mask = jnp.tril(jnp.ones((length, length), bool))
+        for p in params:
+            q, k, v = _qkv(layer_norm(x, p["scale1"], p["bias1"]), p)
+            x = x + _merged(attention(q, k, v, mask)) @ p["out"] + p["out_bias"]
+            x = x + _mlp(layer_norm(x, p["scale2"], p["bias2"]), p)
+        return x
 
-
-def _gpt2_blocks(params: Tree, x: Tree) -> Tree:
-    """Blocks of GPT-2, each position attending to those before it."""
-    length = x.shape[1]
-    mask = jnp.tril(jnp.ones((length, length), bool))
-    for p in params:
-        q, k, v = _qkv(layer_norm(x, p["scale1"], p["bias1"]), p)
-        x = x + _merged(attention(q, k, v, mask)) @ p["out"] + p["out_bias"]
-        x = x + _mlp(layer_norm(x, p["scale2"], p["bias2"]), p)
-    return x
-
-
-VOCABULARY = 50257
-
-
-def gpt2_train(batch: int, length: int, layers: int = LAYERS) -> Model:
-    """A training step of GPT-2 small with Adam: tokens in, the cross-entropy of the next ones; f32, tied embeddings."""
-    shapes = {
-        "blocks": [_block_shapes()] * layers,
-        "tokens": _f32(VOCABULARY, WIDTH),
-        "positions": _f32(length, WIDTH),
-        "scale": _f32(WIDTH),
-        "bias": _f32(WIDTH),
-    }
-
-    def loss(p: Tree, tokens: Tree) -> Tree:
-        x = p["tokens"][tokens[:, :-1]] + p["positions"]
-        x = layer_norm(_gpt2_blocks(p["blocks"], x), p["scale"], p["bias"])
-        chosen = jax.nn.log_softmax(x @ p["tokens"].T)
-        return -jnp.mean(jnp.take_along_axis(chosen, tokens[:, 1:, None], axis=-1))
-
-    def step(p: Tree, first: Tree, second: Tree, count: Tree, tokens: Tree) -> Tree:
-        value, gradient = jax.value_and_grad(loss)(p, tokens)
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
-        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, gradient)
-        rate = 1e-3 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
-        p = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) + 1e-8), p, first, second)
-        return value, p, first, second
-
-    return step, (shapes, shapes, shapes, _f32(), _shape(jnp.int32, batch, length + 1))
+    return apply, ([_block_shapes()] * layers, _f32(1, length, WIDTH))
 
 
 def gpt2_decode(context: int, layers: int = LAYERS) -> Model:

@@ -230,8 +230,11 @@ def test_loops_and_branches_hand_pairs_on(bound: str) -> None:
 
 
 def test_what_has_no_form_on_pairs_is_refused_by_name() -> None:
-    lines = "y = f32[3] convert(x)\nz = u64[3] stochastic-convert(y, x)\nROOT r = u32[3] convert(z)"
+    lines = (
+        "s = u64[2] constant({1, 2})\nz = (u64[2], pred[3]) rng-bit-generator(s), algorithm=rng_three_fry\n"
+        "b = pred[3] get-tuple-element(z), index=1\nROOT r = u32[3] convert(b)"
+    )
     text = f"HloModule m\nENTRY e {{\nx = u32[3] parameter(0)\n{lines}\n}}\n"
     assert WIDE_TYPES.obstacle(parse_hlo(text)) is not None
-    with pytest.raises(CompileError, match=r"stochastic-convert 'z'.*u64 has no form on pairs of u32"):
+    with pytest.raises(CompileError, match=r"rng-bit-generator 'z'.*u64 has no form on pairs of u32"):
         compiled(text)

@@ -143,7 +143,7 @@ RULES: dict[str, PairRule] = {
     "convert": PairRule(_convert),
     "bitcast-convert": PairRule(_same_bits, _is_complex),
     "bitcast": PairRule(_bitcast, _takes_bitcast),
-    "compare": PairRule(_compare),
+    "compare": PairRule(_compare, takes=lambda i: i.word("direction") in ("EQ", "NE")),
     "dot": PairRule(_product),
     "convolution": PairRule(_product),
     "multiply": _function(functions.multiply),

@@ -19,6 +19,7 @@ from systolith.compiler.hlo.values import complex_math
 from systolith.compiler.hlo.values.bits import BIT_OPERATIONS, BitOperation
 from systolith.compiler.hlo.values.convert import converted, store, to_working
 from systolith.compiler.hlo.values.precision import reduce_precision, stochastic_convert
+from systolith.isa.dtypes import Kind
 
 Function = Callable[..., np.ndarray]
 
@@ -198,6 +199,8 @@ def total_order(x: np.ndarray) -> np.ndarray:
 
 def _compare(i: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     dtype = i.operands[0].shape.dtype
+    if dtype.kind is Kind.COMPLEX and i.word("direction") not in ("EQ", "NE"):
+        raise HloError(f"complex numbers have no order: direction is EQ or NE, got {i.word('direction')}")
     if dtype.is_float and i.word("type", "FLOAT") == "TOTALORDER":
         a, b = total_order(a), total_order(b)
     else:
