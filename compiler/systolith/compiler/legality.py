@@ -14,10 +14,10 @@ from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import OPS, Family, family, info
-from systolith.compiler.passes.complex_numbers import COMPLEX_NUMBERS
-from systolith.compiler.passes.custom_calls import targets
-from systolith.compiler.passes.pairs import PairedTypes
-from systolith.compiler.passes.wide_types import WIDE_TYPES
+from systolith.compiler.passes.expand.custom_calls import targets
+from systolith.compiler.passes.words.complex_numbers import COMPLEX_NUMBERS
+from systolith.compiler.passes.words.pairs import PairedTypes
+from systolith.compiler.passes.words.wide_types import WIDE_TYPES
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
 

@@ -19,7 +19,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.linear_schedule import ORDERS, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
-from systolith.compiler.passes.entry_states import states_of
+from systolith.compiler.passes.expand.entry_states import states_of
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.program import predicted
 from systolith.compiler.tile.ir import GroupRecord, TileModule

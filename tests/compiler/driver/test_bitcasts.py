@@ -13,7 +13,7 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.convert import from_file, to_file
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.machine import Array, compiled, run

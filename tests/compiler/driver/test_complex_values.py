@@ -11,7 +11,7 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.complex_numbers import SplitComplexNumbers
+from systolith.compiler.passes.words.complex_numbers import SplitComplexNumbers
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run

@@ -10,7 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.narrow_types import NormaliseNarrowTypes
+from systolith.compiler.passes.words.narrow_types import NormaliseNarrowTypes
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import ELEMENT_TYPES
 from tests.compiler.driver import test_every_operation as every

@@ -8,7 +8,7 @@ import pytest
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.stochastic_convert import DecomposeStochasticConvert
+from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import Array, check, compiled, run
 from tests.compiler.passes.differential import assert_unchanged

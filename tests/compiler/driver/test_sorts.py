@@ -7,7 +7,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes import sort_blocks, topk
+from systolith.compiler.passes.expand import sort_blocks, topk
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run

@@ -17,8 +17,8 @@ from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.passes.base import run_passes
-from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from tests.corpus.load import Case

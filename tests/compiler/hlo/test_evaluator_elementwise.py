@@ -11,7 +11,7 @@ import pytest
 
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo, verify
 from systolith.compiler.hlo.opcodes import ELEMENTWISE_BINARY, ELEMENTWISE_UNARY
-from systolith.compiler.passes.constants import FoldConstants
+from systolith.compiler.passes.simplify.constants import FoldConstants
 from systolith.isa.dtypes import DTYPES, Kind
 from tests.compiler.hlo.compare import Array, assert_matches_xla
 from tests.compiler.hlo.oracle import by_emitters

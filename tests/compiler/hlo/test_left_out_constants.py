@@ -5,8 +5,8 @@ import pytest
 from systolith.compiler.driver import compile_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo, print_hlo, verify
-from systolith.compiler.passes.common import MergeCommon
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.passes.simplify.common import MergeCommon
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.test_parser_xla import options, xla_parse
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.algebraic import Simplify
-from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.simplify.algebraic import Simplify
+from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.passes.texts import module_of
 
 X = " x = f32[2,3] parameter(0)\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.asynchronous import RunInOrder
+from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.pipeline import canonicalise
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import assert_unchanged, opcodes

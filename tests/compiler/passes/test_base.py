@@ -7,7 +7,7 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.passes.base import run_passes
-from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.passes.texts import module_of
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.passes.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import transformed
 from tests.compiler.passes.texts import module_of

@@ -7,7 +7,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes import blocked_products
+from systolith.compiler.passes.expand import blocked_products
 from systolith.compiler.passes.pipeline import canonicalise
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import check

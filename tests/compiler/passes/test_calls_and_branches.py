@@ -7,10 +7,10 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.conditionals import SimplifyConditionals
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.flatten import FlattenCallGraph
-from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.simplify.conditionals import SimplifyConditionals
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
+from systolith.compiler.passes.simplify.inline import Inline
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from systolith.compiler.passes.common import MergeCommon
+from systolith.compiler.passes.simplify.common import MergeCommon
 from tests.compiler.passes.texts import after, module_of
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from systolith.compiler.passes.constants import FoldConstants
+from systolith.compiler.passes.simplify.constants import FoldConstants
 from tests.compiler.passes.texts import after, module_of
 
 

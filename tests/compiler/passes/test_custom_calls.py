@@ -10,8 +10,8 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.custom_calls import targets
-from systolith.compiler.passes.partial_reduce import ExpandPartialReduce
+from systolith.compiler.passes.expand.custom_calls import targets
+from systolith.compiler.passes.expand.partial_reduce import ExpandPartialReduce
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import transformed

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from systolith.compiler.passes.dead_code import DeadCode, has_effects
+from systolith.compiler.passes.simplify.dead_code import DeadCode, has_effects
 from tests.compiler.passes.texts import after, module_of
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from systolith import api as sl
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.cholesky import ExpandCholesky
-from systolith.compiler.passes.lapack import ExpandLapack
-from systolith.compiler.passes.layouts import NormaliseLayouts
-from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
+from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
+from systolith.compiler.passes.linalg.lapack import ExpandLapack
+from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSolve
+from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from tests.compiler.machine import Array, check, error
 from tests.compiler.passes.differential import transformed
 

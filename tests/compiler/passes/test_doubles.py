@@ -10,7 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.wide_types import SplitWideTypes
+from systolith.compiler.passes.words.wide_types import SplitWideTypes
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.passes.differential import transformed
 

@@ -16,9 +16,9 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.dynamic_padder import PadDynamicSizes
-from systolith.compiler.passes.entry_sizes import EntrySizes
+from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
+from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
+from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.machine import Array, compiled
 from tests.compiler.passes.differential import transformed
 from tests.runtime.command import systolith

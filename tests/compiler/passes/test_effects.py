@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from systolith.compiler.passes.common import MergeCommon
-from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.simplify.common import MergeCommon
+from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.passes.texts import module_of
 
 KEPT = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.ffts import DIRECT, ExpandFfts
+from systolith.compiler.passes.expand.ffts import DIRECT, ExpandFfts
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes import gathers, scatters
-from systolith.compiler.passes.gathers import SimplifyGathers
+from systolith.compiler.passes.expand import gathers, scatters
+from systolith.compiler.passes.expand.gathers import SimplifyGathers
+from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.passes.scatters import SimplifyScatters
 from tests.compiler.index_cases import Draw, gather_module, index_arguments, numbers, scatter_module
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.inline import Inline
+from systolith.compiler.passes.simplify.inline import Inline
 from tests.compiler.passes.texts import after, module_of
 
 TWICE = "twice {\n a = f32[4] parameter(0)\n ROOT r = f32[4] add(a, a)\n}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
 from systolith.isa.chip import load_chip
 from systolith.runtime.arrays import random_array
 from tests.compiler.hlo.oracle import run_xla

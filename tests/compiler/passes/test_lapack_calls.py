@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.lapack import ExpandLapack
-from systolith.compiler.passes.triangular_solve import ExpandTriangularSolve
+from systolith.compiler.passes.linalg.lapack import ExpandLapack
+from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSolve
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, check, error
 from tests.compiler.passes.differential import transformed

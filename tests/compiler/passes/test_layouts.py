@@ -4,7 +4,7 @@ import numpy as np
 
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.layouts import NormaliseLayouts
+from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from tests.compiler.passes.texts import module_of
 
 BODY = """ x = f32[2,3]{0,1} parameter(0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from systolith.compiler.passes.algebraic import Simplify
-from systolith.compiler.passes.dead_code import DeadCode
+from systolith.compiler.passes.simplify.algebraic import Simplify
+from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
 

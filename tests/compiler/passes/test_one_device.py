@@ -8,7 +8,7 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.one_device import RunOnOneDevice
+from systolith.compiler.passes.expand.one_device import RunOnOneDevice
 from systolith.isa.dtypes import F32
 from systolith.runtime.arrays import random_array
 from tests.compiler.hlo.oracle import run_xla

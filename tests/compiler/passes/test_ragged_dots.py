@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.ragged_dots import RewriteRaggedDots
-from systolith.compiler.passes.scaled_dots import RewriteScaledDots
+from systolith.compiler.passes.expand.ragged_dots import RewriteRaggedDots
+from systolith.compiler.passes.expand.scaled_dots import RewriteScaledDots
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import Array, transformed
 from tests.examples import examples

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.random_bits import ExpandRandomBits
+from systolith.compiler.passes.expand.random_bits import ExpandRandomBits
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, check
 from tests.compiler.passes.differential import assert_same_bits, assert_unchanged, opcodes, transformed

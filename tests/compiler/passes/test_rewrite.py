@@ -5,11 +5,11 @@ import pytest
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.passes.control import RemoveControlDependencies
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.inline import Inline
 from systolith.compiler.passes.registry import PASSES, find_pass
 from systolith.compiler.passes.rewrite import Names, Rewriter
+from systolith.compiler.passes.simplify.control import RemoveControlDependencies
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.inline import Inline
 from tests.compiler.passes.texts import module_of
 
 ORDERED = """HloModule m

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.rng import ExpandRng
+from systolith.compiler.passes.expand.rng import ExpandRng
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import dtype
 from tests.compiler.machine import Array, check, compiled, error, run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.passes.scan_expander import ExpandScans
+from systolith.compiler.passes.expand.scan_expander import ExpandScans
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import arguments_of, assert_unchanged
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.scans import SplitScans, scanned
+from systolith.compiler.passes.expand.scans import SplitScans, scanned
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, S8, S32, DType
 from systolith.sim.simulate import simulate

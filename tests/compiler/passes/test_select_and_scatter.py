@@ -12,7 +12,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
+from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.index_cases import Draw, numbers
 from tests.compiler.passes.differential import assert_same_bits, assert_unchanged, opcodes

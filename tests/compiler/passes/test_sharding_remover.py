@@ -6,7 +6,7 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.sharding_remover import RemoveShardings
+from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.texts import after

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes import sort_blocks, topk
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.inline import Inline
-from systolith.compiler.passes.sort_expander import ExpandSorts
-from systolith.compiler.passes.topk import DecomposeTopK
-from systolith.compiler.passes.tuples import SimplifyTuples
+from systolith.compiler.passes.expand import sort_blocks, topk
+from systolith.compiler.passes.expand.sort_expander import ExpandSorts
+from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.inline import Inline
+from systolith.compiler.passes.simplify.tuples import SimplifyTuples
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import Array, assert_same_bits, assert_unchanged, opcodes, transformed

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.sorts import SimplifySorts
-from systolith.compiler.passes.zero_sized import EliminateZeroSized
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.sorts import SimplifySorts
+from systolith.compiler.passes.simplify.zero_sized import EliminateZeroSized
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
 

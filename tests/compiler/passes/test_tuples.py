@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from systolith.compiler.passes.tuples import SimplifyTuples, SplitTupleConstants
+from systolith.compiler.passes.simplify.tuples import SimplifyTuples, SplitTupleConstants
 from tests.compiler.passes.texts import after
 
 X = " x = f32[4] parameter(0)\n y = s32[] parameter(1)\n"

@@ -5,12 +5,12 @@ import pytest
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.passes.constants import FoldConstants
-from systolith.compiler.passes.dead_code import DeadCode
-from systolith.compiler.passes.inline import Inline
-from systolith.compiler.passes.tuples import SimplifyTuples
-from systolith.compiler.passes.while_loops import SimplifyWhileLoops
-from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.simplify.constants import FoldConstants
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.inline import Inline
+from systolith.compiler.passes.simplify.tuples import SimplifyTuples
+from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
+from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
 

@@ -5,7 +5,7 @@ import pytest
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.passes.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 
 
 def loop(

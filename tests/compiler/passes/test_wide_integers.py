@@ -13,7 +13,7 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.wide_types import WIDE_TYPES, SplitWideTypes
+from systolith.compiler.passes.words.wide_types import WIDE_TYPES, SplitWideTypes
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import check, compiled
 from tests.compiler.passes.differential import Array, assert_same_bits, transformed

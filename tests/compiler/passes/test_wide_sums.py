@@ -7,7 +7,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.wide_sums import SplitWideSums
+from systolith.compiler.passes.words.wide_sums import SplitWideSums
 from tests.compiler.passes.differential import transformed
 
 CASES = [("5,48", "1", "5"), ("16,3,8", "0,2", "3"), ("256", "0", ""), ("4,64", "0,1", ""), ("64,5", "0", "5")]

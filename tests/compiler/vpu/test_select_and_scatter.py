@@ -11,7 +11,7 @@ from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.select_and_scatter import ExpandSelectAndScatter
+from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.index_cases import Draw, numbers

@@ -43,9 +43,9 @@ from systolith.compiler.ops.expression_builder import (
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.table import ROOTS, Family, family, info
-from systolith.compiler.passes.dead_code import has_effects
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 

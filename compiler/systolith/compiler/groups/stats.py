@@ -13,7 +13,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
-from systolith.compiler.passes.scans import scanned
+from systolith.compiler.passes.expand.scans import scanned
 from systolith.isa.program import GroupInfo
 
 _MOVES = (Family.GIVEN, Family.NAME, Family.MOVEMENT, Family.DMA)

@@ -21,7 +21,7 @@ RESIDENT = 2
 
 
 def lower_gather(ctx: TileBuilder, source: Array, starts: Array, result: Array) -> None:
-    """Lower a gather of the form that `passes/gathers.py` gives.
+    """Lower a gather of the form that `passes/expand/gathers.py` gives.
 
     Args:
         ctx: where to.

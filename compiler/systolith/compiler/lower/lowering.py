@@ -20,7 +20,7 @@ from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
-from systolith.compiler.passes.entry_sizes import EntrySizes
+from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.tile.views import recast

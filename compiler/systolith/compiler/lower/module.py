@@ -17,7 +17,7 @@ from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf
 from systolith.compiler.mxu.matmul import lower_output
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
-from systolith.compiler.passes.entry_sizes import EntrySizes
+from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.fitting import schedule
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf

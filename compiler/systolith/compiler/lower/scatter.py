@@ -29,7 +29,7 @@ RESIDENT = 2
 
 
 def lower_scatter(ctx: TileBuilder, root: Instruction, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a scatter of the form that `passes/scatters.py` gives.
+    """Lower a scatter of the form that `passes/expand/scatters.py` gives.
 
     Args:
         ctx: where to.

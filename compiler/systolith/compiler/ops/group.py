@@ -1,8 +1,8 @@
 """A fusion group: operations that run together, as an instruction of grouped HLO.
 
 A group prints as XLA's `fusion`; `kind=` and `backend_config=` are made of its unit and its tiling, never read for what
-runs.  Only the compiler makes groups: the canonical form has no `fusion` (`passes/inline.py`), and text that was
-printed from groups becomes groups again through `read_groups` alone.
+runs.  Only the compiler makes groups: the canonical form has no `fusion` (`passes/simplify/inline.py`), and text that
+was printed from groups becomes groups again through `read_groups` alone.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from systolith.compiler.memory.residency import VALUES_SHARE
 from systolith.compiler.ops.group import Unit
 from systolith.compiler.ops.table import ROOTS, family
 from systolith.compiler.passes.base import Outcome
-from systolith.compiler.passes.dead_code import drop_dead
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.simplify.dead_code import drop_dead
 from systolith.compiler.plan import WHY, ForcedPlan, PlanError
 from systolith.compiler.tiling.batch_cost import Estimate, Split, Step, Trial
 from systolith.compiler.tiling.batch_rewrite import to_loop

@@ -10,7 +10,7 @@ from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
-from systolith.compiler.passes.unique_names import UniqueNames
+from systolith.compiler.passes.simplify.unique_names import UniqueNames
 from systolith.compiler.tiling.batch_loops import BatchLoops
 from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.isa.chip import Chip

@@ -20,7 +20,7 @@ from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Carried, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, expressions, streams_of
 from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf
-from systolith.compiler.passes.scans import scanned
+from systolith.compiler.passes.expand.scans import scanned
 from systolith.compiler.tile.arrays import dense, dense_like, nesting, view
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile

@@ -1,0 +1,24 @@
+"""Which custom calls are compiled."""
+
+from __future__ import annotations
+
+import re
+
+from systolith.compiler.hlo.values.custom_calls import MARKERS
+from systolith.compiler.ops.table import OPS, TARGETS
+from systolith.compiler.passes.expand.partial_reduce import TARGET
+from systolith.compiler.passes.expand.topk import TOP_K
+from systolith.compiler.passes.linalg.lapack import ROUTINES
+from systolith.compiler.plugins import EXPANDERS, installed
+
+_LETTER = re.compile("^lapack_[sdcz]")
+
+
+def targets() -> list[str]:
+    """Targets that systolith or an installed package expands, lowers or takes for a marker, in order.
+
+    Of LAPACK's a `?` stands for the letter of the type.
+    """
+    own = {TARGET, TOP_K, "Pin", "Unpin", "xla.sdy.*"} | MARKERS
+    routines = {_LETTER.sub("lapack_?", name) for name in ROUTINES}
+    return sorted(own | routines | TARGETS.keys() | (installed(EXPANDERS).keys() - OPS.keys()))

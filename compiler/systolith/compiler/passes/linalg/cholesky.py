@@ -1,0 +1,112 @@
+"""`cholesky` by blocks of columns: a product with the blocks before, then a loop over the block's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.counted_loop import State, counted_loop
+from systolith.compiler.passes.linalg.matrices import BLOCK, Matrices
+from systolith.compiler.passes.real_expression import Real
+from systolith.compiler.passes.rewrite import Rewriter, rewrite
+from systolith.isa.dtypes import PRED
+
+
+@dataclass(frozen=True)
+class ExpandCholesky:
+    """Expand `cholesky` into products and loops over columns.
+
+    Attributes:
+        block: columns of a block.
+    """
+
+    block: int = BLOCK
+
+    def run(self, module: Module) -> bool:
+        callees = Callees(module)
+        changed = rewrite(module, lambda r, i: self._expanded(r, i, callees) if i.opcode == "cholesky" else None)
+        callees.place()
+        return changed
+
+    def _expanded(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
+        if i.operands[0].shape.is_dynamic:
+            return None
+        m, lower = Matrices(r), i.flag("lower")
+        taken = m.taken(i.operands[0])
+        if not taken.shape.size:
+            return m.given(taken, i.shape)
+        half, other = (taken, m.adjoint(taken)) if lower else (m.adjoint(taken), taken)
+        factor = _checked(m, factored(m, half, other, callees, self.block), callees)
+        return m.given(factor if lower else m.adjoint(factor), i.shape)
+
+
+def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callees, block: int) -> Instruction:
+    """The lower triangles of the factors, with zeros above.
+
+    Of a block's columns those of the blocks before are subtracted at once, by a product.  The first pivot that is not
+    positive stands in its place; what depends on it is of no use.
+
+    Args:
+        m: makes instructions.
+        half: `[b, n, n]`, of which the lower triangles are read.
+        other: its adjoint matrices.
+        callees: makes computations.
+        block: columns of a block.
+    """
+    n = half.dims[2]
+    x = Real(m.r, half).where(m.triangle(half.shape, "GE"), Real(m.r, other)).i
+    done: Instruction | None = None  # the columns so far, from the current block's first row on
+    blocks = []
+    for first in range(0, n, block):
+        last = min(first + block, n)
+        panel = m.cut(x, (first, n), (first, last))
+        if done is not None:
+            above = m.cut(done, (0, last - first), (0, first))
+            panel = m.without(panel, done, m.adjoint(above))
+        (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
+        panel = Real(m.r, panel).where(m.triangle(panel.shape, "GE"), 0.0).i
+        blocks.append(_lowered(m, panel, first))
+        if last < n:
+            rows = (last - first, n - first)
+            below = m.cut(panel, rows, (0, last - first))
+            done = below if done is None else m.joined([m.cut(done, rows, (0, first)), below], 2)
+    return m.joined(blocks, 2)
+
+
+def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
+    """Below as many rows of zeros."""
+    zeros = array(panel.shape.dtype, (panel.dims[0], rows, panel.dims[2]))
+    return m.joined([m.r.full(0, zeros), panel], 1) if rows else panel
+
+
+def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
+    """Divide column j by the root of its diagonal element, and take its products from the columns behind it.
+
+    What is above the diagonal is the conjugate of what is below in columns behind j, and of no use in the others.
+    """
+    m = Matrices(r)
+    (panel,) = state
+    shape = panel.shape
+    pivot = Real(r, m.real(m.at(panel, j, j).i))
+    root = pivot.where(pivot.test("LE", 0.0), pivot.of("sqrt")).converted(shape.dtype)
+    column, row = m.at(panel, None, j), m.at(panel, j, None)
+    on_diagonal = m.index(column.i.shape, 1).test("EQ", m.scalar(j, column.i.shape))
+    tall = m.spread(root, column.i.shape)
+    scaled = m.spread(tall.where(on_diagonal, column / tall), shape)
+    product = scaled * m.spread(row / m.spread(root, row.i.shape), shape)
+    number, current = m.index(shape, 2), m.scalar(j, shape)
+    rest = scaled.where(number.test("EQ", current), Real(r, panel) - product)
+    return [rest.where(number.test("GE", current), Real(r, panel)).i]
+
+
+def _checked(m: Matrices, factor: Instruction, callees: Callees) -> Instruction:
+    """NaN for every matrix whose diagonal is not positive, or not a number, somewhere."""
+    r, shape = m.r, factor.shape
+    positive = Real(r, m.real(factor)).test("GT", 0.0)
+    fine = r.emit("or", positive, m.triangle(shape, "NE"))
+    each = m.reduced(callees, "and", fine, (1, 2))
+    keep = r.emit("broadcast", each, shape=array(PRED, shape.dims), dimensions=(0,))
+    return Real(r, factor).where(keep, float("nan")).i
