@@ -95,11 +95,11 @@ def test_wheel_holds_what_is_needed_and_no_more(built: tuple[Path, Path]) -> Non
     names = _names(built[0])
     info = f"systolith-{PROJECT['project']['version']}.dist-info"
     tops = {"/".join(name.split("/")[:2]) for name in names}
-    parts = {f"systolith/{part}" for part in (*AREAS, "api.py", "__main__.py", "docs", "examples")}
+    parts = {f"systolith/{part}" for part in (*AREAS, "pjrt", "api.py", "__main__.py", "docs", "examples")}
     assert tops == parts | {
         f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses")
     }
-    needed = [f"systolith/{area}/py.typed" for area in AREAS]
+    needed = [f"systolith/{package}/py.typed" for package in (*AREAS, "pjrt")]
     needed += ["systolith/hw/rtl/core.sv", "systolith/hw/gen/systolith_pkg.sv", "systolith/hw/sim/main.cpp"]
     needed += ["systolith/isa/chips/tiny.toml", "systolith/reports/templates/report.html"]
     needed += ["systolith/docs/isa.md", "systolith/docs/operations.md", "systolith/examples/mlp_infer.hlo"]

@@ -18,6 +18,7 @@ from systolith.isa.instruction import Instruction, Reg
 from systolith.isa.numerics.alu import RULES, Rule
 from systolith.isa.program import Program, TokenDecl
 from systolith.isa.verify import verify_program
+from systolith.sim.kernel_code import compile_kernel
 from systolith.sim.memory import Machine
 from systolith.sim.simulate import simulate
 
@@ -123,7 +124,11 @@ def test_what_kernels_compute_reaches_memory(op: str, monkeypatch: pytest.Monkey
         before = unchanged(seed)
         with monkeypatch.context() as patch:
             patch.setitem(RULES, op, Rule(wrong, False, False))
-            return after(programs()[seed]) != before
+            compile_kernel.cache_clear()
+            try:
+                return after(programs()[seed]) != before
+            finally:
+                compile_kernel.cache_clear()
 
     assert len(list(islice(filter(shows, seeds), 3))) == 3
 

@@ -263,8 +263,11 @@ def test_functions(call: str) -> None:
 
 
 def test_what_has_no_form_on_words_is_refused_by_name() -> None:
-    text = module("s = s64[4,6] parameter(3)\n t = s64[4,6] power(s, s)\n ROOT r = f64[4,6] convert(t)")
-    with pytest.raises(CompileError, match=r"power 't'.*s64 has no form on pairs of u32"):
+    text = module(
+        "s = u64[2] parameter(3)\n t = (u64[2], pred[4,6]) rng-bit-generator(s), algorithm=rng_three_fry\n"
+        " p = pred[4,6] get-tuple-element(t), index=1\n ROOT r = f64[4,6] convert(p)"
+    )
+    with pytest.raises(CompileError, match=r"rng-bit-generator 't'.*u64 has no form on pairs of u32"):
         compiled(text)
 
 

@@ -23,7 +23,11 @@ TINY = load_chip("tiny")
 REFUSED = {
     "an opcode": (TINY, " t = token[] after-all()\n@ ROOT r = (f32[8], token[]) infeed(t)"),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
-    "64-bit arithmetic": (WIDE, " y = u64[8] convert(x)\n@ z = u64[8] power(y, y)\n ROOT r = f32[8] convert(z)"),
+    "64-bit arithmetic": (
+        WIDE,
+        " s = u64[2] constant({1, 2})\n@ z = (u64[2], pred[8]) rng-bit-generator(s), algorithm=rng_three_fry\n"
+        " p = pred[8] get-tuple-element(z), index=1\n ROOT r = f32[8] convert(p)",
+    ),
     "a product of integers and floats": (
         TINY,
         " y = s8[8] convert(x)\n@ ROOT d = f32[] dot(y, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
