@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import pytest
 
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.dtypes import dtype
 from systolith.runtime.compare import compare
+from systolith.runtime.job import effective_precision
 
 
 def test_floats_within_the_tolerance_of_the_scale() -> None:
@@ -45,3 +48,18 @@ def test_one_rounding_of_bf16_is_allowed_at_highest() -> None:
     want = np.asarray([1.0], ml_dtypes.bfloat16)
     assert compare(0, np.asarray([1 - 2.0**-8], ml_dtypes.bfloat16), want, dtype("bf16"), "highest").ok
     assert not compare(0, np.asarray([1 - 2.0**-6], ml_dtypes.bfloat16), want, dtype("bf16"), "highest").ok
+
+
+@pytest.mark.parametrize("t", ["f32", "c64"])
+@pytest.mark.parametrize("precision", ["default", "high", "highest"])
+def test_results_are_held_to_the_precision_of_products(t: str, precision: str) -> None:
+    """Of complex numbers, too, whose products are four real ones."""
+    asked = f"operand_precision={{{precision},{precision}}}"
+    text = f"""HloModule m
+ENTRY e {{
+ x = {t}[4,4] parameter(0)
+ ROOT d = {t}[4,4] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, {asked}
+}}
+"""
+    assert effective_precision(parse_hlo(text), None) == precision
+    assert effective_precision(parse_hlo(text), "highest") == "highest"

@@ -18,7 +18,7 @@ from systolith.compiler.memory.report import MemoryUse
 from systolith.compiler.options import Options
 from systolith.compiler.plan import read_plan
 from systolith.isa.chip import Chip, chip_file
-from systolith.isa.dtypes import dtype
+from systolith.isa.dtypes import Kind, dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
@@ -306,7 +306,7 @@ def effective_precision(module: Module | None, override: str | None) -> str:
         return "default"
     found = {"highest"}
     for i in module.instructions():
-        if not (i.shape.is_array and i.shape.dtype.is_float) or i.opcode == "parameter":
+        if not i.shape.is_array or i.shape.dtype.kind not in (Kind.FLOAT, Kind.COMPLEX) or i.opcode == "parameter":
             continue
         if i.shape.dtype.bits < 32:
             found.add("default")
