@@ -70,7 +70,8 @@ def cli() -> None:
 @click.option(
     "--precision",
     type=click.Choice(["default", "high", "highest"]),
-    help="Overrides what the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes).",
+    help="Overrides the precision that the module's dots and convolutions ask for (f32: 1, 3, 6 bf16 passes); a dot's"
+    " algorithm stays.",
 )
 @click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
 @autotuning

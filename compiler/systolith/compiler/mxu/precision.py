@@ -44,17 +44,17 @@ def passes_of(product: Instruction, override: str | None, lhs: DType, rhs: DType
 
     Args:
         product: its algorithm decides, or else the higher precision of its operands.
-        override: a precision that is taken instead.
+        override: taken instead of the operands' precision; an algorithm stays.
         lhs, rhs: element types of the operands.
 
     Raises:
         CompileError: the algorithm or precision is unknown.
     """
     algorithm = product.word("algorithm", "dot_unset")
-    if override is not None:
-        found = [PRECISIONS.get(override)]
-    elif algorithm != "dot_unset":
+    if algorithm != "dot_unset":
         found = [ALGORITHMS.get(algorithm)]
+    elif override is not None:
+        found = [PRECISIONS.get(override)]
     else:
         found = [PRECISIONS.get(p) for p in product.words("operand_precision", ("default",))]
     known = [passes for passes in found if passes is not None]

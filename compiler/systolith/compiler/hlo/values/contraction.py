@@ -41,14 +41,14 @@ ALGORITHMS: dict[str, str] = {
 
 
 def requested_precision(i: Instruction, override: str | None = None) -> str:
-    """The precision a dot or convolution runs at: the override, else its algorithm's, else the higher of its operands'.
+    """The precision a dot or convolution runs at: its algorithm's, else the override, else the higher of its operands'.
 
     Raises:
         HloError: the algorithm or precision is unknown.
     """
     asked = (override,) if override is not None else i.words("operand_precision", ("default",))
     algorithm = i.word("algorithm", "dot_unset")
-    if override is None and algorithm != "dot_unset":
+    if algorithm != "dot_unset":
         if algorithm not in ALGORITHMS:
             raise HloError(f"unknown algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
         asked = (ALGORITHMS[algorithm],)

@@ -127,7 +127,7 @@ def _multiplied(r: Rewriter, x: Instruction, axis: int, matrix: npt.NDArray[np.c
             shape=array(F32, dims),
             lhs_contracting_dims=(axis,),
             rhs_contracting_dims=(0,),
-            operand_precision=("highest", "highest"),
+            algorithm="dot_f32_f32_f32",
         )
 
     if x.shape.dtype.kind is not Kind.COMPLEX:

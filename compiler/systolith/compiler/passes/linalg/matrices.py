@@ -103,7 +103,7 @@ class Matrices:
         return parts[0] if len(parts) == 1 else self.r.emit("concatenate", *parts, dimensions=(d,))
 
     def product(self, a: Instruction, b: Instruction) -> Instruction:
-        """A b, in full precision."""
+        """A b, as exact as its type whatever precision is asked of the program's own products."""
         return self.r.emit(
             "dot",
             a,
@@ -113,7 +113,7 @@ class Matrices:
             rhs_batch_dims=(0,),
             lhs_contracting_dims=(2,),
             rhs_contracting_dims=(1,),
-            operand_precision=("highest", "highest"),
+            algorithm="dot_f32_f32_f32",
         )
 
     def without(self, x: Instruction, a: Instruction, b: Instruction) -> Instruction:
