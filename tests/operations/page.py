@@ -55,7 +55,7 @@ def row(opcode: str) -> str:
     runs = [t for t in exists if compiled(opcode, t, WHERE) is not None]
     refused = [t for t in exists if t not in runs]
     entry = OPS[opcode]
-    how = entry.family.value.removesuffix("; no lowering yet")
+    how = entry.family.value
     how = f"{how}; `{entry.expander}`" if entry.expander else how
     return f"| {opcode} | {how} | {named(runs)} | {named(refused)} |"
 

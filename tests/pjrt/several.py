@@ -54,6 +54,14 @@ def twice(devices: list[Any]) -> Any:
     return jax.jit(lambda a: local(local(a)))(A)
 
 
+def two_ways(devices: list[Any]) -> Any:
+    """One array, split along either axis of the mesh."""
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("i", "j"))
+    given, made = (S("i"), S("j")), S(("i", "j"))
+    local: Callable[..., Any] = jax.shard_map(lambda a, b: a - b, mesh=mesh, in_specs=given, out_specs=made)
+    return jax.jit(lambda a: local(a, a))(A)
+
+
 swapped = partial(lax.ppermute, axis_name="i", perm=[(0, 1), (1, 0)])
 CASES: dict[str, Program] = {
     "replicated": replicated,
@@ -74,6 +82,7 @@ CASES: dict[str, Program] = {
 REFUSED: dict[str, tuple[Program, str]] = {
     "sum": (mapped(partial(lax.psum, axis_name="i"), (S("i"),), S(), A), "all-reduce "),
     "number": (mapped(lambda a: a + lax.axis_index("i"), (S("i"),), S("i"), A), "partition-id "),
+    "two ways": (two_ways, "parameter "),
     "neighbour": (mapped(swapped, (S("i"),), S("i"), A), "collective-permute "),
 }
 

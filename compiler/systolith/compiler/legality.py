@@ -30,8 +30,8 @@ _OTHERWISE = "the compiler has no lowering for {}; express it by other operation
 _ALONE = "{} takes several devices, the chip is one; make the module for one (hlo.evaluate_devices runs it on several)"
 _INSTEAD = {
     **{row.opcode: _ALONE for row in OPS.values() if row.expander == "single-device"},
-    "rng": "the compiler has no lowering for {} of this type, in conditions of loops and in computations on elements;"
-    " take numbers of bf16, f32 or integers, made outside of these",
+    "rng": "the compiler has no lowering for {} of complex numbers, in conditions of loops and in computations on"
+    " elements; take real numbers, made outside of these",
     **dict.fromkeys(
         ("infeed", "recv", "recv-done"), "the compiler has no lowering for {}; take its values as parameters"
     ),

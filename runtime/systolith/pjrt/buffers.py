@@ -198,23 +198,25 @@ def delete(args: Any) -> None:
 @entry("Buffer_CopyToDevice")
 def copy_to_device(args: Any) -> None:
     """Copy a buffer to a device."""
-    args.dst_buffer = copied(find(args.buffer), find(args.dst_device)).address
+    device = find(args.dst_device)
+    args.dst_buffer = BufferObject(copied(find(args.buffer).buffer, device), device).address
 
 
 @entry("Buffer_CopyToMemory")
 def copy_to_memory(args: Any) -> None:
     """Copy a buffer to a device's HBM."""
-    args.dst_buffer = copied(find(args.buffer), find(args.dst_memory).of).address
+    device = find(args.dst_memory).of
+    args.dst_buffer = BufferObject(copied(find(args.buffer).buffer, device), device).address
 
 
-def copied(source: BufferObject, device: DeviceObject) -> BufferObject:
+def copied(source: Buffer, device: DeviceObject) -> Buffer:
     """A copy of a buffer on a device.
 
     Raises:
         SystolithError: the buffer was deleted, or the device has no room.
     """
     drain()
-    contents = source.buffer.raw()
-    buffer = allocate(device.device, source.buffer.dtype, source.buffer.shape)
+    contents = source.raw()
+    buffer = allocate(device.device, source.dtype, source.shape)
     buffer.raw()[:] = contents
-    return BufferObject(buffer, device)
+    return buffer

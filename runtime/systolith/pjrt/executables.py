@@ -30,7 +30,7 @@ from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
 from systolith.runtime.client import compile_for, load_for
-from systolith.runtime.device import Device
+from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, numbered, overwritten, start
 from systolith.runtime.sized import is_sized
 
@@ -182,11 +182,14 @@ def execute(args: Any) -> None:
         raise PluginError(INVALID_ARGUMENT, f"arguments for {args.num_devices} devices, the program has {len(devices)}")
     options = STRUCTURES["ExecuteOptions"].from_address(args.options)
     kept = set(integers(options.non_donatable, options.num_non_donatable))
+    made: list[list[Buffer]] = []
     for number, device in enumerate(devices):
         given = _pointers(_pointers(args.argument_lists, args.num_devices)[number], args.num_args)
-        results = _run(loaded, device, [find(address) for address in given], kept)
+        made.append(_run(loaded, device, [find(address) for address in given], kept))
+    # Known to jaxlib once all are there: it would not destroy those of devices before one that fails.
+    for number, (device, results) in enumerate(zip(devices, made, strict=True)):
         places = _pointers(_pointers(args.output_lists, args.num_devices)[number], len(results))
-        places[:] = [result.address for result in results]
+        places[:] = [BufferObject(result, device).address for result in results]
     if args.device_complete_events:
         _pointers(args.device_complete_events, args.num_devices)[:] = [READY] * args.num_devices
 
@@ -195,7 +198,7 @@ def _pointers(address: int | None, count: int) -> Any:
     return (ctypes.c_void_p * count).from_address(address) if address and count else []
 
 
-def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: set[int]) -> list[BufferObject]:
+def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: set[int]) -> list[Buffer]:
     """Run a program on one device.
 
     Args:
@@ -206,7 +209,7 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
     """
     executable = loaded.live()
     arguments = [
-        copied(one, device).buffer if number in kept and number in loaded.taken else one.buffer
+        copied(one.buffer, device) if number in kept and number in loaded.taken else one.buffer
         for number, one in enumerate(given)
     ]
     try:
@@ -222,7 +225,7 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
         for number in loaded.taken - kept:
             if given[number].buffer.deleted:
                 given[number].deleted()
-    return [BufferObject(result, device) for result in results]
+    return list(results)
 
 
 @entry("Executable_SizeOfGeneratedCodeInBytes")

@@ -68,6 +68,8 @@ def local(module: Module, devices: int) -> Shardings:
             value = _resolved(operand)
             if value.sharding == sharding:  # parts that another `shard_map` gave
                 operand = value.local
+            elif given.get(operand, _REPLICATED) not in (_REPLICATED, sharding):  # taken already, split otherwise
+                raise _refused(operand, devices)
             elif operand.shape.dims != part.shape.dims:
                 if operand not in given or any(operand in i.operands for i in entry.instructions if i is not call):
                     raise _refused(operand, devices)

@@ -1,7 +1,7 @@
-"""What the user chooses: chip, number of devices, precision.
+"""What the user chooses: chip, number of devices, precision, a folder for records of runs.
 
-Options of the plugin (`jax.config.update("jax_pjrt_client_create_options", {"chip": "tpu_v4"})`) win over the
-environment's `SYSTOLITH_CHIP`, `SYSTOLITH_DEVICES` and `SYSTOLITH_PRECISION`.
+Options of the plugin (`jax.config.update("jax_pjrt_client_create_options", {"chip": "small"})`) win over the
+environment's `SYSTOLITH_CHIP`, `SYSTOLITH_DEVICES`, `SYSTOLITH_PRECISION` and `SYSTOLITH_REPORT`.
 """
 
 from __future__ import annotations

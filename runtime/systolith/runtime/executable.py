@@ -307,8 +307,8 @@ def start(
     declared, shared, donated = executable._interface
     executable._refuse_shared(taken, donated)
     fresh = {d.number: allocate(target, dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
+    contents = [a.contents() for a in taken]  # refuses deleted ones, before what only a run gives back is taken
     scratch = target.hbm.allocate(executable.memory.constants + executable.memory.temporaries)
-    contents = [a.contents() for a in taken]
     name = executable.program.name
     spent = [taken[n].donate(name, taken[n].dtype, taken[n].shape) for n in donated.difference(shared.values())]
     results = [

@@ -40,11 +40,11 @@ class Family(StrEnum):
     REDUCTION = "carried registers of the vector unit"
     DMA = "moves data at indices that only the run knows"
     EXPANDED = "is written as other operations by its expander"
-    DYNAMIC = "depends on the device, or on sizes that only the run knows; no lowering yet"
-    ORDER = "orders others; no lowering yet"
-    ASYNC = "starts, goes on with or ends what runs beside others; no lowering yet"
+    DYNAMIC = "depends on the device, or on sizes that only the run knows"
+    ORDER = "orders others"
+    ASYNC = "starts, goes on with or ends what runs beside others"
     REGISTERED = "is lowered to tile IR by a rule of an installed package"
-    EFFECT = "does more than give a value; no lowering yet"
+    EFFECT = "does more than give a value"
 
 
 _LOWERED = (

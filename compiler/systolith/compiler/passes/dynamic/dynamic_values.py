@@ -78,12 +78,6 @@ class Padder(Rewriter):
         """Have an instruction stand here as it is."""
         self._out.append(i)
 
-    def array_of(self, i: Instruction) -> Padded:
-        """What stands for an array."""
-        value = self.of[i]
-        assert isinstance(value, Padded), f"{i.name} is a tuple"
-        return value
-
     def whole(self, value: Value) -> Instruction:
         """It as one instruction, without its sizes."""
         return value.i if isinstance(value, Padded) else self.emit("tuple", *map(self.whole, value))

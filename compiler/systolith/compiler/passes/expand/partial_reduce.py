@@ -27,11 +27,16 @@ class ExpandPartialReduce:
 def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     if i.attributes.get("custom_call_target") != TARGET or any(o.shape.is_dynamic for o in i.operands):
         return None
-    options = json.loads(str(i.attributes["backend_config"]))
-    if options.get("to_apply_type") != "comparator":
+    try:
+        options = json.loads(str(i.attributes.get("backend_config", "")))
+        d, log2 = int(options["reduction_dim"]), int(options["log2_reduction"])
+        known = options["to_apply_type"] == "comparator"
+    except (ValueError, KeyError, TypeError):
         return None
-    count, d = len(i.operands) // 2, int(options["reduction_dim"])
-    size, parts = i.shape.elements[0].dims[d], 1 << int(options["log2_reduction"])
+    if not known or not i.shape.is_tuple or len(i.called) != 1:
+        return None
+    count = len(i.operands) // 2
+    size, parts = i.shape.elements[0].dims[d], 1 << log2
     wide = [
         _padded(r, x, start, d, size * parts) for x, start in zip(i.operands[:count], i.operands[count:], strict=True)
     ]
