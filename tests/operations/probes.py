@@ -70,7 +70,7 @@ def text(opcode: str, t: DType) -> str:
         "wide": "s32" if t.is_integer and t.bits < 32 else t.name,
         "bits": unsigned.get(t.bits, "u8"),
         "pair": "c128" if t.name == "f64" else "c64",
-        "part": {"c64": "f32", "c128": "f64"}.get(t.name, t.name),
+        "part": t.part.name,
     }
     lines = bodies()[opcode].split("\n")
     start = next((n for n, line in enumerate(lines) if re.match(r"\w+ \{", line)), len(lines))

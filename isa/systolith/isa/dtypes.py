@@ -77,10 +77,14 @@ class DType:
         return (1 << (self.bits - (self.kind is Kind.SIGNED))) - 1
 
     @property
+    def part(self) -> DType:
+        """The type of the parts of a complex number; another type itself."""
+        return DTYPES[{"c64": "f32", "c128": "f64"}[self.name]] if self.kind is Kind.COMPLEX else self
+
+    @property
     def finfo(self) -> Any:
         """Limits of a float type, or of a complex one's parts: `eps`, `max`, `smallest_subnormal`, ..."""
-        real = {"c64": np.dtype(np.float32), "c128": np.dtype(np.float64)}.get(self.name, self.stored)
-        return cast("Any", ml_dtypes.finfo)(real)
+        return cast("Any", ml_dtypes.finfo)(self.part.stored)
 
     def __str__(self) -> str:
         return self.name

@@ -85,15 +85,13 @@ def _merge_size(a: int, b: int, a_dynamic: bool, b_dynamic: bool) -> tuple[int, 
     return (b, b_dynamic) if a == UNBOUNDED else (a, a_dynamic)
 
 
-_PART = {"c64": "f32", "c128": "f64"}
 _WHOLE = {"f32": "c64", "f64": "c128"}
 
 
 def _real_part(i: Instruction) -> Shape:
     """abs, real, imag: a complex number gives a real one."""
     shape = _elementwise(i)
-    part = _PART.get(shape.dtype.name)
-    return shape if part is None else retyped(shape, DTYPES[part])
+    return retyped(shape, shape.dtype.part)
 
 
 def _complex(i: Instruction) -> Shape:

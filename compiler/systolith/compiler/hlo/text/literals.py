@@ -15,7 +15,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Literal
 from systolith.compiler.hlo.lexer import MAX_NESTING, Cursor
 from systolith.compiler.hlo.shape import Shape, at_shape, parse_shape
-from systolith.isa.dtypes import DTYPES, DType, Kind
+from systolith.isa.dtypes import DType, Kind
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\r\n]*", re.DOTALL)
 _REAL = r"(?:-?nan\([^()]*\)|[^\s(){},]+)"
@@ -43,7 +43,6 @@ _DIGITS: dict[str, tuple[int, ...]] = {
 }
 # Bits of the mantissa, for types whose NaNs have payloads.
 _MANTISSA = {"f8e3m4": 4, "f8e4m3": 3, "f8e5m2": 2, "bf16": 7, "f16": 10, "f32": 23, "f64": 52}
-_PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 
 
 LEFT_OUT = "{...}"
@@ -248,7 +247,7 @@ def _complexes(texts: Sequence[str], dtype: DType) -> np.ndarray:
         if not found:
             raise ValueError(f"expected (real, imaginary), got {text[:40]!r}")
         parts += found.groups()
-    return _floats(parts, _PARTS[dtype.name]).view(dtype.stored)
+    return _floats(parts, dtype.part).view(dtype.stored)
 
 
 _CONVERT: dict[Kind, Callable[[Sequence[str], DType], np.ndarray]] = {
@@ -288,7 +287,7 @@ def _show_values(value: np.ndarray, dtype: DType) -> list[str]:
     if dtype.is_integer:
         return list(map(str, flat.astype(np.uint64 if dtype.kind is Kind.UNSIGNED else np.int64).tolist()))
     if dtype.kind is Kind.COMPLEX:
-        part = _PARTS[dtype.name]
+        part = dtype.part
         texts = _show_floats(flat.view(part.stored), part)
         return [f"({real}, {imag})" for real, imag in zip(texts[::2], texts[1::2], strict=True)]
     return _show_floats(flat, dtype)

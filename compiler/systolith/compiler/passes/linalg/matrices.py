@@ -11,18 +11,12 @@ from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import DTYPES, F32, PRED, S32, DType, Kind
+from systolith.isa.dtypes import F32, PRED, S32, Kind
 
 BLOCK = 128
 """Columns of a block: those of a matrix unit."""
 
 _STARTS = {"add": 0, "and": True, "or": False}
-_REAL_OF = {"c64": "f32", "c128": "f64"}
-
-
-def real_type(dtype: DType) -> DType:
-    """The type of the parts of a complex number; another type as it is."""
-    return DTYPES[_REAL_OF.get(dtype.name, dtype.name)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class Matrices:
 
     def size(self, x: Instruction) -> Instruction:
         """Absolute values."""
-        return self.r.emit("abs", x, shape=array(real_type(x.shape.dtype), x.dims))
+        return self.r.emit("abs", x, shape=array(x.shape.dtype.part, x.dims))
 
     def magnitude(self, x: Instruction) -> Instruction:
         """Absolute values; of complex numbers, as LAPACK chooses pivots, the sum of those of their parts."""
@@ -91,7 +85,7 @@ class Matrices:
     def _part(self, opcode: str, x: Instruction) -> Instruction:
         if x.shape.dtype.kind is not Kind.COMPLEX:
             return x
-        return self.r.emit(opcode, x, shape=array(real_type(x.shape.dtype), x.dims))
+        return self.r.emit(opcode, x, shape=array(x.shape.dtype.part, x.dims))
 
     def cut(self, x: Instruction, rows: tuple[int, int], columns: tuple[int, int]) -> Instruction:
         """The part of each matrix from the first to before the last row and column."""
