@@ -18,7 +18,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.values.convert import store, to_working
 from systolith.compiler.hlo.values.movement import padded
 from systolith.compiler.hlo.values.orders import Calls, any_order
-from systolith.isa.dtypes import DType, dtype
+from systolith.isa.dtypes import DType, Kind, dtype
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -36,6 +36,26 @@ def plain_operation(computation: Computation) -> str | None:
     root = computation.result
     plain = root.opcode in _UFUNCS and len(computation.instructions) == 3
     return root.opcode if plain and {o.number for o in root.operands} == {0, 1} else None
+
+
+def neutral_element(opcode: str, dtype: DType) -> object | None:
+    """The value that changes nothing in an operation of `plain_operation`; None: the type has none."""
+    integer = dtype.is_integer
+    least: object = dtype.least if integer else -np.inf
+    greatest: object = dtype.greatest if integer else np.inf
+    if dtype.kind is Kind.PRED:
+        least, greatest = False, True
+    elif not integer and (not dtype.is_float or not np.isinf(np.asarray(np.inf, dtype.stored))):
+        return 0 if opcode == "add" else None
+    return {
+        "add": -0.0 if dtype.is_float else 0,
+        "multiply": 1,
+        "maximum": least,
+        "minimum": greatest,
+        "and": True if dtype.kind is Kind.PRED else (-1 if dtype.kind is Kind.SIGNED else greatest),
+        "or": 0,
+        "xor": 0,
+    }[opcode]
 
 
 def _results(i: Instruction, values: Sequence[np.ndarray]) -> Literal:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from systolith.compiler.hlo.attributes import Window
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array, tuple_of
+from systolith.compiler.hlo.values.reduction import neutral_element, plain_operation
 from systolith.compiler.passes.dynamic.dynamic_values import Padded, Padder, Sizes, Value
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
-from systolith.isa.dtypes import PRED, S32, DType, Kind
+from systolith.isa.dtypes import PRED, S32
 
 
 def reduce(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:
@@ -27,7 +26,8 @@ def reduce(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:
     cut = {d: n for d, n in sizes.items() if d in reduced}
     if not cut:
         return p.opened(p.same(i, [x.i for x in xs]), found)
-    neutral = _neutral(i.computation(), arrays[0].i.shape.dtype) if count == 1 else None
+    operation = plain_operation(i.computation()) if count == 1 else None
+    neutral = neutral_element(operation, arrays[0].i.shape.dtype) if operation else None
     if neutral is not None:
         taken = p.masked(Padded(arrays[0].i, cut), p.constant(neutral, arrays[0].i.shape.dtype))
         return p.opened(p.same(i, [taken, inits[0].i]), found)
@@ -45,29 +45,6 @@ def _shared(p: Padder, arrays: Sequence[Padded]) -> Sizes:
     """The sizes of arrays that are taken together."""
     dims = sorted({d for x in arrays for d in x.sizes})
     return {d: p.least([x.sizes[d] for x in arrays if d in x.sizes]) for d in dims}
-
-
-def _neutral(computation: Computation, dtype: DType) -> object | None:
-    """What changes nothing, of a computation that is one operation on its two parameters; None: it is another one."""
-    root = computation.result
-    if len(computation.parameters) != 2 or set(root.operands) != set(computation.parameters):
-        return None
-    integer = dtype.is_integer
-    least: object = dtype.least if integer else -np.inf
-    greatest: object = dtype.greatest if integer else np.inf
-    if dtype.kind is Kind.PRED:
-        least, greatest = False, True
-    elif not integer and (not dtype.is_float or not np.isinf(np.asarray(np.inf, dtype.stored))):
-        return 0 if root.opcode == "add" else None
-    return {
-        "add": -0.0 if dtype.is_float else 0,
-        "multiply": 1,
-        "maximum": least,
-        "minimum": greatest,
-        "and": True if dtype.kind is Kind.PRED else (-1 if dtype.kind is Kind.SIGNED else greatest),
-        "or": 0,
-        "xor": 0,
-    }.get(root.opcode)
 
 
 def _flagged(p: Padder, computation: Computation, count: int) -> Computation:

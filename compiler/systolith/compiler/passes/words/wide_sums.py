@@ -7,12 +7,9 @@ from math import prod
 
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
-from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.hlo.values.reduction import neutral_element, plain_operation
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES
-
-NEUTRAL = {"add": -0.0, "multiply": 1.0, "maximum": float("-inf"), "minimum": float("inf")}
-"""By operation: what changes nothing."""
 
 F64 = DTYPES["f64"]
 
@@ -37,7 +34,7 @@ class SplitWideSums:
             return None
         opcode, x = plain_operation(i.computation()), i.operands[0]
         dims = i.ints("dimensions")
-        if opcode not in NEUTRAL or not i.shape.size or not dims or i.shape.size >= self.enough:
+        if opcode is None or not i.shape.size or not dims or i.shape.size >= self.enough:
             return None
         last = max(dims)
         size, part = x.dims[last], 1
@@ -47,7 +44,7 @@ class SplitWideSums:
             return None
         split = r.reshaped(x, (*x.dims[:last], size // part, part, *x.dims[last + 1 :]))
         first = [n for d, n in enumerate(split.dims) if d not in dims]
-        neutral = r.constant(NEUTRAL[opcode], F64)
+        neutral = r.constant(neutral_element(opcode, F64), F64)
         calls = i.computation()
         some = r.emit("reduce", split, neutral, shape=array(F64, first), dimensions=dims, to_apply=calls)
         place = last - sum(d < last for d in dims)
