@@ -43,7 +43,7 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, Run, last_run
-from systolith.runtime.global_data import GlobalData
+from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 
 ComputationBuilder = XlaBuilder
@@ -92,6 +92,7 @@ __all__ = [
     "SystolithError",
     "XlaBuilder",
     "XlaComputation",
+    "XlaComputationInstance",
     "XlaOp",
     "evaluate",
     "jit",

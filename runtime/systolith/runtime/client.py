@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.options import Options
+from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.binary import load
 from systolith.isa.checked import as_array, checked
-from systolith.isa.dtypes import DType
+from systolith.isa.dtypes import DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.device import Device, Devices, element_type
+from systolith.runtime.device_transfers import DeviceTransfers
 from systolith.runtime.executable import Executable
-from systolith.runtime.global_data import Transfers
+from systolith.runtime.global_data import dense_parts, value_of
 from systolith.runtime.sources import parse_module
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.memory import HostQueue
 
 
-class Client(Transfers):
+class Client(DeviceTransfers):
     """Devices of one kind of chip.
 
     Args:
@@ -68,6 +72,13 @@ class Client(Transfers):
             SystolithError: the chip has no such queue.
         """
         return Outfeed(self._host_queue(self.device(device).outfeed, queue, "outfeed"), self.device(device))
+
+    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int) -> None:
+        self.infeed(device=device).push(*arrays)
+
+    def _drain(self, shape: Shape, device: int) -> Literal:
+        taken = self.outfeed(device=device).pop(dtype("u8"), (shape.bytes,))
+        return Literal.of_shape(value_of(shape, dense_parts(taken, shape)), shape)
 
     def _host_queue(self, queues: list[HostQueue], number: int, what: str) -> HostQueue:
         if not 0 <= number < len(queues):
