@@ -129,7 +129,7 @@ def test_jit_donates() -> None:
     got = on_chip(*args)
     for a, b in zip(got, push(*map(jnp.asarray, args)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
-    memory = on_chip.last_executable.memory  # type: ignore[attr-defined]
+    memory = on_chip.last_executable.memory
     assert memory.aliased == cache.nbytes
     assert (cache == np.arange(128 * 32, dtype=np.float32).reshape(128, 32)).all()
 
@@ -191,4 +191,4 @@ def test_what_jax_donates_without_saying_to_which_result() -> None:
     assert "buffer_donor={ (0, {}) }" in lowered.compiler_ir("hlo").as_hlo_text()  # type: ignore[union-attr]
     on_chip = sl.jit(twice, sl.Client("tiny"), donate_argnums=0)
     np.testing.assert_allclose(on_chip(x, w), twice(jnp.asarray(x), jnp.asarray(w)), atol=1e-2)
-    assert on_chip.last_executable.memory.aliased == x.nbytes  # type: ignore[attr-defined]
+    assert on_chip.last_executable.memory.aliased == x.nbytes

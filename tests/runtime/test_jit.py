@@ -30,11 +30,11 @@ def test_a_function_of_a_pytree() -> None:
 def test_one_compilation_a_shape() -> None:
     double = sl.jit(lambda x: x * 2, sl.Client("tiny"))
     assert (double(np.ones(3, np.float32)) == 2).all()
-    first = double.last_executable  # type: ignore[attr-defined]
+    first = double.last_executable
     double(np.zeros(3, np.float32))
-    assert double.last_executable is first  # type: ignore[attr-defined]
+    assert double.last_executable is first
     assert double(np.ones((2, 2), np.float32)).shape == (2, 2)
-    assert double.last_executable is not first  # type: ignore[attr-defined]
+    assert double.last_executable is not first
 
 
 RANDOM: dict[str, Callable[[jax.Array, int], jax.Array]] = {
@@ -62,4 +62,4 @@ def test_random_numbers_by_64_bit_counters(name: str, n: int, wide: bool) -> Non
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
     else:
         np.testing.assert_array_equal(got, want)
-    assert len(on_chip.last_executable.program.code) < 300  # type: ignore[attr-defined]
+    assert len(on_chip.last_executable.program.code) < 300

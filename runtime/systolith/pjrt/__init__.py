@@ -1,8 +1,5 @@
 """systolith as a device of JAX: a PJRT plugin (docs/jax.md).
 
 Input: calls of jaxlib through the table of the PJRT C API.  Output: calls of `systolith.runtime`.  Nothing here
-compiles or simulates; nothing outside of it knows C structures or imports jaxlib.
+compiles or simulates; nothing outside of it knows C structures.
 """
-
-PLATFORM = "systolith"
-"""JAX's name of the devices."""

@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.proto.schema import message_class
 from systolith.pjrt.partition import Shardings
-from systolith.pjrt.source_lines import mark
 from systolith.pjrt.status import UNIMPLEMENTED, PluginError
-from systolith.runtime.sources import parse_proto
+from systolith.runtime.stablehlo import parsed_mlir
 
 T = TypeVar("T")
 
@@ -67,19 +65,7 @@ def hlo_proto(code: bytes, form: str) -> bytes:
         return code
     if form != "mlir":
         raise PluginError(UNIMPLEMENTED, f"a program in format {form!r}: expected mlir or hlo")
-    from jax._src.interpreters import mlir
-    from jaxlib import _jax
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
-
-    with mlir.make_ir_context() as context:
-        try:
-            module = stablehlo.deserialize_portable_artifact(context, code)
-        except Exception:  # jaxlib gives no type: it is not of that form
-            module = ir.Module.parse(code, context)
-        computation = _jax.mlir.mlir_module_to_xla_computation(mlir.module_to_bytecode(module), False, False)
-        proto: bytes = computation.as_serialized_hlo_module_proto()
-        return proto
+    return parsed_mlir(code)
 
 
 def with_shardings(proto: bytes, shardings: Shardings) -> bytes:
@@ -99,17 +85,6 @@ def with_config(proto: bytes, devices: int) -> bytes:
     made.config.replica_count, made.config.num_partitions = 1, devices
     data: bytes = made.SerializeToString()
     return data
-
-
-def read_module(proto: bytes) -> Module:
-    """The module of a proto; its instructions know their lines of Python.
-
-    Raises:
-        SystolithError: it is ill-formed.
-    """
-    module = parse_proto(proto, "jax")
-    mark(module, message_class("HloModuleProto").FromString(proto))
-    return module
 
 
 def compile_options(data: bytes) -> Any:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from systolith import compiler, isa
-from systolith.pjrt import PLATFORM
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.records import Recorder
@@ -20,6 +19,7 @@ from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import FAILED_PRECONDITION, INVALID_ARGUMENT, PluginError
 from systolith.pjrt.table import entry, nothing
 from systolith.runtime.device import Device, Devices
+from systolith.runtime.jax_platform import PLATFORM
 from systolith.runtime.task import CallerQueue
 
 

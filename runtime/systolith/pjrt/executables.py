@@ -17,7 +17,6 @@ from systolith.pjrt.compiling import (
     compile_options,
     hlo_proto,
     on_large_stack,
-    read_module,
     with_config,
     with_shardings,
 )
@@ -33,6 +32,7 @@ from systolith.runtime.client import compile_for, load_for
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, numbered, overwritten, start
 from systolith.runtime.sized import is_sized
+from systolith.runtime.stablehlo import read_module
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from systolith.pjrt import PLATFORM
+from systolith.runtime.jax_platform import PLATFORM, register
 
 JAX = "0.10"
 """The version whose internals it was tested with; PJRT itself is compatible (`entries.py`)."""
@@ -43,10 +43,9 @@ def _made() -> Any:
     from jaxlib import xla_client
 
     from systolith.pjrt import buffers  # noqa: F401  its functions are entries of the table
-    from systolith.pjrt.platform import register
     from systolith.pjrt.table import Api
 
     if not xla_client.pjrt_plugin_loaded(PLATFORM):
         xla_client.load_pjrt_plugin_with_c_api(PLATFORM, Api().capsule)
-        register(PLATFORM)
+        register()
     return xla_bridge.make_pjrt_c_api_client(PLATFORM)

@@ -8,19 +8,25 @@ cache of compiled programs are for platforms that JAX lists.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NoReturn
 
+PLATFORM = "systolith"
+"""The platform's name, which JAX and users give."""
 TAKEN_FROM_CPU = ("eigh", "lu", "svd")
 ON_CPUS_ONLY = ("eig", "geqp3", "hessenberg", "schur", "tridiagonal")
 CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
-def register(platform: str) -> None:
+@cache
+def register(platform: str = PLATFORM) -> None:
     """Tell JAX the rules, and that the platform can do what listed ones can."""
-    from jax._src import callback, compilation_cache, debugging
+    from jax._src import callback, compilation_cache, debugging, xla_bridge
     from jax._src.interpreters import mlir
     from jax._src.lax import linalg
 
+    if not xla_bridge.is_known_platform(platform):
+        xla_bridge.backends()  # finds the plugin, by its entry point
     known: dict[Any, Any] = mlir._platform_specific_lowerings
     for primitive, rule in list(known["cpu"].items()):
         if primitive.name in TAKEN_FROM_CPU:
