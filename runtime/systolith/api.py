@@ -46,6 +46,9 @@ from systolith.runtime.executable import Executable, Run, last_run
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 
+chip = load_chip
+"""`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""
+
 ComputationBuilder = XlaBuilder
 """The first generation's name of the builder."""
 
@@ -94,6 +97,7 @@ __all__ = [
     "XlaComputation",
     "XlaComputationInstance",
     "XlaOp",
+    "chip",
     "evaluate",
     "jit",
     "last_run",

@@ -6,7 +6,12 @@ that says where the value is from:
     [mxu]
     rows = { value = 128, provenance = "published", source = "jax _src/tpu_info.py" }
 
-Provenance is `published`, `inferred` or `invented`; a bare value is `invented`.
+Provenance is `published`, `inferred`, `invented` or `derived` (it follows from other fields); a bare value is
+`invented`. Values may have units: `"8 MiB"`, `"1.05 GHz"`, times such as `"400 ns"` for cycles; `hbm.gbps` stands for
+`hbm.p` and `hbm.q`.
+
+A file with `base`, the name of a preset or the path of another file (relative to its own), declares only what differs.
+Without a name it is called after its file. Some fields may be left out in any file: they follow from others.
 """
 
 from __future__ import annotations
@@ -16,24 +21,22 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from systolith.isa.checked import checked
-from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, Row, describe, value_of
+from systolith.isa.chip_entries import Entry, cut, entries_of, merged, resolve, scalar, short, to_toml
+from systolith.isa.chip_schema import SCHEMA, Chip, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_text
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 __all__ = [
-    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "chip_differences", "chip_file", "chip_of",
-    "describe", "load_chip", "parse_chip", "preset_names", "value_of",
+    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "changes_of", "chip_differences", "chip_file",
+    "chip_of", "describe", "load_chip", "parse_chip", "preset_names", "to_toml", "value_of", "variant",
 ]  # fmt: skip
 
 PRESETS = Path(__file__).parent / "chips"
 _PRESET = re.compile(r"\w+")
-PROVENANCE = ("published", "inferred", "invented")
+PROVENANCE = ("published", "inferred", "invented", "derived")
 
 
 def preset_names() -> list[str]:
@@ -42,21 +45,23 @@ def preset_names() -> list[str]:
 
 
 @checked
-def load_chip(name_or_path: str | Path) -> Chip:
-    """The preset of that name, or the chip in that TOML file.
+def load_chip(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Chip:
+    """The preset of that name, or the chip in that TOML file; or a variant of it (`variant`).
 
     Raises:
-        ConfigError: no such chip, or the file is wrong.
+        ConfigError: no such chip, or the file or a change is wrong.
     """
-    text = str(name_or_path)
+    chip = _load(str(name_or_path), ())
+    return variant(chip, changes) if changes else chip
+
+
+def _load(text: str, above: tuple[str, ...]) -> Chip:
     if _PRESET.fullmatch(text):
         known = preset_names()
         if text not in known:
-            raise ConfigError(
-                f"chip {_short(text)}: no such preset; there are {', '.join(known)}, or give a .toml file"
-            )
+            raise ConfigError(f"chip {short(text)}: no such preset; there are {', '.join(known)}, or give a .toml file")
         return _load_preset(PRESETS / f"{text}.toml")
-    return parse_chip(read_text(text, ConfigError), text)
+    return parse_chip(read_text(text, ConfigError), text, above)
 
 
 @lru_cache(maxsize=16)
@@ -69,8 +74,57 @@ def chip_file(name_or_path: str | Path) -> Path | None:
     return None if _PRESET.fullmatch(str(name_or_path)) else Path(name_or_path)
 
 
-def parse_chip(text: str, file: str) -> Chip:
-    """The chip that a TOML text declares; `file` is only for messages.
+@checked
+def variant(chip: Chip, changes: Mapping[str, Any]) -> Chip:
+    """A chip with other values of some fields; fields that these no longer allow follow them (`chip_rules.DERIVED`).
+
+    Args:
+        chip: the chip to change.
+        changes: values by dotted names, such as `vmem.bytes`; numbers, or texts as on the command line (`8MiB`).
+            Without `name`, the changes are added to the name of the chip.
+
+    Raises:
+        ConfigError: naming the chip, the field, the value and the limit.
+    """
+    given: dict[str, Any] = {}
+    for name, value in changes.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"chip {cut(chip.name)}: {short(name)}: must be the name of a field")
+        given[name] = scalar(name, value) if isinstance(value, str) else value
+    said = " ".join(f"{name}={cut(str(value))}" for name, value in changes.items())
+    entries = {n: Entry(v, Provenance("invented", f"in place of that of {chip.name}")) for n, v in given.items()}
+    entries.setdefault("name", Entry(f"{chip.name} {said}".strip()))
+    return _over(chip, entries, f"chip {cut(chip.name)}")
+
+
+def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
+    """The changes that `FIELD=VALUE` texts stand for; of several for a field, the last.
+
+    Raises:
+        ConfigError: one is no such text.
+    """
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (sign and name.strip() and value.strip()):
+            raise ConfigError(f"--set {short(text)}: must be FIELD=VALUE, such as vmem.bytes=8MiB")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _over(base: Chip, entries: Mapping[str, Entry], file: str) -> Chip:
+    """A chip with these entries in place of its own; what followed from others follows from them again."""
+    kept = {n: e for n, e in entries_of(base).items() if e.provenance.label != "derived"}
+    return resolve(merged(kept, entries), frozenset(entries), file)
+
+
+def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
+    """The chip that a TOML text declares.
+
+    Args:
+        text: the contents of a file.
+        file: its path, for messages, and for the place of its base.
+        above: files that have this one as their base.
 
     Raises:
         ConfigError: naming file, field, value and limit.
@@ -81,28 +135,36 @@ def parse_chip(text: str, file: str) -> Chip:
         raise ConfigError(f"{file}: not TOML that can be read: it nests too deep") from None
     except ValueError as e:
         raise ConfigError(f"{file}: {e}") from None
-    values: dict[str, Any] = {}
-    provenance: dict[str, Provenance] = {}
-    for name, entry in _flatten(raw, file):
-        values[name], provenance[name] = _entry(entry, name, file)
-    return chip_of(values, file, provenance)
+    base = raw.pop("base", None)
+    entries = {name: _entry(entry, name, file) for name, entry in _flatten(raw, file)}
+    if base is None:
+        return resolve(entries, frozenset(entries), file)
+    entries.setdefault("name", Entry(Path(file).stem))
+    return _over(_base(base, file, above), entries, file)
 
 
-def chip_of(values: Mapping[str, Any], file: str, provenance: Mapping[str, Provenance] | None = None) -> Chip:
+def _base(base: Any, file: str, above: tuple[str, ...]) -> Chip:
+    """The chip that a file names as its base."""
+    if not isinstance(base, str):
+        raise ConfigError(f"{file}: base = {short(base)}: must be the name of a preset or the path of a TOML file")
+    here = (*above, str(Path(file).resolve()))
+    path = base if _PRESET.fullmatch(base) else str(Path(file).parent / base)
+    if str(Path(path).resolve()) in here:
+        raise ConfigError(f"{file}: base = {short(base)}: is a chip that has this one as its base")
+    try:
+        return _load(path, here)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: base: {error}") from None
+
+
+def chip_of(values: Mapping[str, Any], file: str) -> Chip:
     """The chip with these values of its fields, by their dotted names; `file` is only for messages.
 
     Raises:
         ConfigError: naming file, field, value and limit.
     """
-    for name in values:
-        if name not in SCHEMA:
-            raise ConfigError(f"{file}: {_cut(name)} = {_short(values[name])}: unknown field")
-    for name, d in SCHEMA.items():
-        if name not in values:
-            raise ConfigError(f"{file}: {name}: missing; needed: {_limits(d)}")
-    chip = _validate(values, provenance or {}, file)
-    _check_possible(chip, file)
-    return chip
+    entries = {name: Entry(value) for name, value in values.items()}
+    return resolve(entries, frozenset(entries), file)
 
 
 def chip_differences(chip: Chip, other: Chip) -> list[str]:
@@ -121,95 +183,21 @@ def _flatten(raw: dict[str, Any], file: str) -> Iterator[tuple[str, Any]]:
             for sub, value in entry.items():
                 yield f"{key}.{sub}", value
         else:
-            raise ConfigError(f"{file}: {key} = {_short(entry)}: must be a table")
+            raise ConfigError(f"{file}: {key} = {short(entry)}: must be a table")
 
 
-def _entry(entry: Any, name: str, file: str) -> tuple[Any, Provenance]:
+def _entry(entry: Any, name: str, file: str) -> Entry:
     if not isinstance(entry, dict):
-        return entry, Provenance("invented", "")
+        return Entry(entry)
     for key in entry:
         if key not in ("value", "provenance", "source"):
-            raise ConfigError(f"{file}: {_cut(name)}.{_cut(key)}: unknown; an entry has value, provenance, source")
+            raise ConfigError(f"{file}: {cut(name)}.{cut(key)}: unknown; an entry has value, provenance, source")
     if "value" not in entry:
-        raise ConfigError(f"{file}: {_cut(name)}: has no value")
+        raise ConfigError(f"{file}: {cut(name)}: has no value")
     label = entry.get("provenance", "invented")
     if label not in PROVENANCE:
-        raise ConfigError(f"{file}: {_cut(name)}.provenance = {_short(label)}: must be one of {', '.join(PROVENANCE)}")
+        raise ConfigError(f"{file}: {cut(name)}.provenance = {short(label)}: must be one of {', '.join(PROVENANCE)}")
     source = entry.get("source", "")
     if not isinstance(source, str):
-        raise ConfigError(f"{file}: {name}.source = {_short(source)}: must be a text")
-    return entry["value"], Provenance(label, source)
-
-
-_TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
-
-
-def _limits(d: Declared) -> str:
-    span = f" from {_figure(d.lo)} to {_figure(d.hi)}" if d.lo is not None and d.hi is not None else ""
-    power = ", a power of two" if d.doc.power else ""
-    unit = f" ({d.doc.unit})" if d.doc.unit else ""
-    return f"{_TYPES[d.type]}{span}{power}{unit}"
-
-
-def _short(value: object) -> str:
-    """A value for a message."""
-    try:
-        return _cut(repr(value))
-    except ValueError:  # Python prints no integer of over 4300 digits
-        return "an integer of thousands of digits"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _figure(x: float) -> str:
-    return str(int(x)) if x == int(x) else str(x)
-
-
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Chip]:
-    # pydantic takes a tenth of a second to import, and most commands that import this module load no chip.
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Chip)
-
-
-def _validate(values: Mapping[str, Any], provenance: Mapping[str, Provenance], file: str) -> Chip:
-    from pydantic import ValidationError
-
-    nested: dict[str, Any] = {"provenance": provenance}
-    for name, value in values.items():
-        group, _, leaf = name.rpartition(".")
-        (nested.setdefault(group, {}) if group else nested)[leaf] = value
-    try:
-        for name, value in values.items():
-            if isinstance(value, bool) != (SCHEMA[name].type is bool) or (
-                SCHEMA[name].type is int and not isinstance(value, int)
-            ):
-                raise ConfigError(f"{file}: {name} = {_short(value)}: must be {_limits(SCHEMA[name])}")
-        chip = _adapter().validate_python(nested)
-    except ValidationError as e:
-        first = e.errors()[0]
-        name = ".".join(str(p) for p in first["loc"])
-        raise ConfigError(f"{file}: {name} = {_short(values.get(name))}: must be {_limits(SCHEMA[name])}") from None
-    for name, d in SCHEMA.items():
-        if d.doc.power and values[name] & (values[name] - 1):
-            raise ConfigError(f"{file}: {name} = {values[name]}: must be {_limits(d)}")
-    return chip
-
-
-def _check_possible(chip: Chip, file: str) -> None:
-    m, v, h = chip.mxu, chip.vpu, chip.hbm
-    vector = v.lanes * v.sublanes * 4
-    tile = m.rows * m.cols * 4 + m.rows * m.rows * 4 + 3 * vector
-    rules = (
-        ("vmem.bytes", chip.vmem.bytes >= tile, f"at least {tile}: one f32 weight tile, `rows` rows, three vectors"),
-        ("hbm.granule", h.granule <= h.chunk, f"at most hbm.chunk = {h.chunk}"),
-        ("hbm.p", h.p <= h.q * h.chunk, f"at most hbm.q * hbm.chunk = {h.q * h.chunk}: one chunk is granted a cycle"),
-        ("vmem.bytes", h.bytes >= chip.vmem.bytes, f"at most hbm.bytes = {h.bytes}"),
-        ("hbm.chunk", h.chunk <= chip.vmem.bytes, f"at most vmem.bytes = {chip.vmem.bytes}"),
-    )
-    for name, good, limit in rules:
-        if not good:
-            raise ConfigError(f"{file}: {name} = {value_of(chip, name)}: must be {limit}")
+        raise ConfigError(f"{file}: {name}.source = {short(source)}: must be a text")
+    return Entry(entry["value"], Provenance(label, source))

@@ -22,11 +22,13 @@ class Doc:
         unit: unit of the value; empty for plain numbers.
         text: one line.
         power: the value must be a power of two.
+        multiple: the value must be a multiple of this.
     """
 
     unit: str
     text: str
     power: bool = False
+    multiple: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Xlu:
 class Vmem:
     """Vector memory."""
 
-    bytes: Annotated[int, Ge(1024), Le(2**30), Doc("bytes", "size of the vector memory", power=True)]
+    bytes: Annotated[int, Ge(1024), Le(2**30), Doc("bytes", "size of the vector memory", multiple=4)]
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class Chip:
         name: for people and binaries; not part of the digest.
         clock_mhz: core clock.
         provenance: field name such as `mxu.rows` to where its value is from.
+        declared: what follows from the clock, as it was declared: `hbm.gbps`, and times in place of cycles.
     """
 
     name: Annotated[str, Doc("", "name")]
@@ -190,6 +193,7 @@ class Chip:
     link: Link
     features: Features
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+    declared: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with any value (not with the name or the provenance)."""
@@ -215,7 +219,7 @@ def _declared(cls: type, prefix: str) -> Iterator[Declared]:
     hints = get_type_hints(cls, include_extras=True)
     for f in fields(cls):
         hint = hints[f.name]
-        if f.name == "provenance":
+        if f.name in ("provenance", "declared"):
             continue
         if not hasattr(hint, "__metadata__"):
             yield from _declared(hint, f"{f.name}.")

@@ -32,7 +32,9 @@ from systolith.isa import (
     verify_kernel,
     verify_tokens,
 )
+from systolith.isa.chip_rules import DERIVED
 from systolith.isa.chip_schema import SCHEMA
+from systolith.isa.chip_units import UNITS, units_of
 from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES
 from systolith.isa.layout import Bits
 from systolith.isa.microops import MICROOPS
@@ -229,6 +231,12 @@ def _rest() -> Iterator[str]:
         for d in SCHEMA.values()
     )
     yield from _table(("field", "unit", "limits", "what"), rows)
+    yield "Fields that follow from others where they are left out, or where a variant no longer allows its base's:\n"
+    derived = ((f"`{name}`", ", ".join(f"`{n}`" for n in d.needs), d.because) for name, d in DERIVED.items())
+    yield from _table(("field", "follows from", "how"), derived)
+    units = ((kind, ", ".join(f"`{u}`" for u in units_of(kind).split(", "))) for kind in UNITS)
+    yield "Units that texts may have, by the unit of the field (`hbm.gbps`: GB/s):\n"
+    yield from _table(("unit", "texts"), units)
 
 
 def render() -> str:

@@ -7,13 +7,15 @@ inside the commands keep the start quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from systolith.runtime.chip_command import chips
+from systolith.runtime.chip_options import chip_options, chosen, named_file
 from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
@@ -23,7 +25,6 @@ from systolith.runtime.refusals import listing_refusals
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 ELIDED_HELP = "What constants are whose values the text leaves out ('{...}'); without it only `--mode time` takes them."
-CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
 
 
 MAX_CYCLES = click.option(
@@ -34,9 +35,9 @@ MAX_CYCLES = click.option(
 )
 
 
-def chip_option(default: str) -> Callable[[F], F]:
-    """The option `--chip` of commands that run FILE: without it a binary or assembly runs on its own chip."""
-    return click.option("--chip", help=f"{CHIP_HELP}  [default: that of a binary or assembly; a module: {default}]")
+def runs_on(default: str) -> Callable[[F], F]:
+    """The chip of commands that run FILE: without `--chip` a binary or assembly runs on its own."""
+    return chip_options(note=f"that of a binary or assembly; a module: {default}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -47,7 +48,7 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("file", type=FILE)
-@chip_option("tpu_v3")
+@runs_on("tpu_v3")
 @click.option("--args", type=FILE, help="Arguments: npz of arg0, arg1, ... (bf16 and fp8 as unsigned bits).")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--check", is_flag=True, help="Compare every fusion group with the reference evaluator.")
@@ -120,7 +121,7 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 
 @cli.command("compile")
 @click.argument("file", type=FILE)
-@click.option("--chip", default="tpu_v3", show_default=True, help=CHIP_HELP)
+@chip_options("tpu_v3")
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
 @click.option("--dump-dir", type=FILE, help="Write every stage of the compilation into this folder.")
 @click.option(
@@ -135,22 +136,30 @@ def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
 @click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
 @autotuning
 @listing_refusals
-def compile_command(file: Path, chip: str, output: Path, dump_dir: Path | None, stage: str, **options: Any) -> None:
+def compile_command(
+    file: Path,
+    chip: str,
+    changes: Mapping[str, str],
+    output: Path,
+    dump_dir: Path | None,
+    stage: str,
+    **options: Any,
+) -> None:
     """Compile FILE to a self-contained binary."""
     from systolith.compiler.options import Options
     from systolith.compiler.plan import read_plan
     from systolith.isa.binary import to_bytes
-    from systolith.isa.chip import chip_file, load_chip
+    from systolith.isa.chip import load_chip
     from systolith.isa.files import make_folder, require_apart, write_all
     from systolith.runtime.stages import LOWERED, compile_from
     from systolith.runtime.tuning import with_tuner
 
-    inputs = {"FILE": file, "--chip": chip_file(chip), "--autotune-cache": options["autotune_cache"]}
-    inputs |= {"--plan": options["plan"]}
+    inputs = {"FILE": file, "--autotune-cache": options["autotune_cache"], "--plan": options["plan"]}
+    inputs |= named_file(chip)
     require_apart({"-o": output}, inputs)
     with progress() as doing:
         doing("compiling")
-        target = load_chip(chip)
+        target = load_chip(chip, changes)
         options["plan"] = read_plan(options["plan"]) if options["plan"] else None
         compiled, note = compile_from(stage, file, target, with_tuner(Options(**options), target, doing))
         program = compiled.program
@@ -183,22 +192,21 @@ def disasm(file: Path) -> None:
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option("--chip", help=f"{CHIP_HELP}  [default: the preset that `.chip` names, else tiny]")
+@chip_options(note="the preset that `.chip` names, else tiny")
 @click.option("-o", "--output", type=FILE, required=True, help="The binary to write (.slb).")
-def asm(file: Path, chip: str | None, output: Path) -> None:
+def asm(file: Path, chip: str | None, changes: Mapping[str, str], output: Path) -> None:
     """Assemble FILE to a binary."""
     from systolith.isa.binary import save
-    from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.files import require_apart
     from systolith.runtime.sources import read_assembly
 
-    require_apart({"-o": output}, {"FILE": file, "--chip": chip_file(chip) if chip else None})
-    save(read_assembly(file, load_chip(chip) if chip else None), output)
+    require_apart({"-o": output}, {"FILE": file} | named_file(chip))
+    save(read_assembly(file, chosen(chip, changes)), output)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
-@chip_option("tiny")
+@runs_on("tiny")
 @click.option("--args", type=FILE, help="Arguments, as for `run`.")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
@@ -232,39 +240,6 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
 
 
 @cli.command()
-@click.argument("name", required=False)
-def chips(name: str | None) -> None:
-    """List the chip presets, or every parameter of one with its unit and source."""
-    from rich.table import Table
-
-    from systolith.isa.chip import describe, load_chip, preset_names
-    from systolith.reports.numbers import size
-
-    table = Table(box=None, pad_edge=False)
-    if name is None:
-        for heading in ("chip", "MXU", "VPU", "VMEM", "HBM", "clock"):
-            table.add_column(heading)
-        for preset in preset_names():
-            c = load_chip(preset)
-            table.add_row(
-                c.name,
-                f"{c.mxu.count} x {c.mxu.rows} x {c.mxu.cols}",
-                f"{c.vpu.sublanes} x {c.vpu.lanes}",
-                size(c.vmem.bytes),
-                f"{size(c.hbm.bytes)}, {c.hbm.p / c.hbm.q:.4g} B/cycle",
-                f"{c.clock_mhz:g} MHz",
-            )
-    else:
-        for heading in ("parameter", "value", "unit", "provenance"):
-            table.add_column(heading, no_wrap=True)
-        table.add_column("meaning (source)", overflow="fold")
-        for row in describe(load_chip(name)):
-            meaning = f"{row.text} ({row.source})" if row.source else row.text
-            table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
-    output_console().print(table)
-
-
-@cli.command()
 @click.argument("runs", type=FILE, nargs=-1, required=True)
 @click.option(
     "-o", "--output", type=FILE, default=Path("report.html"), show_default=True, help="The HTML file to write."
@@ -285,7 +260,7 @@ def report(runs: tuple[Path, ...], output: Path) -> None:
     tell(f"wrote {output}")
 
 
-for command in (opt, cost, explain):
+for command in (opt, cost, explain, chips):
     cli.add_command(command)
 
 

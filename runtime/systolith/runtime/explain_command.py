@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.chip_options import chip_options
 from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.refusals import listing_refusals
 
@@ -50,7 +51,7 @@ def tell_unmet(decisions: Iterable[Decision]) -> None:
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--chip", default="tpu_v3", show_default=True, help="As for `run`.")
+@chip_options("tpu_v3", text="As for `run`.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
 @click.option("--group", metavar="NAME", help="Everything about this group only.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Groups to print, the slowest.")
@@ -58,7 +59,16 @@ def tell_unmet(decisions: Iterable[Decision]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout: every group and decision.")
 @autotuning
 @listing_refusals
-def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, as_json: bool, **options: Any) -> None:
+def explain(
+    file: Path,
+    chip: str,
+    changes: Mapping[str, str],
+    group: str | None,
+    top: int,
+    simulate: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Say what the compiler made of FILE: groups, tiles, blocks, memory, and the cycles it expects of each."""
     from systolith.compiler.driver import compile_module
     from systolith.compiler.options import Options
@@ -69,7 +79,7 @@ def explain(file: Path, chip: str, group: str | None, top: int, simulate: bool, 
     from systolith.runtime.sources import elided_note, read_source
     from systolith.runtime.tuning import with_tuner
 
-    target = load_chip(chip)
+    target = load_chip(chip, changes)
     with progress(quiet=as_json) as stage:
         stage("reading")
         source = read_source(file)

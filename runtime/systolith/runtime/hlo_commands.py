@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.chip_options import chip_options, chosen, named_file
 from systolith.runtime.console import emit, output_console, tell
 from systolith.runtime.exits import FAILED, GOOD
 
@@ -22,7 +24,7 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=FILE, required=False)
 @click.option("--passes", "names", default="", help="Names, separated by commas; run in this order.")
-@click.option("--chip", help="Preset name or chip TOML file, for passes that are for a chip.")
+@chip_options(text="Preset name or chip TOML file, for passes that are for a chip.")
 @click.option("-o", "--output", type=FILE, help="Write the module there, not to stdout.")
 @click.option("--list", "as_list", is_flag=True, help="List the passes and what they do.")
 @click.option(
@@ -42,6 +44,7 @@ def opt(
     file: Path | None,
     names: str,
     chip: str | None,
+    changes: Mapping[str, str],
     output: Path | None,
     as_list: bool,
     check: int | None,
@@ -54,7 +57,6 @@ def opt(
     """
     from systolith.compiler.hlo.clone import clone
     from systolith.compiler.pass_table import PRINTERS, Form, read_passes, run_steps
-    from systolith.isa.chip import chip_file, load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import require_apart, text_fill, write_atomic
 
@@ -64,12 +66,12 @@ def opt(
     if file is None:
         raise SystolithError("opt needs a FILE, or `-` for stdin (`--list` lists the passes)")
     steps = read_passes(names)
-    require_apart({"-o": output}, {"FILE": file, "--chip": chip_file(chip) if chip else None})
+    require_apart({"-o": output}, {"FILE": file} | named_file(chip))
     if check and any(step.of.gives not in (Form.HLO, Form.GROUPED) for step in steps):
         raise SystolithError("--check evaluates HLO before and after: these passes give something else")
     given = _read(file, steps[0].of.takes if steps else Form.HLO)
     before = clone(given) if check else None
-    made, form = run_steps(given, steps, load_chip(chip) if chip else None)
+    made, form = run_steps(given, steps, chosen(chip, changes))
     text = PRINTERS[form](made)
     if output is None:
         emit(text, newline=False)
@@ -134,15 +136,22 @@ def read_module(path: Path) -> Module:
 @click.option("--by-op", is_flag=True, help="A row for each opcode, not for each instruction.")
 @click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to show; 0 for all.")
 @click.option("--trip-counts", is_flag=True, help="Count loops that state their trip count that often (XLA: once).")
-@click.option("--chip", help="Bound times by the peaks of this chip (see `systolith chips`).")
-def cost(file: Path, as_json: bool, by_op: bool, top: int, trip_counts: bool, chip: str | None) -> None:
+@chip_options(text="Bound times by the peaks of this chip (see `systolith chips`).")
+def cost(
+    file: Path,
+    as_json: bool,
+    by_op: bool,
+    top: int,
+    trip_counts: bool,
+    chip: str | None,
+    changes: Mapping[str, str],
+) -> None:
     """Count the operations and bytes of FILE (as `opt` takes it), as XLA's cost analysis does."""
     from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
     from systolith.compiler.hlo.cost.rows import by_opcode, rows
-    from systolith.isa.chip import load_chip
     from systolith.isa.files import json_text
 
-    machine = load_chip(chip) if chip else None
+    machine = chosen(chip, changes)
     module = read_module(file)
     analysis = HloCostAnalysis(module, trip_counts)
     found = rows(module, analysis)

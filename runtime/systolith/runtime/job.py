@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -43,11 +43,13 @@ class Request:
     Attributes:
         path: the file: HLO, a binary or assembly.
         chip: on what: a configuration, or the name or file of one; None: the chip of a binary or assembly.
+        changes: other values of fields of that chip (`systolith.isa.chip.variant`).
         default_chip: for a module where no chip is given.
     """
 
     path: Path
     chip: Chip | str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
     default_chip: str = "tpu_v3"
     args: Path | None = None
     random: int | None = None
@@ -86,7 +88,7 @@ class Request:
         Raises:
             SystolithError: as for `read_runnable`, or options do not go together.
         """
-        source, chip = read_runnable(self.path, self.chip, self.default_chip)
+        source, chip = read_runnable(self.path, self.chip, self.default_chip, self.changes)
         refuse_impossible(self, source)
         return source, chip
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
@@ -14,7 +16,7 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
-from systolith.isa.chip import Chip, load_chip, preset_names
+from systolith.isa.chip import Chip, load_chip, preset_names, variant
 from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.files import read_bytes, read_text
 from systolith.isa.program import Program
@@ -84,25 +86,30 @@ def elided_note(module: Module | None) -> str:
     return f"{count} {are} values out ('{{...}}')" if count else ""
 
 
-def read_runnable(path: Path, chip: Chip | str | None, default: str) -> tuple[Source, Chip]:
+def read_runnable(
+    path: Path, chip: Chip | str | None, default: str, changes: Mapping[str, Any] | None = None
+) -> tuple[Source, Chip]:
     """Read an input file to run it, assembly (`.s`) too, and say on which chip.
 
     Args:
         path: the file.
         chip: a configuration, or the name or file of one; None: the chip that a binary or assembly is for.
         default: preset for a module.
+        changes: other values of fields of the chip.
 
     Raises:
         SystolithError: as for `read_source`; there is no such chip; the binary does not name its chip.
     """
     given = load_chip(chip) if isinstance(chip, str) else chip
     if path.suffix == ".s":
+        if changes:
+            given = variant(given or assembly_chip(read_text(path, SourceError)), changes)
         program = read_assembly(path, given)
         return Source(path, program=program), own_chip(program)
     source = read_source(path)
     if given is None:
         given = own_chip(source.program) if source.program is not None else load_chip(default)
-    return source, given
+    return source, variant(given, changes) if changes else given
 
 
 def own_chip(program: Program) -> Chip:
@@ -126,13 +133,16 @@ def read_assembly(path: Path, chip: Chip | None) -> Program:
         SystolithError: it cannot be read, or does not assemble: with the line and a caret.
     """
     text = read_text(path, SourceError)
-    if chip is None:
-        named = _CHIP_LINE.search(text)
-        chip = load_chip(named[1] if named and named[1] in preset_names() else ASSEMBLY_CHIP)
     try:
-        return assemble(text, chip)
+        return assemble(text, chip or assembly_chip(text))
     except AsmError as error:
         raise AsmError(f"{path}: {error}", error.line, error.excerpt) from None
+
+
+def assembly_chip(text: str) -> Chip:
+    """The chip of assembly: the preset that its `.chip` names, else `tiny`."""
+    named = _CHIP_LINE.search(text)
+    return load_chip(named[1] if named and named[1] in preset_names() else ASSEMBLY_CHIP)
 
 
 def parse_module(text: str, name: str, left_out: bool = False) -> Module:

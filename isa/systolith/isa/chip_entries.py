@@ -1,0 +1,226 @@
+"""A chip from its entries, and its entries as TOML: what each field was declared as, and where it is from.
+
+An entry stands for a field of the schema, or for several: `hbm.gbps`, the bandwidth in GB/s, stands for `hbm.p` and
+`hbm.q`, which follow from it and the clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from systolith.isa.chip_rules import KNOWN, derive, rules
+from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, value_of
+from systolith.isa.chip_units import UNITS, is_time, quantity, units_of
+from systolith.isa.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+GBPS = "hbm.gbps"
+_RATE = ("hbm.p", "hbm.q")
+_LARGEST_Q = int(SCHEMA["hbm.q"].hi or 1)
+
+
+class Entry(NamedTuple):
+    """A value as it was declared, and where it is from."""
+
+    value: Any
+    provenance: Provenance = Provenance("invented", "")
+
+
+Entries = Mapping[str, Entry]
+
+
+def resolve(entries: Entries, fixed: frozenset[str], file: str) -> Chip:
+    """The chip that entries declare.
+
+    Args:
+        entries: by dotted names.
+        fixed: names of those that the user gave; what others say may follow from them.
+        file: only for messages.
+
+    Raises:
+        ConfigError: naming file, field, value and limit.
+    """
+    for name, entry in entries.items():
+        if name not in KNOWN:
+            raise ConfigError(f"{file}: {cut(name)} = {short(entry.value)}: unknown field{_nearest(name)}")
+    clock = _clock(entries, file)
+    values = {n: _number(n, e.value, clock, file) for n, e in entries.items() if n != GBPS}
+    provenance = {n: e.provenance for n, e in entries.items() if n != GBPS}
+    declared = {n: e.value for n, e in entries.items() if n == GBPS or is_time(e.value)}
+    if GBPS in entries:
+        rate, of = _rate(entries[GBPS].value, clock, file), entries[GBPS].provenance
+        values |= dict(zip(_RATE, (rate.numerator, rate.denominator), strict=True))
+        given = entries[GBPS].value
+        said = f"{given if isinstance(given, str) else f'{given:g} GB/s'} at {float(clock):g} MHz"
+        provenance |= dict.fromkeys(_RATE, of._replace(source=f"{said}: {of.source}" if of.source else said))
+    for name, because in derive(values, fixed).items():
+        provenance[name] = Provenance("derived", because)
+    for name, d in SCHEMA.items():
+        if name not in values:
+            raise ConfigError(f"{file}: {name}: missing; needed: {limits(d)}")
+    chip = _validated(values, provenance, declared, file)
+    for rule in rules(chip):
+        if not rule.good:
+            value = short(declared.get(rule.name, values.get(rule.name)))
+            raise ConfigError(f"{file}: {rule.name} = {value}: must be {rule.limit}; or {rule.other}")
+    return chip
+
+
+def entries_of(chip: Chip) -> dict[str, Entry]:
+    """The entries of a chip: values as they were declared where these still stand for its fields."""
+    entries = {n: Entry(value_of(chip, n), chip.provenance.get(n, Provenance("invented", ""))) for n in SCHEMA}
+    clock = Fraction(str(chip.clock_mhz))
+    for name, value in chip.declared.items():
+        if name == GBPS:
+            if _rate(value, clock, chip.name) == Fraction(chip.hbm.p, chip.hbm.q):
+                of = entries["hbm.p"].provenance
+                source = of.source.partition(" MHz")[2].removeprefix(": ")
+                entries = {n: e for n, e in entries.items() if n not in _RATE}
+                entries[GBPS] = Entry(value, of._replace(source=source))
+        elif _number(name, value, clock, chip.name) == value_of(chip, name):
+            entries[name] = entries[name]._replace(value=value)
+    return entries
+
+
+def merged(base: Entries, changes: Entries) -> dict[str, Entry]:
+    """Entries with changes over them: a bandwidth in GB/s takes the place of one in bytes a cycle, and the reverse."""
+    left_out = set(_RATE) if GBPS in changes else {GBPS} if changes.keys() & set(_RATE) else set()
+    return {n: e for n, e in base.items() if n not in left_out} | dict(changes)
+
+
+def to_toml(chip: Chip) -> str:
+    """The file of a chip: every field, with provenance and source; it reads back equal."""
+    entries = entries_of(chip)
+    order = [n for n in SCHEMA if n in entries]
+    if GBPS in entries:
+        order.insert(order.index("hbm.chunk"), GBPS)
+    lines, group = [f"name = {_toml(chip.name)}"], ""
+    for name in order:
+        head, _, leaf = name.rpartition(".")
+        if head != group:
+            lines += ["", f"[{head}]"]
+            group = head
+        if name != "name":
+            value, (label, source) = entries[name]
+            of = f', provenance = "{label}"' if label else ""
+            lines.append(f"{leaf} = {{ value = {_toml(value)}{of}{f', source = {_toml(source)}' if source else ''} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def scalar(name: str, text: str) -> Any:
+    """The value of a field that a text of the command line stands for; the text itself, if it is none."""
+    kind = SCHEMA[name].type if name in SCHEMA else float if name == GBPS else str
+    if kind is bool:
+        return {"true": True, "false": False}.get(text, text)
+    try:
+        return text if kind is str else kind(text)
+    except ValueError:
+        return text
+
+
+def _nearest(name: str) -> str:
+    near = get_close_matches(name, KNOWN, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _clock(entries: Entries, file: str) -> Fraction:
+    """The clock in MHz; 0 where it is to be refused later."""
+    value = _number("clock_mhz", entries["clock_mhz"].value, Fraction(0), file) if "clock_mhz" in entries else 0
+    d = SCHEMA["clock_mhz"]
+    good = isinstance(value, int | float) and not isinstance(value, bool) and (d.lo or 0) <= value <= (d.hi or 0)
+    return Fraction(str(float(value))) if good else Fraction(0)
+
+
+def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
+    """The value of a field in its unit; what is no text with a unit, as it is."""
+    d = SCHEMA[name]
+    if not isinstance(value, str) or d.doc.unit not in UNITS:
+        return value
+    number = quantity(value, d.doc.unit, clock)
+    if number is None or (d.type is int and number.denominator != 1):
+        raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}; units: {units_of(d.doc.unit)}")
+    return d.type(number)
+
+
+def _rate(value: Any, clock: Fraction, file: str) -> Fraction:
+    """Bytes a cycle of a bandwidth in GB/s; as close as `hbm.q` allows."""
+    text = value if isinstance(value, str) else str(value)
+    number = None if isinstance(value, bool) else quantity(text, "GB/s")
+    rate = (number * 1000 / clock).limit_denominator(_LARGEST_Q) if number and clock else Fraction(0)
+    if not rate:
+        raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be a number above 0; units: {units_of('GB/s')}")
+    return rate
+
+
+_TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+
+
+def limits(d: Declared) -> str:
+    """What a field must be."""
+    span = f" from {_figure(d.lo)} to {_figure(d.hi)}" if d.lo is not None and d.hi is not None else ""
+    power = ", a power of two" if d.doc.power else ""
+    multiple = f", a multiple of {d.doc.multiple}" if d.doc.multiple > 1 else ""
+    unit = f" ({d.doc.unit})" if d.doc.unit else ""
+    return f"{_TYPES[d.type]}{span}{power}{multiple}{unit}"
+
+
+def short(value: object) -> str:
+    """A value for a message."""
+    try:
+        return cut(repr(value))
+    except ValueError:  # Python prints no integer of over 4300 digits
+        return "an integer of thousands of digits"
+
+
+def cut(text: str) -> str:
+    """A text for a message."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _figure(x: float) -> str:
+    return str(int(x)) if x == int(x) else str(x)
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Chip]:
+    # pydantic takes a tenth of a second to import, and most commands that import this module load no chip.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Chip)
+
+
+def _validated(
+    values: Mapping[str, Any], provenance: Mapping[str, Provenance], declared: Mapping[str, Any], file: str
+) -> Chip:
+    from pydantic import ValidationError
+
+    nested: dict[str, Any] = {"provenance": provenance, "declared": declared}
+    for name, value in values.items():
+        group, _, leaf = name.rpartition(".")
+        (nested.setdefault(group, {}) if group else nested)[leaf] = value
+    try:
+        for name, value in values.items():
+            if isinstance(value, bool) != (SCHEMA[name].type is bool) or (
+                SCHEMA[name].type is int and not isinstance(value, int)
+            ):
+                raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(SCHEMA[name])}")
+        chip = _adapter().validate_python(nested)
+    except ValidationError as e:
+        first = e.errors()[0]
+        name = ".".join(str(p) for p in first["loc"])
+        raise ConfigError(f"{file}: {name} = {short(values.get(name))}: must be {limits(SCHEMA[name])}") from None
+    for name, d in SCHEMA.items():
+        if (d.doc.power and values[name] & (values[name] - 1)) or (d.type is int and values[name] % d.doc.multiple):
+            raise ConfigError(f"{file}: {name} = {values[name]}: must be {limits(d)}")
+    return chip

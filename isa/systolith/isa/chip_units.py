@@ -1,0 +1,62 @@
+"""Quantities as people write them: `8 MiB`, `900 GB/s`, `1.05 GHz`, `400 ns`.
+
+A field takes the units of its own kind (`chip_schema.py` names the kind: bytes, MHz, GB/s, cycles). Times in cycles
+follow from the clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+UNITS: Mapping[str, Mapping[str, Fraction]] = {
+    "bytes": {
+        "B": Fraction(1),
+        **{f"{prefix}iB": Fraction(1024**n) for n, prefix in enumerate("KMGT", 1)},
+        **{f"{prefix}B": Fraction(1000**n) for n, prefix in enumerate("kMGT", 1)},
+        "KB": Fraction(1000),
+    },
+    "MHz": {"Hz": Fraction(1, 10**6), "kHz": Fraction(1, 1000), "MHz": Fraction(1), "GHz": Fraction(1000)},
+    "GB/s": {
+        **{f"{prefix}B/s": Fraction(1000 ** (n - 3)) for n, prefix in enumerate(("", "k", "M", "G", "T"))},
+        **{f"{prefix}iB/s": Fraction(1024**n, 10**9) for n, prefix in enumerate("KMGT", 1)},
+    },
+    "cycles": {"cycles": Fraction(1), "cycle": Fraction(1)},
+}
+"""Units of each kind, and their size in the first word of the kind: bytes, MHz, GB/s, cycles."""
+TIMES: Mapping[str, Fraction] = {"ns": Fraction(1), "us": Fraction(1000), "ms": Fraction(10**6)}
+"""Units of time, in nanoseconds: of fields in cycles."""
+
+_QUANTITY = re.compile(r"([0-9][0-9_]{0,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?) ?([A-Za-z/]*)")
+
+
+def quantity(text: str, kind: str, clock_mhz: Fraction | None = None) -> Fraction | None:
+    """The value of a text in the unit of a kind; None: it is no such text.
+
+    Args:
+        text: a number with a unit, or without one.
+        kind: a key of `UNITS`; any other takes plain numbers only.
+        clock_mhz: the clock by which times become cycles, rounded to the nearest.
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, unit = Fraction(found[1].replace("_", "")), found[2]
+    if not unit:
+        return number
+    if kind == "cycles" and unit in TIMES and clock_mhz is not None:
+        return Fraction(int(number * TIMES[unit] * clock_mhz / 1000 + Fraction(1, 2)))
+    size = UNITS.get(kind, {}).get(unit)
+    return None if size is None else number * size
+
+
+def is_time(value: object) -> bool:
+    """Whether a value is a text with a unit of time."""
+    found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    return found is not None and found[2] in TIMES
+
+
+def units_of(kind: str) -> str:
+    """The units that a field of a kind takes, for messages."""
+    return ", ".join([*UNITS.get(kind, ()), *(TIMES if kind == "cycles" else ())])

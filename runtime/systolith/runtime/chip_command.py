@@ -1,0 +1,72 @@
+"""`systolith chips`: the presets, and every parameter of a chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from systolith.runtime.chip_options import set_option
+from systolith.runtime.console import emit, output_console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from systolith.isa.chip import Chip
+
+
+@click.command()
+@click.argument("name", required=False)
+@set_option
+@click.option("--toml", "as_toml", is_flag=True, help="Print the whole file of chip NAME.")
+def chips(name: str | None, changes: Mapping[str, str], as_toml: bool) -> None:
+    """List the chip presets, or every parameter of one with its unit and source."""
+    from systolith.isa.chip import load_chip, to_toml
+    from systolith.isa.errors import SystolithError
+
+    if name is None:
+        if changes or as_toml:
+            raise SystolithError("chips: --set and --toml need the NAME of a chip")
+        output_console().print(_presets())
+        return
+    chip = load_chip(name, changes)
+    if as_toml:
+        emit(to_toml(chip), newline=False)
+    else:
+        output_console().print(_parameters(chip))
+
+
+def _presets() -> Table:
+    from rich.table import Table
+
+    from systolith.isa.chip import load_chip, preset_names
+    from systolith.reports.numbers import size
+
+    table = Table("chip", "MXU", "VPU", "VMEM", "HBM", "clock", box=None, pad_edge=False)
+    for preset in preset_names():
+        c = load_chip(preset)
+        table.add_row(
+            c.name,
+            f"{c.mxu.count} x {c.mxu.rows} x {c.mxu.cols}",
+            f"{c.vpu.sublanes} x {c.vpu.lanes}",
+            size(c.vmem.bytes),
+            f"{size(c.hbm.bytes)}, {c.hbm.p / c.hbm.q:.4g} B/cycle",
+            f"{c.clock_mhz:g} MHz",
+        )
+    return table
+
+
+def _parameters(chip: Chip) -> Table:
+    from rich.table import Table
+
+    from systolith.isa.chip import describe
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("parameter", "value", "unit", "provenance"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("meaning (source)", overflow="fold")
+    for row in describe(chip):
+        meaning = f"{row.text} ({row.source})" if row.source else row.text
+        table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
+    return table
