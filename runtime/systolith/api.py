@@ -40,6 +40,7 @@ from systolith.compiler.xla_builder.padding import Padding, make_padding
 from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
+from systolith.reports import plot
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, Run, last_run
@@ -106,6 +107,7 @@ __all__ = [
     "make_shape",
     "ops",
     "parse_hlo",
+    "plot",
     "print_hlo",
     "verify",
 ]

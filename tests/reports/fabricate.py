@@ -122,4 +122,6 @@ def _timeline(groups: list[dict[str, Any]], total: int) -> dict[str, Any]:
         w: [min(n * rate * (0.85 if w == "read" else 0.15), v) for n, v in zip(limits, series[w], strict=True)]
         for w in ("read", "written")
     }
-    return {"edges": edges, **traffic, "busy": busy}
+    held = {"vmem": [11_534_336 * min(i, PARTS - i) * 2 // PARTS for i in range(PARTS)]}
+    held["hbm"] = [28_749_824 + 393_216 * (i > 90) for i in range(PARTS)]
+    return {"edges": edges, **traffic, "busy": busy, **held}

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from systolith.isa.errors import SystolithError
-from systolith.reports.charts.roofline import Box, Point, roofline
+from systolith.reports.attribution import attribute_run
+from systolith.reports.charts import data
+from systolith.reports.charts.labels import Box
+from systolith.reports.charts.roofline import roofline
 from systolith.reports.html import render_report, write_report
-from systolith.reports.run_data import from_json
+from systolith.reports.run_data import Group, from_json
 from tests.reports.fabricate import fabricate
 from tests.reports.test_roofline import PEAKS
 
@@ -63,7 +66,7 @@ def test_the_report_has_every_section_and_needs_nothing_else(tmp_path: Path) -> 
     path = write_report(fabricate(), tmp_path / "r.html")
     found = page(path.read_text(encoding="utf-8"))
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
-    assert found.tags.count("svg") == 5
+    assert found.tags.count("svg") == 6
 
 
 def test_the_numbers_of_the_run_are_there() -> None:
@@ -130,19 +133,12 @@ def test_bars_are_as_long_as_the_run() -> None:
 
 
 def test_labels_of_the_roofline_do_not_overlap() -> None:
-    from systolith.reports.roofline import group_roof
-    from systolith.reports.run_data import Group
-
     groups = [
         Group(name=f"convolution_add_fusion.{i}", cycles=900 + i, flops=10**7, bytes=10**5 + i) for i in range(30)
     ]
-    points = []
-    for group in groups:
-        roof = group_roof(group, PEAKS)
-        assert roof.intensity is not None
-        assert roof.achieved is not None
-        points.append(Point(group.name, roof, roof.intensity, roof.achieved, ""))
-    found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', roofline(points, PEAKS))
+    run = from_json(fabricate()).model_copy(update={"groups": groups})
+    drawn = roofline(data.roofline(run, PEAKS, attribute_run(run, PEAKS)))
+    found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', drawn)
     assert found
     boxes = [Box(float(x), float(y) - 10, float(x) + 6.5 * len(name), float(y)) for x, y, name in found]
     assert not any(a.hits(b) for i, a in enumerate(boxes) for b in boxes[:i])

@@ -249,8 +249,8 @@ def _assembled(
     tile: TileModule, plan: MemoryPlan, chip: Chip, remade: Sequence[Remade] = (), given: bool = False
 ) -> Assembled:
     """The program of tile IR, with its stages; `remade`: see `MemoryUse`; `given`: see `program_of`."""
-    program, _, explain = program_of(tile, chip, plan, given)
-    memory = MemoryUse(program, Layout(tile.block, plan, tile.buffers, tile.whole), remade)
+    program, made_of, explain = program_of(tile, chip, plan, given)
+    memory = MemoryUse(program, Layout(tile.block, plan, tile.buffers, tile.whole, made_of), remade)
     stages = Stages(
         {
             "tile.txt": lambda: print_tile_ir(tile),

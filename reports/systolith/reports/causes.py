@@ -41,6 +41,37 @@ FIXED = {
     "drain": ("drain", "drain", 61),
     "idle": ("idle", "idle", 62),
 }
+
+
+class Family(NamedTuple):
+    """Causes that a figure of few colours shows as one: label, colour classes of the causes in it, meaning."""
+
+    label: str
+    css: frozenset[str]
+    text: str
+
+
+# In the order of a stacked bar; a cause of another colour class is a wait for another unit.
+FAMILIES = (
+    Family("working", frozenset({"busy"}), "occupied at the rate of its ports"),
+    Family("own overhead", frozenset({"conflict", "fill", "granularity", "fetch", "branch"}),
+           "port conflicts, pipeline fill, granules, instruction fetch and branches"),
+    Family("HBM", frozenset({"bandwidth", "contention", "latency"}), "HBM's bandwidth, contention or latency"),
+    Family("wait: DMA", frozenset({"wait-ld", "wait-st"}), "a token of the DMA queues"),
+    Family("wait: weights", frozenset({"wait-w", "shift"}), "weight tiles loading or shifting in"),
+    Family("wait: other unit", frozenset({"wait-s", "wait-vpu", "wait-xlu", "wait-seq", "fence", "other"}),
+           "a token of another unit, or a fence"),
+    Family("issue", frozenset({"empty", "full"}), "not issued yet; of SEQ, a full queue"),
+    Family("idle", frozenset({"idle", "drain"}), "nothing left to do, or draining"),
+)  # fmt: skip
+
+
+def family(name: str) -> Family:
+    """The family of a cause."""
+    css = cause(name).css
+    return next((f for f in FAMILIES if css in f.css), FAMILIES[5])
+
+
 OCCUPIED = ("busy", "self_conflict", "fill", "granularity")  # the unit has an instruction that it is working on
 
 QUEUES = {

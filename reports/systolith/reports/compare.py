@@ -9,7 +9,8 @@ from typing import Any
 from systolith.isa.errors import SystolithError
 from systolith.reports.attribution import Attribution, attribute_run
 from systolith.reports.causes import cause, in_order, unit_label
-from systolith.reports.charts.bars import stacked, unit_bars
+from systolith.reports.charts.bars import stacked
+from systolith.reports.charts.data import stalls
 from systolith.reports.headline import figures
 from systolith.reports.html import environment, legend, save
 from systolith.reports.numbers import NONE, count, percent, ratio
@@ -52,7 +53,7 @@ def render_comparison(runs: Sequence[RunData]) -> str:
         causes=cause_table(runs),
         parameters=parameter_table(runs),
         charts=[
-            (letter, run, stacked(unit_bars(run.units), run.total))
+            (letter, run, stacked(stalls(run)))
             for letter, run in zip(LETTERS, runs, strict=False)
         ],
         legend=legend(*runs),

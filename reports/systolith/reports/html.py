@@ -12,12 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from systolith.isa.files import text_fill, write_atomic
 from systolith.reports.attribution import attribute_run
 from systolith.reports.causes import cause, in_order
-from systolith.reports.charts.bars import Fill, fills, stacked, unit_bars
-from systolith.reports.charts.roofline import Point, roofline
-from systolith.reports.charts.time import timeline, traffic
+from systolith.reports.charts import data, time
+from systolith.reports.charts.bars import Fill, fills, stacked
+from systolith.reports.charts.roofline import roofline
 from systolith.reports.headline import figures, shares, verdict
 from systolith.reports.numbers import count, percent, size
-from systolith.reports.roofline import Peaks, group_roof, peaks
+from systolith.reports.roofline import Peaks, peaks
 from systolith.reports.run_data import RunData, timed
 from systolith.reports.tables import chip_table, group_table, op_table, unit_table
 
@@ -45,26 +45,24 @@ def render_report(run: RunData) -> str:
     """The report of a timed run as HTML text; the same run gives the same text."""
     chip = peaks(run.chip_parameters)
     why = attribute_run(run, chip)
-    points = [
-        Point(group.title, roof, roof.intensity, roof.achieved, why[group.name].sentence)
-        for group in run.groups
-        if (roof := group_roof(group, chip)).intensity and roof.achieved
-    ]
+    roofs, over_time = data.roofline(run, chip, why), bool(run.timeline.edges)
+    held = data.memory(run, chip)
     return environment().get_template("report.html").render(
         run=run,
         figures=figures(run, chip),
         shares=shares(run, why),
         verdict=verdict(run, why),
-        units_chart=stacked(unit_bars(run.units), run.total),
+        units_chart=stacked(data.stalls(run)),
         units_legend=legend(run),
         units_table=unit_table(run),
-        roofline_chart=roofline(points, chip),
-        unplotted=len(run.groups) - len(points),
+        roofline_chart=roofline(roofs),
+        unplotted=roofs.undrawn,
         groups_table=group_table(run, chip, why),
         ops_table=op_table(run),
-        traffic_chart=traffic(run.timeline, chip.clock_hz, chip.hbm) if run.timeline.edges else "",
-        timeline_chart=timeline(run.timeline, run.groups, chip.clock_hz) if run.timeline.edges else "",
+        traffic_chart=time.traffic(data.traffic(run, chip)) if over_time else "",
+        timeline_chart=time.timeline(data.activity(run, chip)) if over_time else "",
         memory_chart=memory_chart(run, chip),
+        held_chart=time.memory(held) if held.held else "",
         memory_roles=[(ROLE_LABELS.get(r, r), ROLES.get(r, "other"), size(n)) for r, n in run.hbm_allocated.items()],
         chip_table=chip_table(run),
     )  # fmt: skip

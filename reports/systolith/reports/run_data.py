@@ -124,12 +124,15 @@ class Timeline(Model):
     Attributes:
         read, written: HBM bytes in each part.
         busy: by queue, occupied cycles in each part.
+        vmem, hbm: bytes held at most in each part; empty where the compiler's plan is not known (binaries).
     """
 
     edges: list[Count] = []
     read: list[Amount] = []
     written: list[Amount] = []
     busy: dict[Label, list[Amount]] = {}
+    vmem: list[Count] = []
+    hbm: list[Count] = []
 
 
 class Checks(Model):
@@ -301,9 +304,11 @@ def _check_sums(run: RunData, source: str) -> None:
     if charged > run.cycles:
         raise RunDataError(f"{source}: groups: cycles add up to {charged}, more than cycles = {run.cycles}")
     time = run.timeline
-    for name, series in {"read": time.read, "written": time.written, **time.busy}.items():
-        if len(series) != max(0, len(time.edges) - 1):
-            raise RunDataError(f"{source}: timeline.{name}: {len(series)} parts, but {len(time.edges)} edges")
+    held = {name: series for name, series in (("vmem", time.vmem), ("hbm", time.hbm)) if series}
+    lengths = {name: len(s) for name, s in {"read": time.read, "written": time.written, **time.busy}.items()}
+    for name, length in (lengths | {name: len(s) for name, s in held.items()}).items():
+        if length != max(0, len(time.edges) - 1):
+            raise RunDataError(f"{source}: timeline.{name}: {length} parts, but {len(time.edges)} edges")
 
 
 def short(value: object) -> str:

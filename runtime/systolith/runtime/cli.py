@@ -21,6 +21,7 @@ from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
 from systolith.runtime.refusals import listing_refusals
+from systolith.runtime.report_command import report
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -239,28 +240,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-@cli.command()
-@click.argument("runs", type=FILE, nargs=-1, required=True)
-@click.option(
-    "-o", "--output", type=FILE, default=Path("report.html"), show_default=True, help="The HTML file to write."
-)
-def report(runs: tuple[Path, ...], output: Path) -> None:
-    """Write a report of a run (JSON of `run --json`), or a comparison of several."""
-    from systolith.isa.files import require_apart
-    from systolith.reports.compare import write_comparison
-    from systolith.reports.html import write_report
-    from systolith.reports.run_data import load_run
-
-    require_apart({"-o": output}, {f"run {n}": path for n, path in enumerate(runs, 1)})
-    records = [load_run(path) for path in runs]
-    if len(records) == 1:
-        write_report(records[0], output)
-    else:
-        write_comparison(records, output)
-    tell(f"wrote {output}")
-
-
-for command in (opt, cost, explain, chips):
+for command in (opt, cost, explain, chips, report):
     cli.add_command(command)
 
 

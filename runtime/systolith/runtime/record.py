@@ -9,6 +9,7 @@ from typing import Any
 
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
+from systolith.runtime.held import held
 from systolith.sim.simulate import RunResult
 
 
@@ -45,7 +46,10 @@ class Circumstances:
 def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> dict[str, Any]:
     """The run as JSON values."""
     chip = result.chip
-    return result.to_json() | {
+    measured = result.to_json()
+    line = measured["timeline"]
+    line |= {space: steps.most(line["edges"]) for space, steps in held(result, memory).items()}
+    return measured | {
         "ok": result.ok and not about.failures,
         "source": about.source,
         "command": " ".join(["systolith", *sys.argv[1:]]) if about.source else "",

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.vmem import MemoryPlan, lives, positions
-from systolith.compiler.tile.ir import Block, Buf
+from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.isa.access import memory_of
 from systolith.isa.binary import to_bytes
 from systolith.isa.instruction import Space
@@ -35,13 +35,37 @@ class LiveRange:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Memory that instructions use.
+
+    Attributes:
+        space: VMEM or HBM.
+        role: as for `LiveRange`.
+        address: in VMEM, in bytes; -1 in HBM, where every owner of memory has its own.
+        bytes: size.
+        used: indices of the instructions that use it, or what shares it.
+    """
+
+    space: Space
+    role: str
+    address: int
+    bytes: int
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The memory layout behind a program: operations in order, addresses, and whole values in VMEM."""
+    """The memory layout behind a program: operations in order, addresses, and whole values in VMEM.
+
+    Attributes:
+        made_of: for each instruction the operation that it was made of.
+    """
 
     block: Block
     plan: MemoryPlan
     buffers: list[Buf]
     whole: set[Buf]
+    made_of: Sequence[TileOp | None]
 
     def groups(self) -> dict[int, str]:
         """The group of the operation at each position."""
@@ -127,6 +151,22 @@ class MemoryUse:
             shares = "" if buf.shares is None else buf.memory.name
             found.append(LiveRange(buf.name, buf.space.name, layout.role(buf), buf.bytes, first, last, shares))
         return tuple(found)
+
+    @cached_property
+    def placed(self) -> tuple[Placed, ...]:
+        """Memory of VMEM and HBM, with the instructions that use it; empty of a binary."""
+        if self._layout is None:
+            return ()
+        layout = self._layout
+        used: dict[Buf, list[int]] = {b.memory: [] for b in layout.buffers}
+        for index, op in enumerate(layout.made_of):
+            for buf in op.buffers if op is not None else ():
+                if buf.space in (Space.VMEM, Space.HBM):
+                    used.setdefault(buf.memory, []).append(index)
+        return tuple(
+            Placed(buf.space, layout.role(buf), layout.plan.address.get(buf, -1), buf.bytes, tuple(at))
+            for buf, at in used.items()
+        )
 
     def to_json(self) -> dict[str, int | dict[str, int]]:
         """For the record of a run (which need not encode the program to tell the binary's size)."""

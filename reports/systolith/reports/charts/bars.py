@@ -5,47 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from systolith.reports.causes import cause, in_order, unit_label
+from systolith.reports.causes import cause
+from systolith.reports.charts.data import Stalls
 from systolith.reports.numbers import count, percent
-from systolith.reports.run_data import BUSY
 from systolith.reports.svg import Svg
 
 WIDTH, LEFT, RIGHT, ROW, BAR = 1000, 120, 70, 30, 20
 
 
-class UnitBar(NamedTuple):
-    """A bar: its label and its causes (name to cycles)."""
-
-    label: str
-    causes: dict[str, int]
-
-
-def unit_bars(units: dict[str, dict[str, int]]) -> list[UnitBar]:
-    """One bar a unit, in the run's order."""
-    return [UnitBar(unit_label(name), causes) for name, causes in units.items()]
-
-
-def stacked(bars: Sequence[UnitBar], cycles: int) -> str:
-    """A bar a unit, `cycles` wide, its causes in order; the busy share at the right."""
+def stacked(data: Stalls) -> str:
+    """A bar a unit, the run's cycles wide, its causes in order; the busy share at the right."""
     span = WIDTH - LEFT - RIGHT
-    height = ROW * len(bars) + 30
+    height = ROW * len(data.stacks) + 30
     svg = Svg(WIDTH, height, "Where each unit's cycles went")
     for tick in range(0, 101, 20):
         x = LEFT + span * tick / 100
-        svg.line(x, 4, x, ROW * len(bars) + 4, "grid")
+        svg.line(x, 4, x, ROW * len(data.stacks) + 4, "grid")
         svg.text(x, height - 8, f"{tick} %", "t small", "middle")
-    for row, bar in enumerate(bars):
+    for row, bar in enumerate(data.stacks):
         y, x = ROW * row + 8, float(LEFT)
-        svg.text(LEFT - 10, y + 15, bar.label, "t", "end")
-        for name in in_order(bar.causes):
-            width = span * bar.causes[name] / cycles
-            if width:
-                shown = cause(name)
-                amount = f"{count(bar.causes[name])} cycles, {percent(bar.causes[name] / cycles)}"
-                tip = f"{bar.label}: {shown.label}, {amount}"
-                svg.rect(x, y, width, BAR, f"f-{shown.css}", f"{tip}\n{shown.text}" if shown.text else tip)
+        svg.text(LEFT - 10, y + 15, bar.unit, "t", "end")
+        for name, cycles in bar.parts:
+            width = span * cycles / data.cycles
+            shown = cause(name)
+            tip = f"{bar.unit}: {shown.label}, {count(cycles)} cycles, {percent(cycles / data.cycles)}"
+            svg.rect(x, y, width, BAR, f"f-{shown.css}", f"{tip}\n{shown.text}" if shown.text else tip)
             x += width
-        svg.text(WIDTH - RIGHT + 10, y + 15, percent(bar.causes.get(BUSY, 0) / cycles), "t num")
+        svg.text(WIDTH - RIGHT + 10, y + 15, percent(bar.busy / data.cycles), "t num")
     return str(svg)
 
 
