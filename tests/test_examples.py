@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from runpy import run_path
 
@@ -17,7 +19,7 @@ from tests.runtime.command import systolith
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODULES = ("mlp_infer", "lenet_infer")
 ASSEMBLY = ("axpy",)
-SCRIPTS = ("xla_builder_axpy",)
+SCRIPTS = ("xla_builder_axpy", "served_model")
 JAX_SCRIPTS = ("train_digits",)  # run by tests/pjrt
 
 
@@ -40,9 +42,22 @@ def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert record["checks"]["expected"] == 1
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_script(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+def test_a_model_is_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    options = "--chip tiny --size 16 --batch 4 --batches 2"
+    monkeypatch.setattr(sys, "argv", ["served_model.py", *options.split()])
+    run_path(str(EXAMPLES / "served_model.py"), run_name="__main__")
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("serving 1 x tiny at unix:")
+    for number, line in enumerate(lines):
+        said = re.fullmatch(r"client (\d): 2 batches, relative error at most (0\.\d+)", line)
+        assert said
+        assert int(said[1]) == number
+        assert float(said[2]) < 0.03
+    assert len(lines) == 2
+
+
+def test_builder_script(capsys: pytest.CaptureFixture[str]) -> None:
+    run_path(str(EXAMPLES / "xla_builder_axpy.py"), run_name="__main__")
     out = capsys.readouterr().out
     assert "reference: [ 1.  3.  5.  7.  9. 11. 13. 15.]" in out
     assert "chip:      [ 1.  3.  5.  7.  9. 11. 13. 15.]" in out

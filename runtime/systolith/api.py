@@ -42,6 +42,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.reports import plot
 from systolith.runtime.client import Client, ClientLibrary
+from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, Run, last_run
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
@@ -99,6 +100,7 @@ __all__ = [
     "XlaComputationInstance",
     "XlaOp",
     "chip",
+    "connect",
     "evaluate",
     "jit",
     "last_run",

@@ -22,6 +22,7 @@ from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
 from systolith.runtime.refusals import listing_refusals
 from systolith.runtime.report_command import report
+from systolith.runtime.serve_command import serve
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -240,7 +241,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-for command in (opt, cost, explain, chips, report):
+for command in (opt, cost, explain, chips, report, serve):
     cli.add_command(command)
 
 

@@ -200,7 +200,8 @@ class Shape:
             return f"{self.kind}[]"
         flags = self.dynamic or (False,) * self.rank
         dims = ",".join(_size_text(n, bounded) for n, bounded in zip(self.dims, flags, strict=True))
-        return f"{self.element.name}[{dims}]{self.layout if layout and self.layout else ''}"
+        shown = layout and self.layout and (self.rank or self.layout.suffix)  # a scalar has no order to tell
+        return f"{self.element.name}[{dims}]{self.layout if shown else ''}"
 
     def __str__(self) -> str:
         return self.text(layout=False)

@@ -8,15 +8,15 @@ a value that is not known is seen and refused, and maps are lists of entries.  A
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from systolith.compiler.hlo.proto.declared import Declared
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import DescriptorProto
     from google.protobuf.message import Message
 
 _PACKAGE = "systolith.hlo"  # not `xla`, so that a process may also load XLA's own definitions
 
-# Message to `number name type` of its fields.  `*` is repeated; `?` tells a field that is absent from a default.
 MESSAGES: dict[str, str] = {
     "DeviceAssignmentProto": """1 replica_count int32, 2 computation_count int32,
         3 computation_devices ComputationDevice*""",
@@ -167,38 +167,9 @@ ELEMENT_NAMES: dict[int, str] = {
 @cache
 def message_class(name: str) -> type[Message]:
     """The class of a message in the table, whose `FromString` reads bytes."""
-    from google.protobuf.message_factory import GetMessageClass
-
-    return GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return _declared().message_class(name)
 
 
 @cache
-def _pool() -> Any:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
-
-    file = FileDescriptorProto(name="systolith/hlo.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(","):
-            number, label, kind = field.split()
-            _add_field(message, int(number), label, kind)
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
-
-
-def _add_field(message: DescriptorProto, number: int, name: str, kind: str) -> None:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
-
-    base = kind.rstrip("*?")
-    field = message.field.add(name=name, number=number)
-    field.label = Field.LABEL_REPEATED if kind.endswith("*") else Field.LABEL_OPTIONAL
-    if base in MESSAGES:
-        field.type, field.type_name = Field.TYPE_MESSAGE, f".{_PACKAGE}.{base}"
-    else:
-        field.type = Field.Type.Value(f"TYPE_{base.upper()}")
-    if kind.endswith("?"):  # how proto3 says it: a oneof of its own
-        field.proto3_optional = True
-        field.oneof_index = len(message.oneof_decl)
-        message.oneof_decl.add(name=f"_{name}")
+def _declared() -> Declared:
+    return Declared(_PACKAGE, MESSAGES)

@@ -1,0 +1,99 @@
+"""Methods and messages of the service.
+
+A value goes as a message with its shape (HLO text) and any number of messages with its bytes: the arrays in it, depth
+first, each dense and row-major, types of less than a byte one element a byte.  A handle names one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from systolith.compiler.hlo.proto.declared import Declared
+from systolith.compiler.hlo.shape import Shape
+from systolith.runtime.arrays import Array
+from systolith.runtime.service.limits import CHUNK
+
+SERVICE = "systolith.service.Xla"
+
+# Method to its request and its reply; `*`: a stream of them.
+METHODS: dict[str, str] = {
+    "Attach": "Nothing, Session*",
+    "Metrics": "Nothing, Text",
+    "Compile": "Program*, Handles",
+    "TransferToServer": "Value*, Handles",
+    "TransferFromServer": "Handles, Value*",
+    "TransferToInfeed": "Value*, Nothing",
+    "TransferFromOutfeed": "Value, Value*",
+    "Execute": "Execute, Handles",
+    "Delete": "Handles, Nothing",
+}
+WITHOUT_SESSION = ("Attach", "Metrics")
+
+MESSAGES: dict[str, str] = {
+    "Nothing": "",
+    "Text": "1 text string",
+    "Session": "1 name string, 2 chip string, 3 devices int32, 4 version string",
+    "Program": "1 text bytes",
+    "Value": "1 shape string, 2 device int32, 3 data bytes",
+    "Handles": "1 values uint64*, 2 programs uint64*, 3 shape string",
+    "Execute": "1 program uint64, 2 arguments uint64*, 3 device int32",
+}
+
+SESSION_KEY, TOKEN_KEY = "systolith-session", "authorization"
+
+# The health protocol of gRPC: its reply is a message whose field 1 is 1 (serving) or 2.
+HEALTH = "/grpc.health.v1.Health/Check"
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+
+@cache
+def _declared() -> Declared:
+    return Declared(SERVICE.rpartition(".")[0], MESSAGES)
+
+
+@cache
+def message_class(name: str) -> Any:
+    """The class of a message."""
+    return _declared().message_class(name)
+
+
+def path_of(method: str) -> str:
+    """A method's name in gRPC."""
+    return f"/{SERVICE}/{method}"
+
+
+def cut_bytes(data: bytes | Array) -> Iterator[bytes]:
+    """Bytes, or those of a contiguous array, in chunks."""
+    view = data if isinstance(data, bytes) else np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+    for start in range(0, len(view), CHUNK):
+        yield bytes(view[start : start + CHUNK])
+
+
+def int32(device: int) -> int:
+    """A device's number as messages can have it: there is none beyond."""
+    return max(-(1 << 31), min(int(device), (1 << 31) - 1))
+
+
+def messages_of(shape: Shape, arrays: Iterable[Array], device: int = 0) -> Iterator[Any]:
+    """The messages of a value, for a device."""
+    value = message_class("Value")
+    yield value(shape=shape.text(), device=int32(device))
+    for array in arrays:
+        for chunk in cut_bytes(array):
+            yield value(data=chunk)
+
+
+def filled(size: int, chunks: Iterable[bytes]) -> Array | None:
+    """An array of all bytes of chunks; None unless they are as many as `size`."""
+    data = np.empty(size, np.uint8)
+    end = 0
+    for chunk in chunks:
+        if end + len(chunk) > size:
+            return None
+        data[end : end + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        end += len(chunk)
+    return data if end == size else None

@@ -1,0 +1,282 @@
+"""The process of one client: its devices, its values and programs, and the calls on them, one after the other."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from systolith.compiler.hlo.shape import Shape
+from systolith.compiler.xla_builder.literal import Literal
+from systolith.isa.chip import Chip
+from systolith.isa.errors import SystolithError
+from systolith.runtime.client import Client
+from systolith.runtime.device import Buffer
+from systolith.runtime.executable import Executable
+from systolith.runtime.global_data import GlobalData, arrays_of, dense_parts, value_of
+from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, frame
+from systolith.runtime.service.limits import Limits
+from systolith.runtime.service.messages import METHODS, filled, message_class, messages_of
+
+Messages = Iterator[Any]
+
+
+class NotFoundError(SystolithError):
+    """No value or program of this client has that handle."""
+
+
+class TooMuchError(SystolithError):
+    """More than the limits of the service."""
+
+
+class AbortedError(Exception):
+    """The client gave the call up."""
+
+
+class Session:
+    """What one client has on the service.
+
+    Args:
+        chip, devices: of the client's own devices.
+        limits: of the service.
+    """
+
+    def __init__(self, chip: Chip, devices: int, limits: Limits) -> None:
+        self.client = Client(chip, devices)
+        self.limits = limits
+        self.started: dict[int, float] = {}
+        self._values: dict[int, Buffer] = {}
+        self._programs: dict[int, Executable] = {}
+        self._last = 0
+
+    def compile(self, messages: Messages) -> Messages:
+        """A program, from chunks of its HLO text."""
+        text = bytearray()
+        for message in messages:
+            text += message.text
+            if len(text) > self.limits.program:
+                raise TooMuchError(f"the program has more than {self.limits.program} bytes, the limit of the service")
+        try:
+            module = text.decode()
+        except UnicodeDecodeError:
+            raise SystolithError("the program is no UTF-8 text") from None
+        number = self._number()
+        self._programs[number] = self.client.compile(module)
+        yield message_class("Handles")(programs=[number])
+
+    def transfer_to_server(self, messages: Messages) -> Messages:
+        literal, device = self._received(messages)
+        data = self.client.transfer_to_server(literal, device)
+        yield self._kept([b for b in data.buffers if isinstance(b, Buffer)])
+
+    def transfer_from_server(self, messages: Messages) -> Messages:
+        request = self._only(messages)
+        shape = Shape.parse(request.shape)
+        buffers = [self._value(handle) for handle in request.values]
+        if len(buffers) != sum(leaf.is_array for leaf in shape.leaves()):
+            raise SystolithError(f"{len(buffers)} handles are no value of shape {shape}")
+        yield from _sent(self.client.transfer_from_server(GlobalData(shape, tuple(buffers))))
+
+    def transfer_to_infeed(self, messages: Messages) -> Messages:
+        self.client.transfer_to_infeed(*self._received(messages))
+        yield message_class("Nothing")()
+
+    def transfer_from_outfeed(self, messages: Messages) -> Messages:
+        request = self._only(messages)
+        shape = self._limited(Shape.parse(request.shape))
+        yield from _sent(self.client.transfer_from_outfeed(shape, request.device))
+
+    def execute(self, messages: Messages) -> Messages:
+        request = self._only(messages)
+        program = self._programs.get(request.program)
+        if program is None:
+            raise NotFoundError(f"this client has no program {request.program}")
+        arguments = [self._value(handle) for handle in request.arguments]
+        queue = self.client.device(request.device).queue
+        queue.submit(lambda: self.started.__setitem__(request.device, monotonic()))
+        try:
+            yield self._kept(program(*arguments, device=request.device))
+        finally:
+            queue.submit(lambda: self.started.pop(request.device, None))
+
+    def delete(self, messages: Messages) -> Messages:
+        """Free values and programs; what is not there is skipped."""
+        request = self._only(messages)
+        for handle in request.values:
+            self._values.pop(handle, None)
+        for handle in request.programs:
+            self._programs.pop(handle, None)
+        yield message_class("Nothing")()
+
+    def _only(self, messages: Messages) -> Any:
+        taken = list(messages)
+        if len(taken) != 1:
+            raise SystolithError(f"expected one message, got {len(taken)}")
+        return taken[0]
+
+    def _received(self, messages: Messages) -> tuple[Literal, int]:
+        """A value and a device, from its messages."""
+        first = next(messages, None)
+        if first is None:
+            raise SystolithError("expected a value, got no message")
+        shape = self._limited(Shape.parse(first.shape))
+        if shape.is_dynamic:
+            raise SystolithError(f"expected a value of static shape, got {shape}")
+        data = filled(shape.bytes, (message.data for message in messages))
+        if data is None:
+            raise SystolithError(f"a value of shape {shape} has {shape.bytes} bytes, got more or fewer")
+        return Literal.of_shape(value_of(shape, dense_parts(data, shape)), shape), first.device
+
+    def _limited(self, shape: Shape) -> Shape:
+        if shape.bytes > self.limits.transfer:
+            raise TooMuchError(f"{shape} has {shape.bytes} bytes: the limit of the service is {self.limits.transfer}")
+        return shape
+
+    def _number(self) -> int:
+        if len(self._values) + len(self._programs) >= self.limits.handles:
+            raise TooMuchError(f"this client has {self.limits.handles} values and programs, the limit; delete some")
+        self._last += 1
+        return self._last
+
+    def _value(self, handle: int) -> Buffer:
+        if handle not in self._values:
+            raise NotFoundError(f"this client has no value {handle}")
+        return self._values[handle]
+
+    def _kept(self, buffers: list[Buffer]) -> Any:
+        numbers = []
+        for buffer in buffers:
+            numbers.append(self._number())
+            self._values[numbers[-1]] = buffer
+        return message_class("Handles")(values=numbers)
+
+
+def _sent(literal: Literal) -> Messages:
+    return messages_of(literal.shape, arrays_of(literal.value))
+
+
+CALLS: dict[str, Callable[[Session, Messages], Messages]] = {
+    "Compile": Session.compile,
+    "TransferToServer": Session.transfer_to_server,
+    "TransferFromServer": Session.transfer_from_server,
+    "TransferToInfeed": Session.transfer_to_infeed,
+    "TransferFromOutfeed": Session.transfer_from_outfeed,
+    "Execute": Session.execute,
+    "Delete": Session.delete,
+}
+# The first that fits.
+_STATUSES: tuple[tuple[type[BaseException], Status], ...] = (
+    (AbortedError, Status.CANCELLED),
+    (NotFoundError, Status.NOT_FOUND),
+    (TooMuchError, Status.RESOURCE_EXHAUSTED),
+    (SystolithError, Status.INVALID_ARGUMENT),
+    (DecodeError, Status.INVALID_ARGUMENT),
+    (MemoryError, Status.RESOURCE_EXHAUSTED),
+)
+
+
+class Connection:
+    """The worker's end of the socket pair."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._input = link.makefile("rb")
+        self._output = link.makefile("wb")
+        self._open = False
+
+    def next_call(self) -> str | None:
+        """The next method; None: there is none any more."""
+        while self._open:
+            self._read()
+        kind, contents = self._read()
+        if kind is None:
+            return None
+        assert kind is Kind.CALL
+        self._open = True
+        return contents.decode()
+
+    def messages(self, kind: Any) -> Messages:
+        """The messages of the call.
+
+        Raises:
+            AbortedError: the client gave up.
+        """
+        while True:
+            what, contents = self._read()
+            if what is not Kind.MESSAGE:
+                break
+            yield kind.FromString(contents)
+        if what is not Kind.END:
+            raise AbortedError("the client gave up")
+
+    def _read(self) -> tuple[Kind | None, bytes]:
+        header = self._input.read(HEADER.size)
+        if len(header) < HEADER.size:
+            self._open = False
+            return None, b""
+        number, size = HEADER.unpack(header)
+        contents = self._input.read(size)
+        kind = Kind(number)
+        self._open = self._open and kind is Kind.MESSAGE
+        return kind, contents
+
+    def send(self, kind: Kind, contents: bytes) -> None:
+        """Send a frame."""
+        self._output.write(frame(kind, contents))
+        self._output.flush()
+
+
+def answer(session: Session, connection: Connection, method: str) -> None:
+    """Do a call, and send its replies and how it ended."""
+    request = METHODS[method].split(",")[0].rstrip("*")
+    status, text = Status.OK, ""
+    try:
+        for reply in CALLS[method](session, connection.messages(message_class(request))):
+            connection.send(Kind.MESSAGE, reply.SerializeToString())
+    except OSError:
+        raise
+    except Exception as error:
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.INTERNAL)
+        text = str(error) or type(error).__name__
+        if status is Status.INTERNAL:
+            text = f"fault of systolith: {type(error).__name__}: {text}"
+            print(f"systolith serve: {method}: {text[:1000]!r}", file=sys.stderr)
+        elif isinstance(error, MemoryError):
+            text = "out of memory: the call needs more than the limit of the service"
+    connection.send(Kind.DONE, bytes([status]) + " ".join(text.split())[:1000].encode(errors="replace"))
+
+
+def _watch(link: socket.socket, session: Session) -> None:
+    """End the process once the front is gone, or a run takes too long."""
+    poller = select.poll()
+    poller.register(link, select.POLLRDHUP)
+    while not poller.poll(1000):
+        if any(monotonic() - since > session.limits.seconds for since in session.started.copy().values()):
+            os._exit(OVERTIME)
+    os._exit(0)
+
+
+def serve_session(link: socket.socket, chip: Chip, devices: int, limits: Limits) -> None:
+    """Be the process of a client until the other end of `link` closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the front
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with open("/proc/self/status") as file:
+        used = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.memory,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    session, connection = Session(chip, devices, limits), Connection(link)
+    Thread(target=_watch, args=(link, session), daemon=True).start()
+    try:
+        while (method := connection.next_call()) is not None:
+            answer(session, connection, method)
+    except OSError:
+        pass  # the front is gone
+    os._exit(0)

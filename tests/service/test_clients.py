@@ -1,0 +1,238 @@
+"""Clients beside each other: isolation, limits, and ends of clients and of the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from systolith import api as sl
+from systolith.runtime.service.address import clear_path
+from systolith.runtime.service.messages import message_class, path_of
+from systolith.runtime.service.stub import RemoteClient, ServiceError
+from tests.service.conftest import Server
+from tests.service.served import Raw, alive, doubled, endless, serving, session_of, sessions, workers
+
+X = sl.Literal.r1(np.arange(8, dtype=np.float32))
+DEADLINE = 20
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether something comes to hold."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def spin(client: RemoteClient) -> None:
+    """Have a device of the service busy for ever."""
+    client.execute(endless(), [client.transfer_to_server(sl.Literal.r0(0))])
+
+
+def test_a_handle_of_another_client_is_not_found(client: RemoteClient, address: str) -> None:
+    data, program = client.transfer_to_server(X), doubled()
+    client.execute(program, [data])
+    with sl.connect(address) as other, Raw(address) as raw:
+        handles, execute = message_class("Handles"), message_class("Execute")
+        for request in (
+            handles(values=[1], shape="f32[8]{0}"),
+            handles(values=[2**64 - 1], shape="f32[8]{0}"),
+        ):
+            code, text = raw.code(path_of("TransferFromServer"), request.SerializeToString(), session=session_of(other))
+            assert (code, text) == ("NOT_FOUND", f"this client has no value {request.values[0]}")
+        code, text = raw.code(
+            path_of("Execute"), execute(program=2, arguments=[1]).SerializeToString(), session=session_of(other)
+        )
+        assert (code, text) == ("NOT_FOUND", "this client has no program 2")
+        assert (
+            raw.code(path_of("Delete"), handles(values=[1], programs=[2]).SerializeToString(), session="0" * 32)[0]
+            == "FAILED_PRECONDITION"
+        )
+        raw.code(path_of("Delete"), handles(values=[1], programs=[2]).SerializeToString(), session=session_of(other))
+        other.transfer_to_infeed(X)
+    assert client.transfer(data) == X
+    assert client.execute_and_transfer(program, [data]) == sl.Literal.r1(2 * X.array)
+
+
+def test_a_client_that_is_killed_in_a_transfer_frees_what_it_held(server: Server, client: RemoteClient) -> None:
+    process, address = server
+    before = workers(process)
+    killed = subprocess.Popen(
+        [sys.executable, "-c", _STALLED, address], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "half\n"
+    (worker,) = set(workers(process)) - set(before)
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    assert within(DEADLINE, lambda: not alive(worker))
+    assert within(DEADLINE, lambda: sessions(client) == 1)
+    assert client.execute_and_transfer(doubled(), [client.transfer_to_server(X)]) == sl.Literal.r1(2 * X.array)
+
+
+_STALLED = """
+import sys, time
+from systolith.runtime.service.address import clear_path
+from systolith.runtime.service.messages import message_class, path_of
+from tests.service.served import Raw
+raw, value = Raw(sys.argv[1]), message_class("Value")
+stream = raw.stream(path_of("Attach"), [b""])
+name = message_class("Session").FromString(next(stream)).name
+def half():
+    yield value(shape="f32[400000]{0}").SerializeToString()
+    yield value(data=bytes(800000)).SerializeToString()
+    print("half", flush=True)
+    time.sleep(60)
+list(raw.stream(path_of("TransferToServer"), half(), name))
+"""
+
+
+def test_a_call_that_is_given_up_leaves_the_session_as_it_was(client: RemoteClient, address: str) -> None:
+    data = client.transfer_to_server(X)
+    value = message_class("Value")
+
+    def half() -> Iterator[bytes]:
+        yield value(shape="f32[8]{0}").SerializeToString()
+        time.sleep(1)
+
+    with Raw(address) as raw:
+        for _ in range(2):
+            call = raw.stream(path_of("TransferToServer"), half(), session_of(client))
+            time.sleep(0.1)
+            call.cancel()
+    assert client.transfer(data) == X
+
+
+def test_a_run_that_takes_too_long_ends_its_session_only(client: RemoteClient, address: str) -> None:
+    """Two seconds here: of a run that nobody waits for, and of one that a call waits for."""
+    waited, forgotten = sl.connect(address), sl.connect(address)
+    spin(forgotten)
+    result = waited.execute(endless(), [waited.transfer_to_server(sl.Literal.r0(0))])
+    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 2 s, the limit of the service"):
+        waited.transfer(result)
+    with pytest.raises(ServiceError, match="session"):
+        waited.transfer_to_server(X)
+    assert within(DEADLINE, lambda: _ended(forgotten))
+    assert client.transfer(client.transfer_to_server(X)) == X
+    waited.close()
+    forgotten.close()
+    assert within(DEADLINE, lambda: sessions(client) == 1)
+
+
+def _ended(client: RemoteClient) -> bool:
+    try:
+        client.transfer_to_infeed(sl.Literal.r0(0))
+    except ServiceError:
+        return True
+    return False
+
+
+def test_what_is_too_large_is_refused(client: RemoteClient, address: str) -> None:
+    with pytest.raises(ServiceError, match=r"f32\[600000\].* has 2400000 bytes: the limit of the service is 2097152"):
+        client.transfer_to_server(sl.Literal.create(np.zeros(600_000, np.float32)))
+    with pytest.raises(ServiceError, match="has 400000000 bytes: the limit"):
+        client.transfer_from_outfeed(sl.Shape.parse("f32[100000000]"))
+    builder = sl.XlaBuilder("large")
+    builder.constant(np.random.default_rng(0).standard_normal(100_000))
+    with pytest.raises(ServiceError, match="the program has more than 1048576 bytes, the limit of the service"):
+        client.execute(builder.build())
+    value = message_class("Value")
+    with Raw(address) as raw:
+        code, _ = raw.code(
+            path_of("TransferToServer"), value(data=bytes(5 << 20)).SerializeToString(), session=session_of(client)
+        )
+        assert code == "RESOURCE_EXHAUSTED"
+        for size in (31, 33):
+            messages = [value(shape="f32[8]{0}"), value(data=bytes(size))]
+            code, text = raw.code(
+                path_of("TransferToServer"), *(m.SerializeToString() for m in messages), session=session_of(client)
+            )
+            assert code == "INVALID_ARGUMENT"
+            assert "has 32 bytes, got more or fewer" in text
+    assert client.transfer(client.transfer_to_server(X)) == X
+
+
+def test_memory_beyond_the_limit_is_refused_and_the_service_goes_on(address: str) -> None:
+    module = sl.parse_hlo(
+        "HloModule m\nENTRY e {\n z = f32[] constant(0)\n ROOT b = f32[1000000000] broadcast(z), dimensions={}\n}\n"
+    )
+    with sl.connect(address) as greedy, pytest.raises(sl.SystolithError):
+        greedy.execute_and_transfer(sl.XlaComputation.of(module))
+    with sl.connect(address) as client:
+        assert client.transfer(client.transfer_to_server(X)) == X
+
+
+def test_one_client_too_many_is_refused(server: Server) -> None:
+    process, address = server
+    assert within(DEADLINE, lambda: not workers(process))
+    clients = [sl.connect(address) for _ in range(4)]
+    with pytest.raises(ServiceError, match="the service has 4 clients, its limit"):
+        sl.connect(address)
+    for one in clients:
+        one.close()
+    assert within(DEADLINE, lambda: not workers(process))
+    sl.connect(address).close()
+
+
+def test_a_worker_that_dies_takes_its_session_only(server: Server, client: RemoteClient) -> None:
+    process, address = server
+    before = workers(process)
+    with sl.connect(address) as other:
+        (worker,) = set(workers(process)) - set(before)
+        os.kill(worker, signal.SIGSEGV)
+        with pytest.raises(ServiceError, match="the session has ended: its process ended with status -11"):
+            other.transfer_to_server(X)
+        assert client.transfer(client.transfer_to_server(X)) == X
+
+
+def test_the_socket_is_private_and_a_second_server_is_refused(server: Server) -> None:
+    path = Path(server[1].removeprefix("unix:"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_ISSOCK(path.stat().st_mode)
+    with pytest.raises(sl.SystolithError, match="another server is there"):
+        clear_path(path)
+    assert path.exists()
+
+
+def test_a_server_ends_within_its_seconds_and_removes_its_socket(tmp_path: Path) -> None:
+    """A client waits for a run without end; a stale socket was in the way at the start."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    with serving(path, "--grace", 1) as (process, address):
+        (client, failed) = (sl.connect(address), [])
+
+        def wait() -> None:
+            try:
+                client.transfer(client.execute(endless(), [client.transfer_to_server(sl.Literal.r0(0))]))
+            except sl.SystolithError as error:
+                failed.append(str(error))
+
+        (waiting := Thread(target=wait)).start()
+        assert within(DEADLINE, lambda: bool(workers(process)) and "Execute" in client.metrics())
+        (worker,) = workers(process)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert time.monotonic() - began < 1 + 4
+        waiting.join(10)
+        assert process.returncode == 0
+        assert not path.exists()
+        assert within(DEADLINE, lambda: not alive(worker))
+        assert failed == [f"{address}: the session has ended: the service is ending"]
+        with pytest.raises(sl.SystolithError, match=r"no service at unix:.*start one with `systolith serve`"):
+            sl.connect(address)
