@@ -10,12 +10,20 @@ from systolith.isa.chip import PRESETS, SCHEMA, describe, load_chip, parse_chip,
 from systolith.isa.errors import ConfigError
 
 TINY = (PRESETS / "tiny.toml").read_text()
+PUBLISHED = [f"tpu_{n}" for n in ("v1", "v2", "v3", "v4", "v4i", "v5e", "v5p", "v6e")]
+PRESET_NAMES = ["small", "tiny", *PUBLISHED]
+# bf16 TFLOP/s (v1: int8 TOPS) and HBM bandwidth in GB/s of a chip, and its cores: anchors of arXiv 1704.04760 (v1) and
+# jax _src/tpu_info.py.
+PEAKS = {
+    "tpu_v1": (92, 34, 1), "tpu_v2": (46, 716, 2), "tpu_v3": (123, 900, 2), "tpu_v4": (275, 1230, 2),
+    "tpu_v4i": (137, 614, 1), "tpu_v5e": (197, 820, 1), "tpu_v5p": (459, 2460, 2), "tpu_v6e": (920, 1640, 1),
+}  # fmt: skip
 
 
 def test_presets_are_complete_and_differ() -> None:
     chips = [load_chip(n) for n in preset_names()]
-    assert [c.name for c in chips] == ["small", "tiny", "tpu_v3"] == preset_names()
-    assert len({c.digest() for c in chips}) == 3
+    assert [c.name for c in chips] == PRESET_NAMES == preset_names()
+    assert len({c.digest() for c in chips}) == len(chips)
     for chip in chips:
         assert [r.field for r in describe(chip)] == list(SCHEMA)
 
@@ -24,7 +32,25 @@ def test_published_figures() -> None:
     chip = load_chip("tpu_v3")
     assert (chip.mxu.count, chip.mxu.rows, chip.mxu.cols, chip.vmem.bytes) == (2, 128, 128, 16 * 2**20)
     assert chip.hbm.p / chip.hbm.q * chip.clock_mhz * 1e6 == pytest.approx(450e9)
-    assert all(r.source for r in describe(chip) if r.provenance in ("published", "inferred"))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_peaks_are_the_published_ones(name: str) -> None:
+    chip = load_chip(name)
+    flops, bandwidth, cores = PEAKS[name]
+    peak = 2 * chip.mxu.count * chip.mxu.rows * chip.mxu.cols * chip.clock_mhz * 1e6 * cores
+    assert peak / 1e12 == pytest.approx(flops, rel=0.005)
+    assert chip.hbm.p / chip.hbm.q * chip.clock_mhz * 1e6 * cores == pytest.approx(bandwidth * 1e9)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_field_says_where_it_is_from(name: str) -> None:
+    chip = load_chip(name)
+    rows = [r for r in describe(chip) if r.field != "name"]
+    assert all(r.provenance for r in rows)
+    assert all(r.source for r in rows if r.provenance != "invented")
+    assert chip.absent
+    assert all(chip.absent.values())
 
 
 def test_a_row_says_unit_and_source() -> None:
@@ -86,7 +112,7 @@ def test_errors_name_file_field_value_limit(old: str, new: str, message: str) ->
 
 
 def test_unknown_chips_are_named() -> None:
-    with pytest.raises(ConfigError, match="chip 'huge': no such preset; there are small, tiny, tpu_v3"):
+    with pytest.raises(ConfigError, match="chip 'huge': no such preset; there are small, tiny, tpu_v1, "):
         load_chip("huge")
     with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
         load_chip("none.toml")

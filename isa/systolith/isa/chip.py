@@ -12,6 +12,8 @@ Provenance is `published`, `inferred`, `invented` or `derived` (it follows from 
 
 A file with `base`, the name of a preset or the path of another file (relative to its own), declares only what differs.
 Without a name it is called after its file. Some fields may be left out in any file: they follow from others.
+
+The table `absent` of a published chip lists the parts that the machine lacks or has otherwise, each with a text.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ def variant(chip: Chip, changes: Mapping[str, Any]) -> Chip:
     said = " ".join(f"{name}={cut(str(value))}" for name, value in changes.items())
     entries = {n: Entry(v, Provenance("invented", f"in place of that of {chip.name}")) for n, v in given.items()}
     entries.setdefault("name", Entry(f"{chip.name} {said}".strip()))
-    return _over(chip, entries, f"chip {cut(chip.name)}")
+    return _over(chip, entries, f"chip {cut(chip.name)}", {})
 
 
 def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
@@ -112,10 +114,10 @@ def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
     return found
 
 
-def _over(base: Chip, entries: Mapping[str, Entry], file: str) -> Chip:
+def _over(base: Chip, entries: Mapping[str, Entry], file: str, absent: Mapping[str, str]) -> Chip:
     """A chip with these entries in place of its own; what followed from others follows from them again."""
     kept = {n: e for n, e in entries_of(base).items() if e.provenance.label != "derived"}
-    return resolve(merged(kept, entries), frozenset(entries), file)
+    return resolve(merged(kept, entries), frozenset(entries), file, {**base.absent, **absent})
 
 
 def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
@@ -135,12 +137,19 @@ def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
         raise ConfigError(f"{file}: not TOML that can be read: it nests too deep") from None
     except ValueError as e:
         raise ConfigError(f"{file}: {e}") from None
-    base = raw.pop("base", None)
+    base, absent = raw.pop("base", None), _absent(raw.pop("absent", {}), file)
     entries = {name: _entry(entry, name, file) for name, entry in _flatten(raw, file)}
     if base is None:
-        return resolve(entries, frozenset(entries), file)
+        return resolve(entries, frozenset(entries), file, absent)
     entries.setdefault("name", Entry(Path(file).stem))
-    return _over(_base(base, file, above), entries, file)
+    return _over(_base(base, file, above), entries, file, absent)
+
+
+def _absent(raw: Any, file: str) -> dict[str, str]:
+    """The parts of a published chip that a file says the machine lacks."""
+    if not (isinstance(raw, dict) and all(isinstance(how, str) for how in raw.values())):
+        raise ConfigError(f"{file}: absent: must be a table of texts: what the machine lacks, and how it goes without")
+    return raw
 
 
 def _base(base: Any, file: str, above: tuple[str, ...]) -> Chip:

@@ -10,16 +10,12 @@ import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from systolith.isa.chip_rules import KNOWN, derive, rules
-from systolith.isa.chip_schema import SCHEMA, Chip, Declared, Provenance, value_of
+from systolith.isa.chip_schema import GROUPS, SCHEMA, Chip, Declared, Provenance, value_of
 from systolith.isa.chip_units import UNITS, is_time, quantity, units_of
 from systolith.isa.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 GBPS = "hbm.gbps"
 _RATE = ("hbm.p", "hbm.q")
@@ -36,13 +32,14 @@ class Entry(NamedTuple):
 Entries = Mapping[str, Entry]
 
 
-def resolve(entries: Entries, fixed: frozenset[str], file: str) -> Chip:
+def resolve(entries: Entries, fixed: frozenset[str], file: str, absent: Mapping[str, str] | None = None) -> Chip:
     """The chip that entries declare.
 
     Args:
         entries: by dotted names.
         fixed: names of those that the user gave; what others say may follow from them.
         file: only for messages.
+        absent: as for `Chip`.
 
     Raises:
         ConfigError: naming file, field, value and limit.
@@ -65,7 +62,8 @@ def resolve(entries: Entries, fixed: frozenset[str], file: str) -> Chip:
     for name, d in SCHEMA.items():
         if name not in values:
             raise ConfigError(f"{file}: {name}: missing; needed: {limits(d)}")
-    chip = _validated(values, provenance, declared, file)
+    beside = {"provenance": provenance, "declared": declared, "absent": absent or {}}
+    chip = _validated(values, beside, file)
     for rule in rules(chip):
         if not rule.good:
             value = short(declared.get(rule.name, values.get(rule.name)))
@@ -111,6 +109,8 @@ def to_toml(chip: Chip) -> str:
             value, (label, source) = entries[name]
             of = f', provenance = "{label}"' if label else ""
             lines.append(f"{leaf} = {{ value = {_toml(value)}{of}{f', source = {_toml(source)}' if source else ''} }}")
+    if chip.absent:
+        lines += ["", "[absent]", *(f"{_toml(part)} = {_toml(how)}" for part, how in chip.absent.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -192,35 +192,23 @@ def _figure(x: float) -> str:
     return str(int(x)) if x == int(x) else str(x)
 
 
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Chip]:
-    # pydantic takes a tenth of a second to import, and most commands that import this module load no chip.
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Chip)
-
-
-def _validated(
-    values: Mapping[str, Any], provenance: Mapping[str, Provenance], declared: Mapping[str, Any], file: str
-) -> Chip:
-    from pydantic import ValidationError
-
-    nested: dict[str, Any] = {"provenance": provenance, "declared": declared}
-    for name, value in values.items():
-        group, _, leaf = name.rpartition(".")
-        (nested.setdefault(group, {}) if group else nested)[leaf] = value
-    try:
-        for name, value in values.items():
-            if isinstance(value, bool) != (SCHEMA[name].type is bool) or (
-                SCHEMA[name].type is int and not isinstance(value, int)
-            ):
-                raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(SCHEMA[name])}")
-        chip = _adapter().validate_python(nested)
-    except ValidationError as e:
-        first = e.errors()[0]
-        name = ".".join(str(p) for p in first["loc"])
-        raise ConfigError(f"{file}: {name} = {short(values.get(name))}: must be {limits(SCHEMA[name])}") from None
+def _validated(values: Mapping[str, Any], beside: Mapping[str, Any], file: str) -> Chip:
+    """The chip with these values, each of its type and within its limits."""
+    nested: dict[str, Any] = dict(beside)
     for name, d in SCHEMA.items():
-        if (d.doc.power and values[name] & (values[name] - 1)) or (d.type is int and values[name] % d.doc.multiple):
-            raise ConfigError(f"{file}: {name} = {values[name]}: must be {limits(d)}")
-    return chip
+        value = values[name]
+        if not _is_good(value, d):
+            raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}")
+        group, _, leaf = name.rpartition(".")
+        (nested.setdefault(group, {}) if group else nested)[leaf] = d.type(value)
+    return Chip(**{n: GROUPS[n](**v) if n in GROUPS else v for n, v in nested.items()})
+
+
+def _is_good(value: Any, d: Declared) -> bool:
+    if isinstance(value, bool) or d.type is bool:
+        return isinstance(value, bool) and d.type is bool
+    if d.type is str or not isinstance(value, int | float if d.type is float else int):
+        return d.type is str and isinstance(value, str)
+    if d.lo is None or d.hi is None or not d.lo <= value <= d.hi:
+        return False
+    return d.type is float or not ((d.doc.power and value & (value - 1)) or value % d.doc.multiple)

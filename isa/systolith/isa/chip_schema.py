@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
@@ -175,6 +175,7 @@ class Chip:
         clock_mhz: core clock.
         provenance: field name such as `mxu.rows` to where its value is from.
         declared: what follows from the clock, as it was declared: `hbm.gbps`, and times in place of cycles.
+        absent: parts of the published chip that the machine lacks or has otherwise, and how.
     """
 
     name: Annotated[str, Doc("", "name")]
@@ -194,6 +195,7 @@ class Chip:
     features: Features
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    absent: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with any value (not with the name or the provenance)."""
@@ -215,11 +217,15 @@ class Declared(NamedTuple):
     hi: float | None
 
 
+BESIDES = ("provenance", "declared", "absent")
+"""What a chip says besides the values of its fields; no part of the digest."""
+
+
 def _declared(cls: type, prefix: str) -> Iterator[Declared]:
     hints = get_type_hints(cls, include_extras=True)
     for f in fields(cls):
         hint = hints[f.name]
-        if f.name in ("provenance", "declared"):
+        if f.name in BESIDES:
             continue
         if not hasattr(hint, "__metadata__"):
             yield from _declared(hint, f"{f.name}.")
@@ -232,6 +238,8 @@ def _declared(cls: type, prefix: str) -> Iterator[Declared]:
 
 
 SCHEMA: dict[str, Declared] = {d.name: d for d in _declared(Chip, "")}
+GROUPS: dict[str, Any] = {n: t for n, t in get_type_hints(Chip).items() if is_dataclass(t)}
+"""The groups of fields: their names in a chip, and their classes."""
 
 
 def value_of(chip: Chip, name: str) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @set_option
 @click.option("--toml", "as_toml", is_flag=True, help="Print the whole file of chip NAME.")
 def chips(name: str | None, changes: Mapping[str, str], as_toml: bool) -> None:
-    """List the chip presets, or every parameter of one with its unit and source."""
+    """List the chip presets, or every parameter of one with its unit and source, and what the machine lacks of it."""
     from systolith.isa.chip import load_chip, to_toml
     from systolith.isa.errors import SystolithError
 
@@ -35,6 +35,8 @@ def chips(name: str | None, changes: Mapping[str, str], as_toml: bool) -> None:
         emit(to_toml(chip), newline=False)
     else:
         output_console().print(_parameters(chip))
+        if chip.absent:
+            output_console().print(_absent(chip))
 
 
 def _presets() -> Table:
@@ -54,6 +56,15 @@ def _presets() -> Table:
             f"{size(c.hbm.bytes)}, {c.hbm.p / c.hbm.q:.4g} B/cycle",
             f"{c.clock_mhz:g} MHz",
         )
+    return table
+
+
+def _absent(chip: Chip) -> Table:
+    from rich.table import Table
+
+    table = Table("", "", show_header=False, box=None, pad_edge=False, title="absent", title_justify="left")
+    for part, how in chip.absent.items():
+        table.add_row(part, how)
     return table
 
 
