@@ -44,9 +44,10 @@ from systolith.reports import plot
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
-from systolith.runtime.executable import Executable, Run, last_run
+from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
+from systolith.runtime.run import Run, last_run
 
 chip = load_chip
 """`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""

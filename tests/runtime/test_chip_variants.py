@@ -13,7 +13,7 @@ from hypothesis import given
 
 from systolith import api as sl
 from systolith.isa.chip import load_chip, parse_chip
-from systolith.runtime.executable import last_run
+from systolith.runtime.run import last_run
 from tests.isa.chip_variants import changes
 from tests.runtime.command import systolith
 

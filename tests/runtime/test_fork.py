@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -91,6 +91,27 @@ def test_what_is_under_way_is_lost_in_the_child_only() -> None:
     assert in_child(look) == [lost, lost, "9"]
     end.set()
     assert (first.result(), second.result()) == (7, 8)
+
+
+def test_locks_that_another_thread_holds_are_open_in_the_child(
+    used: tuple[sl.Client, sl.Executable, sl.Buffer],
+) -> None:
+    client, executable, result = used
+    locked, end = Event(), Event()
+
+    def hold() -> None:
+        with client.devices[0].calling, client.devices[0].hbm._lock:
+            locked.set()
+            end.wait(60)
+
+    thread = Thread(target=hold)
+    thread.start()
+    locked.wait(60)
+    try:
+        assert in_child(lambda: executable(result)[0].numpy().tolist()) == [4, 4]
+    finally:
+        end.set()
+        thread.join()
 
 
 def test_a_task_gives_what_it_made_or_raised() -> None:

@@ -202,8 +202,7 @@ def default_assignment(args: Any) -> None:
 def memory_stats(args: Any) -> None:
     """Use of a device's HBM."""
     drain()
-    hbm = find(args.device).device.hbm
-    known = {"bytes_in_use": hbm.in_use, "peak_bytes_in_use": hbm.high_water, "bytes_limit": hbm.capacity}
+    known = find(args.device).device.memory_stats()
     fields = [name for name, _ in type(args)._fields_]
     for name in fields[fields.index("bytes_in_use") :]:
         setattr(args, name, name.removesuffix("_is_set") in known if name.endswith("_is_set") else known.get(name, 0))

@@ -28,9 +28,9 @@ from systolith.pjrt.partition import local
 from systolith.pjrt.settings import Settings
 from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
-from systolith.runtime.client import compile_for, load_for
+from systolith.runtime.client import compile_for
 from systolith.runtime.device import Buffer, Device
-from systolith.runtime.executable import Executable, numbered, overwritten, start
+from systolith.runtime.executable import Executable, load_for, numbered, overwritten, start
 from systolith.runtime.sized import is_sized
 from systolith.runtime.stablehlo import read_module
 
@@ -214,18 +214,18 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
     ]
     try:
         if [(a.dtype.name, a.shape, a.device) for a in arguments] == loaded.expected(device):
-            results = start(executable, device.device, arguments)
-        else:  # says what is wrong
-            results = executable(*arguments, device=device.device.number)
-        for result in results:
-            result.block()
-        if loaded.recorder is not None and executable.last_run is not None:
-            loaded.recorder.add(loaded.fingerprint, executable.last_run)
+            results, task = start(executable, device.device, arguments)
+        else:
+            executable(*arguments, device=device.device.number)  # says what is wrong
+            raise PluginError(INVALID_ARGUMENT, "the arguments are not those of the program")
+        run = task.result()
+        if loaded.recorder is not None:
+            loaded.recorder.add(loaded.fingerprint, run)
     finally:
         for number in loaded.taken - kept:
             if given[number].buffer.deleted:
                 given[number].deleted()
-    return list(results)
+    return results
 
 
 @entry("Executable_SizeOfGeneratedCodeInBytes")

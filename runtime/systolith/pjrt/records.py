@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from systolith.isa.files import json_text, make_folder, text_fill, write_atomic
 
 if TYPE_CHECKING:  # it takes long to import
-    from systolith.runtime.executable import Run
+    from systolith.runtime.run import Run
 
 SUMMARY = "summary.json"
 

@@ -16,11 +16,10 @@ from systolith.isa.checked import as_array, checked
 from systolith.isa.dtypes import DType, dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
-from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.device import Device, Devices, element_type
 from systolith.runtime.device_transfers import DeviceTransfers
-from systolith.runtime.executable import Executable
+from systolith.runtime.executable import Executable, load_for
 from systolith.runtime.global_data import dense_parts, value_of
 from systolith.runtime.sources import parse_module
 from systolith.runtime.tuning import with_tuner
@@ -94,16 +93,6 @@ def compile_for(devices: Devices, module: Module, options: Options) -> Executabl
     """
     compiled = compile_module(module, devices.chip, with_tuner(options, devices.chip))
     return Executable(devices, compiled.program, compiled)
-
-
-def load_for(devices: Devices, program: Program) -> Executable:
-    """Load a compiled program for devices.
-
-    Raises:
-        SystolithError: it is for another chip, or breaks a rule of the instruction set.
-    """
-    verify_program(program, devices.chip)
-    return Executable(devices, program)
 
 
 class Infeed:

@@ -3,85 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Event
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 from systolith.compiler.driver import Compiled
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.access import memory_of
+from systolith.isa.binary import load, save
 from systolith.isa.checked import checked
-from systolith.isa.chip import Chip
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import BufferDecl, Program, Role
+from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array
-from systolith.runtime.device import Buffer, Device, Devices, allocate
-from systolith.runtime.hbm import Range
-from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.device import Buffer, Device, Devices, allocate, hold
+from systolith.runtime.hbm import Allocation, OutOfMemoryError, Owner
+from systolith.runtime.run import Run, started
 from systolith.runtime.sized import filled, shown, sizes_of
 from systolith.runtime.task import Task
-from systolith.sim.limit import check_limit
+from systolith.sim.limit import CancelledRunError, check_limit
+from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import MODES, RunResult, simulate
 
 ASSEMBLY = "program.s"
-
-
-@dataclass
-class Run:
-    """One run of an executable.
-
-    Attributes:
-        result: the simulator's measurements.
-        wall_seconds: host seconds of the simulation.
-        memory: use of HBM and VMEM.
-    """
-
-    chip: Chip
-    program: Program
-    result: RunResult
-    wall_seconds: float
-    memory: MemoryUse
-
-    @property
-    def cycles(self) -> int | None:
-        """Simulated cycles; None of a run in mode `values`."""
-        return self.result.cycles
-
-    @property
-    def trace(self) -> dict[str, object]:
-        """Chrome trace events, as Perfetto opens them."""
-        from systolith.sim.chrome import chrome_trace
-
-        return chrome_trace(self.result)
-
-    @checked
-    def report(self, path: str | Path) -> Path:
-        """Write the HTML report of this run."""
-        from systolith.reports.html import write_report
-
-        return write_report(self.record(), path)
-
-    def record(self) -> dict[str, Any]:
-        """The JSON object of the run, as `systolith run --json` prints it."""
-        return run_record(self.result, self.memory, Circumstances(simulate_seconds=self.wall_seconds))
-
-
-_of_process: list[Task[Run]] = []
-"""The run that was started last."""
-
-
-def last_run() -> Run | None:
-    """The latest run of this process, whichever executable's, once it has ended; None before the first.
-
-    Raises:
-        SystolithError: it failed.
-    """
-    return _of_process[0].result() if _of_process else None
+TIME = "time"
 
 
 def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
@@ -141,6 +90,27 @@ def bind(
     return bound
 
 
+class _Interface:
+    """What a run takes and gives.
+
+    Attributes:
+        parameters, results: their declarations.
+        owners: whose the memory of each is, by its number.
+        owner: whose the memory is that only the run needs.
+        shared: the parameter in whose memory each of some results is made.
+        donated: parameters whose memory is taken.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.parameters = [d for _, d in numbered(program, Role.PARAMETER)]
+        self.results = [d for _, d in numbered(program, Role.RESULT)]
+        self.owners = {
+            d.number: Owner(program.name, f"result {d.number} {d.dtype}{list(d.dims)}") for d in self.results
+        }
+        self.owner = Owner(program.name, "constants and temporaries")
+        self.shared, self.donated = in_place(program), overwritten(program)
+
+
 class Executable:
     """A program loaded for a client's devices.
 
@@ -165,6 +135,34 @@ class Executable:
     @property
     def last_run(self) -> Run | None:
         return None if self._latest is None else self._latest.result()
+
+    def __repr__(self) -> str:
+        takes, gives = len(shown(self._interface.parameters)), len(shown(self._interface.results))
+        program = self.program
+        return (
+            f"<Executable {program.name} for {program.chip}: {takes} parameters, {gives} results,"
+            f" {len(program.code)} instructions, {self.memory.hbm} bytes of HBM>"
+        )
+
+    @checked
+    def save(self, path: str | Path) -> Path:
+        """Write the program as a binary (`.slb`), which `Client.load`, `Executable.load` and the commands take.
+
+        Raises:
+            SystolithError: the file cannot be written.
+        """
+        save(self.program, path)
+        return Path(path)
+
+    @classmethod
+    @checked
+    def load(cls, path: str | Path, client: Devices) -> Executable:
+        """Load a binary for devices.
+
+        Raises:
+            SystolithError: it cannot be read, is for another chip, or breaks a rule of the instruction set.
+        """
+        return load_for(client, load(path))
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's keys, summed over the program's groups: flops, transcendentals, bytes accessed."""
@@ -197,6 +195,7 @@ class Executable:
         mode: str = "full",
         hostile: bool = False,
         max_cycles: int | None = None,
+        decisions: Sequence[int] | None = None,
     ) -> list[Buffer]:
         """Run on a device.
 
@@ -204,39 +203,69 @@ class Executable:
             arguments: a buffer of that device, or a numpy array (put there for the run), for each parameter.  A buffer
                 whose memory the program takes (`donate_argnums`), for results or on the way, is deleted by the call.
             device: which device.
-            mode: "full" (values and cycles) or "values" (no cycles).
+            mode: "full" (values and cycles), "values" (no cycles) or "time" (cycles, in `last_run`; no arguments are
+                needed, none is read, and there are no results).
             hostile: memory starts as poison, races are reported.
             max_cycles: as for `simulate`: a run that takes more fails, and names the HLO loop that it is in.
+            decisions: in mode "time", where control depends on data: those of a run with values (`Run.decisions`).
 
         Raises:
-            SystolithError: the arguments do not match the parameters, there is no such device or mode, or not enough
-                HBM.
+            SystolithError: the arguments do not match the parameters, there is no such device or mode, options do not
+                go together, or there is not enough HBM.
         """
         target = self.client.device(device)
+        check_limit(max_cycles)
+        if mode == TIME:
+            return self._timed(target, len(arguments), hostile, max_cycles, decisions)
+        if decisions is not None:
+            raise SystolithError(f"decisions are for mode time, not for mode {mode}")
         taken = self._arguments(target, arguments)
-        return self._shown(start(self, target, taken, self._simulation(mode, hostile, max_cycles)))
+        return self._shown(start(self, target, taken, self._simulation(mode, hostile, max_cycles))[0])
 
     def _shown(self, results: list[Buffer]) -> list[Buffer]:
         """Results that the host sees, with the sizes that others hold."""
-        declared = self._interface[0]
+        declared = self._interface.results
         by_number = dict(zip((d.number for d in declared), results, strict=True))
         for decl in declared:
             by_number[decl.number].sizes = tuple(by_number.get(n) for n in decl.sizes)
         return [by_number[d.number] for d in shown(declared)]
 
     def _simulation(self, mode: str, hostile: bool, max_cycles: int | None) -> Callable[..., RunResult]:
-        if mode not in (with_values := [m for m in MODES if m != "time"]):
-            raise SystolithError(f"mode {mode!r}: must be one of {', '.join(with_values)}")
-        check_limit(max_cycles)
+        if mode not in MODES:
+            raise SystolithError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
         return partial(
             simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
         )
 
+    def _timed(
+        self, target: Device, given: int, hostile: bool, max_cycles: int | None, decisions: Sequence[int] | None
+    ) -> list[Buffer]:
+        """Start a run in mode `time`."""
+        if hostile:
+            raise SystolithError("hostile needs values, which mode time does not compute")
+        if given:
+            self._refuse_count(given)
+        cancelled = Event()
+
+        def replayed() -> RunResult:
+            try:
+                return simulate(
+                    self.program,
+                    self.client.chip,
+                    mode=TIME,
+                    max_cycles=max_cycles,
+                    decisions=decisions,
+                    cancelled=cancelled.is_set,
+                )
+            except TraceNeededError as error:
+                raise SystolithError(f"{error} (decisions=run.decisions, of a run with values)") from None
+
+        self._started(target, partial(self._simulated, replayed), cancelled)
+        return []
+
     @cached_property
-    def _interface(self) -> tuple[list[BufferDecl], dict[int, int], set[int]]:
-        """The results, the parameter in whose memory each of some is made, parameters whose memory is taken."""
-        declared = [d for _, d in numbered(self.program, Role.RESULT)]
-        return declared, in_place(self.program), overwritten(self.program)
+    def _interface(self) -> _Interface:
+        return _Interface(self.program)
 
     def _refuse_shared(self, arguments: list[Buffer], donated: Collection[int]) -> None:
         for number in donated:
@@ -247,10 +276,14 @@ class Executable:
                         " donated: the program overwrites it; put the array twice"
                     )
 
+    def _refuse_count(self, given: int) -> None:
+        wanted = len(shown(self._interface.parameters))
+        if given != wanted:
+            raise SystolithError(f"{self.program.name} takes {wanted} arguments, got {given}")
+
     def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:
-        declared = [d for _, d in numbered(self.program, Role.PARAMETER)]
-        if len(arguments) != len(shown(declared)):
-            raise SystolithError(f"{self.program.name} takes {len(shown(declared))} arguments, got {len(arguments)}")
+        self._refuse_count(len(arguments))
+        declared = self._interface.parameters
         taken: dict[int, Buffer] = {}
         for decl, given in zip(shown(declared), arguments, strict=True):
             what = f"argument {decl.number} ({decl.name})"
@@ -269,33 +302,54 @@ class Executable:
             for d, number in enumerate(decl.sizes):
                 beside = given.sizes[d] if given.sizes else None
                 if number >= 0:
-                    taken[number] = beside or device.put(np.asarray(decl.dims[d], np.int32))
+                    taken[number] = beside if beside is not None else device.put(np.asarray(decl.dims[d], np.int32))
         return [taken[d.number] for d in declared]
 
     def _run(
         self,
         simulated: Callable[..., RunResult],
         device: Device,
-        arguments: list[Buffer],
+        held: list[Allocation],
         contents: list[Callable[[], Array]],
         results: list[Array],
-        scratch: Range,
+        cancelled: Event,
     ) -> Run:
-        """`arguments`: held so that their memory is not freed before the run ends."""
+        """`held`: memory that is not to be given to others before the run ends."""
         try:
             states = self._states.setdefault(device.number, first_states(self.program))
-            bound = bind(self.program, [wait() for wait in contents], results, states)
-            started = perf_counter()
-            result = simulated(buffers=bound, setup=device.attach_queues)
-            result.outputs = []  # in buffers, whose memory may be freed before the run is forgotten
-            return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
+            arguments = [wait() for wait in contents]
+            if cancelled.is_set():
+                raise CancelledRunError(f"{self.program.name}: the run was cancelled before it began")
+            bound = bind(self.program, arguments, results, states)
+            return self._simulated(partial(simulated, buffers=bound, setup=device.attach_queues))
         finally:
-            device.hbm.release(scratch)
+            held.clear()  # the frames of an exception keep the list
+
+    def _simulated(self, simulated: Callable[[], RunResult]) -> Run:
+        started = perf_counter()
+        result = simulated()
+        result.outputs = []  # in buffers, whose memory may be freed before the run is forgotten
+        return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
+
+    def _started(self, device: Device, work: Callable[[], Run], cancelled: Event) -> Task[Run]:
+        self._latest = task = device.queue.submit(work, cancelled)
+        started(task)
+        return task
+
+
+def load_for(devices: Devices, program: Program) -> Executable:
+    """Load a compiled program for devices.
+
+    Raises:
+        SystolithError: it is for another chip, or breaks a rule of the instruction set.
+    """
+    verify_program(program, devices.chip)
+    return Executable(devices, program)
 
 
 def start(
     executable: Executable, target: Device, taken: list[Buffer], simulated: Callable[..., RunResult] | None = None
-) -> list[Buffer]:
+) -> tuple[list[Buffer], Task[Run]]:
     """Start a run on buffers that the caller knows to be right; otherwise as a call.
 
     Args:
@@ -304,24 +358,54 @@ def start(
         taken: a buffer of the device for each parameter, of its type and shape.
         simulated: `simulate` with options; None: in mode `full`.
     """
-    declared, shared, donated = executable._interface
-    executable._refuse_shared(taken, donated)
-    fresh = {d.number: allocate(target, dtype(d.dtype), d.dims) for d in declared if d.number not in shared}
-    contents = [a.contents() for a in taken]  # refuses deleted ones, before what only a run gives back is taken
-    scratch = target.hbm.allocate(executable.memory.constants + executable.memory.temporaries)
-    name = executable.program.name
-    spent = [taken[n].donate(name, taken[n].dtype, taken[n].shape) for n in donated.difference(shared.values())]
-    results = [
-        fresh[d.number] if d.number in fresh else taken[shared[d.number]].donate(name, dtype(d.dtype), d.dims)
-        for d in declared
-    ]
-    memories = [r.raw() for r in results]
-    simulated = simulated or partial(simulate, executable.program, executable.client.chip)
-    task = target.queue.submit(
-        partial(executable._run, simulated, target, [*taken, *spent], contents, memories, scratch)
-    )
-    for result in results:
-        result.fill_by(task)
-    executable._latest = task
-    _of_process[:] = [task]
-    return results
+    interface = executable._interface
+    executable._refuse_shared(taken, interface.donated)
+    with target.calling:
+        fresh, scratch = _room(executable, target, taken)
+        contents = [a.contents() for a in taken]
+        held = [scratch, *(a.held() for a in taken), *(a.held() for a in fresh.values())]
+        owner, shared = interface.owner, interface.shared
+        for n in interface.donated.difference(shared.values()):
+            taken[n].donate(owner, taken[n].dtype, taken[n].shape)
+        results = [
+            fresh[d.number]
+            if d.number in fresh
+            else taken[shared[d.number]].donate(interface.owners[d.number], dtype(d.dtype), d.dims)
+            for d in interface.results
+        ]
+        memories = [r.raw() for r in results]
+        simulated = simulated or partial(simulate, executable.program, executable.client.chip)
+        cancelled = Event()
+        work = partial(
+            executable._run,
+            partial(simulated, cancelled=cancelled.is_set),
+            target,
+            held,
+            contents,
+            memories,
+            cancelled,
+        )
+        task = executable._started(target, work, cancelled)
+        for result in results:
+            result.fill_by(task)
+    return results, task
+
+
+def _room(executable: Executable, target: Device, taken: list[Buffer]) -> tuple[dict[int, Buffer], Allocation]:
+    """Memory for the results that have their own, by their numbers, and for what only the run needs.
+
+    Raises:
+        SystolithError: there is not enough, or an argument was deleted.
+    """
+    for argument in taken:
+        argument.held()
+    interface, fresh = executable._interface, dict[int, Buffer]()
+    try:
+        for d in interface.results:
+            if d.number not in interface.shared:
+                fresh[d.number] = allocate(target, dtype(d.dtype), d.dims, interface.owners[d.number])
+        scratch = executable.memory.constants + executable.memory.temporaries
+        return fresh, hold(target, scratch, interface.owner)
+    except OutOfMemoryError:
+        fresh.clear()  # at once: the traceback keeps what this function has
+        raise

@@ -22,8 +22,9 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.arrays import Array
 from systolith.runtime.client import Client
 from systolith.runtime.device import Buffer
-from systolith.runtime.executable import Executable, Run
+from systolith.runtime.executable import Executable
 from systolith.runtime.jax_platform import PLATFORM, register
+from systolith.runtime.run import Run
 from systolith.runtime.stablehlo import proto_of, read_module
 
 _shaped: Any = core.shaped_abstractify

@@ -1,4 +1,4 @@
-"""A limit on the cycles of a run: where it stands when it gets there, by its loops."""
+"""Runs that end before their program does: cancelled, or by a limit on cycles, which says in which loops they are."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from systolith.sim.sequencer import Issue
 
 class CycleLimitError(SystolithError):
     """A run takes more cycles than it may."""
+
+
+class CancelledRunError(SystolithError):
+    """A run was cancelled."""
 
 
 def check_limit(cycles: int | None) -> None:

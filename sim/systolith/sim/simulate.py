@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
@@ -19,7 +19,7 @@ from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
-from systolith.sim.limit import CycleLimit
+from systolith.sim.limit import CancelledRunError, CycleLimit
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import HazardPlane, TimePlane
 from systolith.sim.sequencer import Hook, Hooks, Sequencer
@@ -63,6 +63,7 @@ def simulate(
     observer: Observer | None = None,
     setup: Hook | None = None,
     max_cycles: int | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> RunResult:
     """Run a program to its end.
 
@@ -78,8 +79,10 @@ def simulate(
         observer: called during a run with values.
         setup: called with the machine before a run with values (to fill infeed queues, connect links).
         max_cycles: that the run may take; in mode `values` an instruction counts as one, the least that it takes.
+        cancelled: asked after each instruction; the run ends where it says so.
 
     Raises:
+        CancelledRunError: `cancelled` said so.
         CycleLimitError: it takes more; names the HLO loop that it is in.
         SystolithError: the program is for another chip, does something that the machine cannot do, deadlocks, overflows
             a token, or depends on data that mode `time` does not have; the arguments (the decisions and the program) do
@@ -97,7 +100,7 @@ def simulate(
     sequencer = Sequencer(program, machine, decisions)
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
-        _run(result, sequencer, _hooks(observer), hostile, max_cycles)
+        _run(result, sequencer, _hooks(observer), hostile, max_cycles, cancelled or _never)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
         raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
@@ -141,7 +144,18 @@ def _check_arithmetic() -> None:
         )
 
 
-def _run(result: RunResult, sequencer: Sequencer, hooks: Hooks, hostile: bool, max_cycles: int | None) -> None:
+def _never() -> bool:
+    return False
+
+
+def _run(
+    result: RunResult,
+    sequencer: Sequencer,
+    hooks: Hooks,
+    hostile: bool,
+    max_cycles: int | None,
+    cancelled: Callable[[], bool],
+) -> None:
     """Drive the planes with the executed instructions."""
     program, chip = result.program, result.chip
     time = TimePlane(program, chip) if result.mode != "values" else None
@@ -156,6 +170,8 @@ def _run(result: RunResult, sequencer: Sequencer, hooks: Hooks, hostile: bool, m
             hazards.execute(issue.index, issue.instr, sequencer.iterations)
         if limit is not None:
             limit.after(issue, sequencer.iterations)
+        if cancelled():
+            raise CancelledRunError(f"{program.name}: the run was cancelled, after {sum(executed)} instructions")
     result.executed = np.array(executed, np.int64)
     result.instructions = sum(executed)
     if time is not None:
