@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODULES = ("mlp_infer", "lenet_infer")
 ASSEMBLY = ("axpy",)
 SCRIPTS = ("xla_builder_axpy", "served_model")
-JAX_SCRIPTS = ("train_digits",)  # run by tests/pjrt
+JAX_SCRIPTS = ("train_digits", "generate_text")  # run by tests/pjrt
 
 
 def test_every_example_is_run() -> None:

@@ -93,6 +93,25 @@ def test_the_example_learns_and_its_runs_are_recorded(tmp_path: Path) -> None:
     assert record["cycles"] == step["cycles"]
 
 
+@pytest.mark.slow
+def test_generated_text_is_that_of_the_cpu_and_of_a_model_without_a_cache() -> None:
+    done = run("generation.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_example_generates_text() -> None:
+    sizes = "1 2 --count 3 --layers 1 --heads 2 --width 16 --vocabulary 32 --context 8 --top 4"
+    done = run("../../examples/generate_text.py", *sizes.split(), JAX_PLATFORMS="systolith")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, tokens = done.stdout.splitlines()
+    assert first == "on SystolithDevice(id=0, chip=tiny); prompt [1, 2]"
+    assert [0 <= int(token) < 32 for token in tokens.split()] == [True] * 3
+    refused = run("../../examples/generate_text.py", "99", "--vocabulary", "50", JAX_PLATFORMS="cpu")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].endswith("error: token ids are 0 to 49")
+
+
 def test_the_entry_point_is_the_plugin() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["jax_plugins"]
     assert callable(import_module(points["systolith"]).initialize)
