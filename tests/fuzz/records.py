@@ -40,7 +40,7 @@ def read_run(path: Path) -> None:
     run = load_run(path)
     render_summary(run)
     render_report(timed(run))
-    render_comparison([timed(run), timed(fabricate())])
+    render_comparison({"a": timed(run), "b": timed(fabricate())})
 
 
 def decisions_sample() -> str:

@@ -56,7 +56,7 @@ def reported(raw: dict[str, Any]) -> bool:
         run = timed(from_json(raw, "run.json"))
         render_summary(run)
         render_report(run)
-        render_comparison([timed(SMALL), run])
+        render_comparison({"a": timed(SMALL), "b": run})
     except RunDataError as error:
         problem = str(error)
     assert "\n" not in problem

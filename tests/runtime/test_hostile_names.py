@@ -225,7 +225,7 @@ def pages(extra: str) -> tuple[str, str]:
     raw = fabricate()
     fixed = {key: raw[key] for key in ("mode", "chip_parameters")}
     run = timed(from_json(named(raw, extra) | fixed | {"units": {q + extra: c for q, c in raw["units"].items()}}))
-    return render_report(run), render_comparison([run, run])
+    return render_report(run), render_comparison({"a": run, "b": run})
 
 
 def test_pages_have_no_tag_or_attribute_of_a_name() -> None:

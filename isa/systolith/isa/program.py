@@ -84,6 +84,9 @@ class GroupInfo:
         executions: how often it runs.
         planned: cycles of all executions as the compiler estimated them to choose tiles; 0: it did not.
         predicted: cycles of all executions by closed forms of the code that it made.
+        root: the HLO instruction that most of its work is for: a product or reduction; empty: it has none.
+        places: (HLO instruction, `op_name`, source file and line) of the root and of what it makes, as far as the HLO's
+            metadata says.
     """
 
     name: str
@@ -96,6 +99,8 @@ class GroupInfo:
     executions: int = 1
     planned: int = 0
     predicted: int = 0
+    root: str = ""
+    places: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,69 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from systolith.isa.errors import SystolithError
 from systolith.reports.attribution import Attribution, attribute_run
 from systolith.reports.causes import cause, in_order, unit_label
-from systolith.reports.charts.bars import stacked
-from systolith.reports.charts.data import stalls
-from systolith.reports.headline import figures
-from systolith.reports.html import environment, legend, save
-from systolith.reports.numbers import NONE, count, percent, ratio
+from systolith.reports.charts.bars import compared_chart, stacked
+from systolith.reports.charts.data import Compared, compared, stalls
+from systolith.reports.headline import BOUNDS, figures, shares
+from systolith.reports.html import environment, legend
+from systolith.reports.numbers import NONE, count, percent, ratio, size
 from systolith.reports.roofline import peaks
-from systolith.reports.run_data import RunData, timed
+from systolith.reports.run_data import RunData
+from systolith.reports.svg import shorten
 from systolith.reports.tables import Cell, Table, name, number, word
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 SAME = 0.005  # ratios this near 1 are not coloured
 MOST_CAUSES = 25
+HEAD = 20  # characters of a run's name in a heading
 
 
-def write_comparison(runs: Sequence[RunData | Mapping[str, Any]], path: str | Path) -> Path:
-    """Write a comparison of runs; the others are compared with the first.
-
-    Args:
-        runs: 2 to 26 runs, or their JSON objects.
-        path: the HTML file; replaced if it exists.
-
-    Returns:
-        the path.
+def render_comparison(runs: Mapping[str, RunData]) -> str:
+    """The comparison of timed runs with the first as HTML text; `runs`: by name, two or more.
 
     Raises:
-        SystolithError: too few or too many runs, one breaks the schema or has no cycles, the file cannot be written.
+        SystolithError: there are fewer than two.
     """
-    return save(render_comparison([timed(run) for run in runs]), path)
-
-
-def render_comparison(runs: Sequence[RunData]) -> str:
-    """The comparison of timed runs as HTML text."""
-    if not 2 <= len(runs) <= len(LETTERS):
-        raise SystolithError(f"a comparison takes 2 to {len(LETTERS)} runs, got {len(runs)}")
-    chips = [peaks(run.chip_parameters) for run in runs]
-    why = [attribute_run(run, chip) for run, chip in zip(runs, chips, strict=True)]
+    if len(runs) < 2:
+        raise SystolithError(f"a comparison takes 2 or more runs, got {len(runs)}")
+    each = list(runs.values())
+    chips = [peaks(run.chip_parameters) for run in each]
+    why = [attribute_run(run, chip) for run, chip in zip(each, chips, strict=True)]
     return environment().get_template("compare.html").render(
-        runs=list(zip(LETTERS, runs, strict=False)),
+        runs=runs,
+        base=next(iter(runs)),
         verdict=verdict(runs),
+        differences=differences(runs),
+        chart=compared_chart(compared_runs(runs)),
+        bounds=BOUNDS.values(),
         figures=figure_table(runs),
         groups=group_table(runs, why),
         causes=cause_table(runs),
         parameters=parameter_table(runs),
-        charts=[
-            (letter, run, stacked(stalls(run)))
-            for letter, run in zip(LETTERS, runs, strict=False)
-        ],
-        legend=legend(*runs),
+        charts=[(name, run, stacked(stalls(run))) for name, run in runs.items()],
+        legend=legend(*each),
     )  # fmt: skip
 
 
-def verdict(runs: Sequence[RunData]) -> str:
+def compared_runs(runs: Mapping[str, RunData]) -> tuple[Compared, ...]:
+    """Simulated times of runs by name, the baseline first, and what bounds their groups."""
+    chips = [peaks(run.chip_parameters) for run in runs.values()]
+    both = zip(runs.values(), chips, strict=True)
+    by_bound = [{s.bound: s.cycles for s in shares(run, attribute_run(run, chip))} for run, chip in both]
+    return compared(list(runs.values()), list(runs), chips, by_bound)
+
+
+def differences(runs: Mapping[str, RunData]) -> list[str]:
+    """A warning for each run whose model, or precision, is not the baseline's: then times are of different work."""
+    first, base = next(iter(runs.items()))
+    found = []
+    for other, run in runs.items():
+        for what, of, before in (
+            ("module", run.program, base.program),
+            (
+                "bytes of parameters",
+                size(run.hbm_allocated.get("parameter")),
+                size(base.hbm_allocated.get("parameter")),
+            ),
+            ("useful MACs", count(run.macs), count(base.macs)),
+            ("precision", run.precision or NONE, base.precision or NONE),
+        ):
+            if of != before:
+                found.append(f"{other} and {first} differ in {what}: {of or NONE} and {before or NONE}")
+                break
+    return found
+
+
+def verdict(runs: Mapping[str, RunData]) -> str:
     """How the others stand to the first, in simulated time, and which groups account for most of it."""
-    return " ".join(_stands(letter, run, runs[0]) for letter, run in zip(LETTERS[1:], runs[1:], strict=False))
+    first, *others = runs
+    return " ".join(_stands(name, runs[name], first, runs[first]) for name in others)
 
 
-def _stands(letter: str, run: RunData, base: RunData) -> str:
+def _stands(name: str, run: RunData, first: str, base: RunData) -> str:
     factor = (run.seconds or 0.0) / base.seconds if base.seconds else 1.0
     if abs(factor - 1) < SAME:
         change = "as long as"
@@ -73,17 +92,17 @@ def _stands(letter: str, run: RunData, base: RunData) -> str:
         change = f"{ratio(factor, 1.0)} as long as"
     else:
         change = f"{percent(1 - factor)} less time than"
-    text = f"{letter} takes {change} A, in {ratio(run.total, base.total)} its cycles"
-    before = {group.name: group.cycles for group in base.groups}
+    text = f"{name} takes {change} {first}, in {ratio(run.total, base.total)} its cycles"
+    before = {group.name: group.cycles for group in base.groups} if run.program == base.program else {}
     moved = {g.title: g.cycles - before[g.name] for g in run.groups if g.name in before and g.cycles != before[g.name]}
     largest = sorted(moved, key=lambda group: -abs(moved[group]))[:3]
     most = ", ".join(f"{group} {moved[group]:+,}" for group in largest)
     return f"{text}; most of it: {most} cycles." if most else f"{text}."
 
 
-def figure_table(runs: Sequence[RunData]) -> Table:
+def figure_table(runs: Mapping[str, RunData]) -> Table:
     """A row a headline figure, a column a run, and ratios to the first."""
-    each = [figures(run, peaks(run.chip_parameters)) for run in runs]
+    each = [figures(run, peaks(run.chip_parameters)) for run in runs.values()]
     rows = []
     for line in zip(*each, strict=True):
         cells = (Cell(f.text, f.value, "n", f.note) for f in line)
@@ -91,10 +110,10 @@ def figure_table(runs: Sequence[RunData]) -> Table:
     return Table("figures-table", (("figure", ""), *_columns(runs, "")), tuple(rows))
 
 
-def group_table(runs: Sequence[RunData], why: Sequence[Mapping[str, Attribution]]) -> Table:
+def group_table(runs: Mapping[str, RunData], why: Sequence[Mapping[str, Attribution]]) -> Table:
     """A row a group, by name; groups that a run does not have show a dash."""
-    cycles = [{g.name: g.cycles for g in run.groups} for run in runs]
-    titles = {g.name: g.title for run in reversed(runs) for g in run.groups}
+    cycles = [{g.name: g.cycles for g in run.groups} for run in runs.values()]
+    titles = {g.name: g.title for run in reversed(list(runs.values())) for g in run.groups}
     names = sorted(titles, key=lambda n: -max(run.get(n, 0) for run in cycles))
     rows = []
     for group in names:
@@ -111,8 +130,9 @@ def group_table(runs: Sequence[RunData], why: Sequence[Mapping[str, Attribution]
     return Table("groups-table", heads, tuple(rows))
 
 
-def cause_table(runs: Sequence[RunData]) -> Table:
+def cause_table(named: Mapping[str, RunData]) -> Table:
     """Cycles of every unit by cause, the largest change between runs first; differences are to the first run."""
+    runs = list(named.values())
     units = dict.fromkeys(unit for run in runs for unit in run.units)
     rows = []
     for unit in units:
@@ -124,19 +144,19 @@ def cause_table(runs: Sequence[RunData]) -> Table:
                 deltas = (number(v - values[0], f"{v - values[0]:+,}") for v in values[1:])
                 rows.append((moved, (word(unit_label(unit)), word(cause(key).label), *cells, *deltas)))
     rows.sort(key=lambda row: -row[0])
-    letters = LETTERS[: len(runs)]
+    first, *others = (shorten(name, HEAD) for name in named)
     heads = (
         ("unit", ""),
         ("cause", ""),
-        *((f"{x} cycles", "") for x in letters),
-        *((f"{x} − A", "difference in cycles") for x in letters[1:]),
+        *((f"{x} cycles", "") for x in (first, *others)),
+        *((f"{x} − {first}", "difference in cycles") for x in others),
     )
     return Table("causes-table", heads, tuple(cells for _, cells in rows[:MOST_CAUSES]))
 
 
-def parameter_table(runs: Sequence[RunData]) -> Table:
+def parameter_table(runs: Mapping[str, RunData]) -> Table:
     """Chip parameters in which the runs differ."""
-    values = [{row.field: row for row in run.chip_parameters} for run in runs]
+    values = [{row.field: row for row in run.chip_parameters} for run in runs.values()]
     fields = dict.fromkeys(field for chip in values for field in chip if field != "name")
     rows = []
     for field in fields:
@@ -145,14 +165,15 @@ def parameter_table(runs: Sequence[RunData]) -> Table:
         if len(set(texts)) > 1:
             unit = next(row.unit for row in found if row is not None)
             rows.append((name(field), *(word(text, "n") for text in texts), word(unit)))
-    heads = (("parameter", ""), *((x, "") for x in LETTERS[: len(runs)]), ("unit", ""))
+    heads = (("parameter", ""), *((shorten(x, HEAD), x) for x in runs), ("unit", ""))
     return Table("chip-table", heads, tuple(rows))
 
 
-def _columns(runs: Sequence[RunData], what: str) -> tuple[tuple[str, str], ...]:
-    letters = LETTERS[: len(runs)]
-    values = ((f"{x} {what}".strip(), f"{run.title} on {run.chip}") for x, run in zip(letters, runs, strict=True))
-    return (*values, *((f"{x} / A", "ratio to the first run") for x in letters[1:]))
+def _columns(runs: Mapping[str, RunData], what: str) -> tuple[tuple[str, str], ...]:
+    first, *others = (shorten(name, HEAD) for name in runs)
+    heads = zip((first, *others), runs.items(), strict=True)
+    values = ((f"{x} {what}".strip(), f"{name}: {run.title} on {run.chip}") for x, (name, run) in heads)
+    return (*values, *((f"{x} / {first}", "ratio to the baseline") for x in others))
 
 
 def _ratio(value: float | None, base: float | None, less_is_better: bool) -> Cell:

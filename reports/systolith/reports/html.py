@@ -25,6 +25,9 @@ ROLES = {"parameter": "read", "result": "written", "constant": "shift", "temp": 
 ROLE_LABELS = {"parameter": "parameters", "result": "results", "constant": "constants", "temp": "temporaries"}
 
 
+PAPER_ROWS = 20  # of a long table on paper
+
+
 def write_report(run: RunData | Mapping[str, Any], path: str | Path) -> Path:
     """Write the report of a run.
 
@@ -103,13 +106,15 @@ def _fill(label: str, parts: list[tuple[str, int, str]], used: int, capacity: in
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates; only SVG and CSS of our own are not escaped."""
-    return Environment(
+    found = Environment(
         loader=PackageLoader("systolith.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals["paper_rows"] = PAPER_ROWS
+    return found
 
 
 def save(text: str, path: str | Path) -> Path:

@@ -15,7 +15,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import Fill, text_fill, write_all
 from systolith.reports.attribution import attribute_run
 from systolith.reports.charts import data, study
-from systolith.reports.headline import shares
+from systolith.reports.compare import compared_runs
 from systolith.reports.roofline import Peaks, peaks
 from systolith.reports.run_data import RunData, load_run, timed
 
@@ -89,16 +89,15 @@ def comparison(runs: Sequence[AnyRun], names: Sequence[str] | None = None) -> Pa
         runs: the baseline first.
         names: one a run; by default the programs and chips.
     """
-    both = [_run(run) for run in runs]
-    if not both:
+    found = [_run(run)[0] for run in runs]
+    if not found:
         raise SystolithError("a comparison of no runs")
-    titles = list(names or (f"{run.title}, {run.chip}" for run, _ in both))
-    if len(titles) != len(both):
-        raise SystolithError(f"{len(both)} runs, but {len(titles)} names")
-    by_bound = [{s.bound: s.cycles for s in shares(run, attribute_run(run, chip))} for run, chip in both]
+    titles = list(names or (f"{run.title}, {run.chip}" for run in found))
+    if len(set(titles)) != len(found):
+        raise SystolithError(f"{len(found)} runs need as many names that differ: {', '.join(titles)}")
     from systolith.reports.figures import runs as draw
 
-    return draw.comparison(data.compared([r for r, _ in both], titles, [c for _, c in both], by_bound))
+    return draw.comparison(compared_runs(dict(zip(titles, found, strict=True))))
 
 
 def pareto(table: study.Table, x: str, y: str, label: str | None = None) -> PaperFigure:

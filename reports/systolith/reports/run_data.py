@@ -13,6 +13,7 @@ of the run, and the checks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -81,6 +82,7 @@ class Cost(Model):
         hbm_bytes: bytes that its transfers moved.
         first_start, last_retire: cycles.
         stalls: by queue and cause, cycles that its instructions waited at the head of the queue; may be absent.
+        op_name, source: the operation and the line of the user's program, where the HLO's metadata has them.
     """
 
     name: Label
@@ -92,11 +94,20 @@ class Cost(Model):
     first_start: Count = 0
     last_retire: Count = 0
     stalls: dict[Label, dict[Label, Count]] = {}
+    op_name: Label = ""
+    source: Label = ""
 
     @property
     def title(self) -> str:
-        """Name for people."""
-        return self.name or "(no group)"
+        """Name for people: of the user's program, then of the HLO."""
+        name = self.name or "(no group)"
+        known = re.sub(r"^jit\([^/]*\)/", "", self.op_name) or self.subject
+        return f"{known} ({name})" if known and known != name else name
+
+    @property
+    def subject(self) -> str:
+        """The HLO instruction that it is about, if another than its name says."""
+        return ""
 
 
 class Group(Cost):
@@ -107,6 +118,7 @@ class Group(Cost):
         hlo, opcodes: the HLO instructions in it.
         flops, transcendentals, bytes: of one execution, as XLA counts them; bytes are its inputs and outputs once.
         executions: how often it ran.
+        root: the HLO instruction that most of its work is for, a product or reduction; empty: none.
     """
 
     kind: Label = ""
@@ -116,6 +128,11 @@ class Group(Cost):
     transcendentals: Count = 0
     bytes: Count = 0
     executions: Count = 1
+    root: Label = ""
+
+    @property
+    def subject(self) -> str:
+        return self.root
 
 
 class Timeline(Model):

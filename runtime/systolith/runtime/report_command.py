@@ -32,7 +32,7 @@ DEFAULT = Path("report.html")
 def report(runs: tuple[Path, ...], output: Path | None, figures: Path | None, suffix: str) -> None:
     """Write a report of a run (JSON of `run --json`), or a comparison of several with the first."""
     from systolith.isa.files import Fill, make_folder, require_apart, text_fill, write_all
-    from systolith.reports.compare import render_comparison
+    from systolith.reports.compare import differences, render_comparison
     from systolith.reports.html import render_report
     from systolith.reports.run_data import load_run, timed
 
@@ -40,13 +40,14 @@ def report(runs: tuple[Path, ...], output: Path | None, figures: Path | None, su
     if output is None and figures is None:
         output = DEFAULT
     require_apart({"-o": output}, inputs)
-    found = {name: timed(load_run(path), str(path)) for name, path in zip(run_names(runs), runs, strict=True)}
+    names = run_names(runs)
+    found = {name: timed(load_run(path), str(path)) for name, path in zip(names, runs, strict=True)}
     files: dict[Path, Fill] = {}
     with progress() as stage:
         if output:
             stage("writing the report")
-            each = list(found.values())
-            files[output] = text_fill(render_report(each[0]) if len(each) == 1 else render_comparison(each))
+            one = len(found) == 1
+            files[output] = text_fill(render_report(found[names[0]]) if one else render_comparison(found))
         if figures:
             from systolith.reports.plot import figure_files
 
@@ -56,8 +57,8 @@ def report(runs: tuple[Path, ...], output: Path | None, figures: Path | None, su
             make_folder(figures)
             require_apart({f"--figures' {path.name}": path for path in drawn} | {"-o": output}, inputs)
         write_all(files)
-    for line in missing if figures else ():
-        tell(line)
+    for line in [*differences(found), *(missing if figures else [])]:
+        tell(f"warning: {line}")
     for path in (output, figures):
         if path:
             tell(f"wrote {path}")

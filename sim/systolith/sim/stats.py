@@ -247,8 +247,14 @@ class RunResult:
             if g is not None:
                 e |= {"kind": g.kind, "hlo": list(g.hlo), "opcodes": list(g.opcodes)}
                 e |= {"flops": g.flops, "transcendentals": g.transcendentals, "bytes": g.bytes}
-                e |= {"executions": g.executions, "planned": g.planned, "predicted": g.predicted}
+                e |= {"executions": g.executions, "planned": g.planned, "predicted": g.predicted, "root": g.root}
+                e |= _place(g.places[:1])
         return entries
+
+    def ops(self) -> list[dict[str, Any]]:
+        """`by("hlo")`, with `op_name` and `source` of those that the HLO's metadata places."""
+        places = {place[0]: place for g in self.program.groups for place in g.places}
+        return [e | _place([places[e["name"]]] if e["name"] in places else []) for e in self.by("hlo")]
 
     def timeline(self, buckets: int = BUCKETS) -> dict[str, Any]:
         """HBM traffic and occupancy over time, in `buckets` equal parts of the run (fewer if it is shorter).
@@ -294,9 +300,14 @@ class RunResult:
             "max_rel_error": self.max_rel_error,
             "hazards": [str(h) for h in self.hazards],
             "groups": self.groups(),
-            "ops": self.by("hlo")[:ops],
+            "ops": self.ops()[:ops],
             "timeline": self.timeline(),
         }
+
+
+def _place(places: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    """The names of the first place, as the record has them."""
+    return {"op_name": places[0][1], "source": places[0][2]} if places else {}
 
 
 def _spread(edges: Ints, times: Ints, amounts: Ints) -> NDArray[np.float64]:

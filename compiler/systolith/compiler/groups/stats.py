@@ -8,11 +8,12 @@ from math import prod
 
 from systolith.compiler.hlo.cost.analysis import TRANSCENDENTAL
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.text.stack_frames import source_lines
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.table import Family, family
+from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.expand.scans import scanned
 from systolith.isa.program import GroupInfo
 
@@ -29,25 +30,25 @@ def group_infos(module: Module, planned: Mapping[str, int]) -> list[GroupInfo]:
         planned: cycles of one execution of each group, by name, as its tiles were chosen by.
     """
     found: list[GroupInfo] = []
-    _collect(module.entry, 1, found)
+    _collect(module.entry, 1, source_lines(module.preamble), found)
     return [replace(g, planned=planned.get(g.name, 0) * g.executions) for g in found]
 
 
-def _collect(computation: Computation, executions: int, found: list[GroupInfo]) -> None:
+def _collect(computation: Computation, executions: int, lines: Mapping[int, str], found: list[GroupInfo]) -> None:
     for i in computation.instructions:
         if isinstance(i, Group):
-            found.append(_info(i, executions))
+            found.append(_info(i, executions, lines))
         elif i.opcode == "while":
             times = trip_count(i)
             if times is None:
-                _collect(i.computation("condition"), executions * 2, found)
-            _collect(i.computation("body"), executions * (times or 1), found)
+                _collect(i.computation("condition"), executions * 2, lines, found)
+            _collect(i.computation("body"), executions * (times or 1), lines, found)
         elif i.opcode == "conditional":
             for branch in i.called:
-                _collect(branch, executions, found)
+                _collect(branch, executions, lines, found)
 
 
-def _info(group: Group, executions: int) -> GroupInfo:
+def _info(group: Group, executions: int, lines: Mapping[int, str]) -> GroupInfo:
     inside = [i for i in group.body.instructions if i.opcode != "parameter"]
     counts = [work(i) for i in inside]
     moved = group.shape.bytes + sum(o.shape.bytes for o in group.operands)
@@ -60,7 +61,22 @@ def _info(group: Group, executions: int) -> GroupInfo:
         sum(t for _, t in counts),
         moved,
         executions,
+        root=group.root.name if family(group.root) in ROOTS else "",
+        places=tuple(
+            dict.fromkeys(filter(None, (_place(group.root.name, group.root, lines), _place(group.name, group, lines))))
+        ),
     )
+
+
+def _place(name: str, i: Instruction, lines: Mapping[int, str]) -> tuple[str, str, str] | None:
+    """Where the user's program computes it: name of the HLO instruction, `op_name`, source file and line."""
+    metadata = i.attributes.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    op_name, line = str(metadata.get("op_name", "")), lines.get(int(metadata.get("stack_frame_id", 0)), "")
+    if "source_file" in metadata:
+        line = f"{metadata['source_file']}:{metadata.get('source_line', 0)}"
+    return (name, op_name, line) if op_name or line else None
 
 
 def work(i: Instruction) -> tuple[int, int]:

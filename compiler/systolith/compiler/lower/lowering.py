@@ -245,7 +245,16 @@ class Lowering:
         inputs = [a for o in operands for a in flatten(o)]
         outputs = self._updated(i, inputs) or self.results(i)
         start = len(self.ctx.block.items)
-        cached = [self.cached(a) for a in inputs] if i.unit else self.rules.operands(self, i, inputs)
+        if i.unit:
+            fed = i.fed_to_root if i.unit is Unit.MXU else frozenset()
+            of = [
+                i.root.name if p in fed else ""
+                for p, o in zip(i.body.parameters, operands, strict=True)
+                for _ in flatten(o)
+            ]
+            cached = [self.cached(a, hlo) for a, hlo in zip(inputs, of, strict=True)]
+        else:
+            cached = self.rules.operands(self, i, inputs)
         tuner = self.ctx.options.tuner if i.unit in (Unit.MXU, None) else None
         try:
             self.ctx.picked = self._picked(tuner, i, cached, outputs) if tuner else ""
@@ -291,8 +300,8 @@ class Lowering:
         self.rules.blocks(self, i, inputs, outputs)
         self.records, self.ctx.region = records, outer
 
-    def cached(self, array: Array) -> Array:
-        """The copy in VMEM of a small parameter or constant, made on first use; else the array itself."""
+    def cached(self, array: Array, hlo: str = "") -> Array:
+        """The copy in VMEM of a small parameter or constant, made on first use, for `hlo`; else the array itself."""
         size = prod(array.dims) * array.dtype.size
         if array.buf in self.cache:
             return replace(array, buf=self.cache[array.buf].buf)
@@ -301,11 +310,11 @@ class Lowering:
             return array
         if size > min(self.ctx.chip.vmem.bytes // CACHED_SHARE, self.ctx.budget // 8):
             return array
-        return self.bring(array)
+        return self.bring(array, hlo)
 
-    def bring(self, array: Array) -> Array:
-        """Load a whole dense array into VMEM and keep the copy, laid out alike, for the rest of the region."""
-        copy = self.ctx.stage_in(array, Box(array.origin, array.dims), "load whole")
+    def bring(self, array: Array, hlo: str = "") -> Array:
+        """Load a whole dense array, for `hlo`, into VMEM and keep the copy, laid out alike, in the region."""
+        copy = self.ctx.stage_in(array, Box(array.origin, array.dims), "load whole", hlo)
         self.cache[array.buf] = copy
         return replace(array, buf=copy.buf)
 

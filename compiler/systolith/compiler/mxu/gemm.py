@@ -63,6 +63,7 @@ class Stager:
         capacity: bytes.
         minor: dimensions that are laid out innermost by a transposing copy; empty: as they are.
         what: for origins.
+        hlo: the product that it is an operand of, for origins.
         made: what computes the operand, if it is not in memory.
     """
 
@@ -70,6 +71,7 @@ class Stager:
     array: Array
     capacity: int
     what: str
+    hlo: str
     minor: tuple[int, ...] = ()
     made: Computed | None = None
     _kept: OrderedDict[Box, Array] = field(default_factory=OrderedDict)
@@ -85,7 +87,7 @@ class Stager:
         if self.made is not None:
             staged = self.made.tile(self.ctx, box)
         else:
-            staged = self.ctx.stage_in(self.array, box, f"load {self.what}")
+            staged = self.ctx.stage_in(self.array, box, f"load {self.what}", self.hlo)
         if self.minor:
             staged = self._transposed(staged)
         self._kept[box] = staged
@@ -96,7 +98,7 @@ class Stager:
     def _transposed(self, staged: Array) -> Array:
         copy = self.ctx.array(f"{staged.buf.name}.t", staged.dtype, staged.dims, staged.origin)
         other = turned(copy, self.minor)
-        shuffle(self.ctx, staged, other, self.ctx.origin(f"transpose {self.what}"))
+        shuffle(self.ctx, staged, other, self.ctx.origin(f"transpose {self.what}", 0, self.hlo))
         return other
 
 
@@ -159,8 +161,8 @@ class Gemm:
         number, why = self.ctx.choose("tiles", [self._text(p.signature) for p in plans], picked)
         plan = plans[number]
         self.ctx.explain.append(self._decision(plan, plans, why))
-        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self.minor, self.computed[0])
-        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", made=self.computed[1])
+        self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self.hlo, self.minor, self.computed[0])
+        self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", self.hlo, made=self.computed[1])
         batches = [replace(self.c.one_batch, origin=at) for at in product(*map(range, self.c.dims(self.c.batch)))]
         blocks = [(batch, m, n) for batch in batches for m, n in _blocks(plan)]
         later = iter(blocks[1:])

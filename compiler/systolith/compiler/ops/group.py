@@ -92,6 +92,17 @@ class Group(Instruction):
         return root_operation(self.body)
 
     @property
+    def fed_to_root(self) -> frozenset[Instruction]:
+        """The parameters of the body that the root operation is computed from."""
+        found, pending = set[Instruction](), list(self.root.operands)
+        while pending:
+            i = pending.pop()
+            if i not in found:
+                found.add(i)
+                pending += i.operands
+        return frozenset(i for i in found if i.opcode == "parameter")
+
+    @property
     def reduces(self) -> bool:
         """Whether the vector unit reduces: by a reduction, or a convolution."""
         return self.unit is Unit.VPU and family(self.root) in ROOTS

@@ -242,8 +242,11 @@ class TileBuilder:
             buf, element.in_memory, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims)
         )
 
-    def copy(self, src: Array, dst: Array, what: str) -> None:
-        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none."""
+    def copy(self, src: Array, dst: Array, what: str, hlo: str = "") -> None:
+        """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none.
+
+        `hlo`: the instruction that it is for; by default what the group makes.
+        """
         if src.dims != dst.dims or src.dtype.size != dst.dtype.size:
             raise ValueError(f"copy of {src.dtype}{src.dims} to {dst.dtype}{dst.dims}")
         if not prod(src.dims):
@@ -251,17 +254,17 @@ class TileBuilder:
         if src.dtype.size > U32.size:  # copies know no wider elements
             src, dst = parts(src, U32), parts(dst, U32)
         outer = nesting(src.strides if src.buf.space == Space.HBM else dst.strides)
-        op = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store"
+        op, origin = "dma.load" if dst.buf.space in (Space.VMEM, Space.SMEM) else "dma.store", self.origin(what, 0, hlo)
         for loops, at in fitting(merged(outer, src.dims, (src.strides, dst.strides))):
-            self.append(TileOp(op, {"src": stream(src, loops, at), "dst": stream(dst, loops, at)}, self.origin(what)))
+            self.append(TileOp(op, {"src": stream(src, loops, at), "dst": stream(dst, loops, at)}, origin))
 
-    def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
-        """The box of `array` in VMEM: a view where it is there already, else loaded into a new dense buffer."""
+    def stage_in(self, array: Array, box: Box, what: str = "load", hlo: str = "") -> Array:
+        """The box of `array` in VMEM: a view where it is there already, else loaded for `hlo` into a new buffer."""
         part = view(array, box)
         if array.buf.space in (Space.VMEM, Space.ACC):
             return part
         tile = self.tile(f"{array.buf.name}.in", array, box)
-        self.copy(part, tile, what)
+        self.copy(part, tile, what, hlo)
         return tile
 
     def out_tile(self, array: Array, box: Box) -> Array:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from systolith.reports.causes import cause
-from systolith.reports.charts.data import Stalls
-from systolith.reports.numbers import count, percent
-from systolith.reports.svg import Svg
+from systolith.reports.charts.data import Compared, Stalls
+from systolith.reports.headline import BOUNDS
+from systolith.reports.numbers import count, percent, ratio, si
+from systolith.reports.svg import Svg, shorten
 
 WIDTH, LEFT, RIGHT, ROW, BAR = 1000, 120, 70, 30, 20
 
@@ -32,6 +33,23 @@ def stacked(data: Stalls) -> str:
             svg.rect(x, y, width, BAR, f"f-{shown.css}", f"{tip}\n{shown.text}" if shown.text else tip)
             x += width
         svg.text(WIDTH - RIGHT + 10, y + 15, percent(bar.busy / data.cycles), "t num")
+    return str(svg)
+
+
+def compared_chart(runs: Sequence[Compared]) -> str:
+    """A bar a run, as long as its simulated time, shared out by what bounds its groups; the ratio at the right."""
+    left, right = 260, 150
+    span, longest = WIDTH - left - right, max(run.seconds for run in runs)
+    svg = Svg(WIDTH, ROW * len(runs) + 8, "Simulated time of the runs")
+    for row, run in enumerate(runs):
+        y, x = ROW * row + 6, float(left)
+        svg.text(left - 10, y + 15, shorten(run.name, 34), "t", "end")
+        for bound, seconds in run.shares:
+            label, css = BOUNDS.get(bound, ("no group", "other"))
+            width = span * seconds / longest
+            svg.rect(x, y, width, BAR, f"f-{css}", f"{run.name}: {label}, {si(seconds, 's')}")
+            x += width
+        svg.text(x + 8, y + 15, f"{si(run.seconds, 's')}, {ratio(run.ratio, 1.0)}", "t num")
     return str(svg)
 
 

@@ -51,3 +51,24 @@ def _entry(cursor: Cursor, table: str) -> None:
         cursor.integer(f"the value of {key}")
     if missing:
         raise cursor.error(f"an entry of {table} needs {missing[0]!r}")
+
+
+def source_lines(tables: str) -> dict[int, str]:
+    """`file:line` of each stack frame, by its number; `tables` as `parse_stack_frames` gives them."""
+    names: dict[str, str] = {}
+    places: dict[str, str] = {}
+    frames: dict[int, str] = {}
+    for number, entry in _ENTRY.findall(tables):
+        fields = dict(_FIELD.findall(entry))
+        if entry.startswith('"'):
+            # Functions come after files, and have the same numbers.
+            names.setdefault(number, entry.strip('"'))
+        elif "line" in fields:
+            places[number] = f"{names.get(fields['file_name_id'], '?')}:{fields['line']}"
+        elif fields["file_location_id"] in places:
+            frames[int(number)] = places[fields["file_location_id"]]
+    return frames
+
+
+_ENTRY = re.compile(r"^(\d+) (.+)$", re.M)
+_FIELD = re.compile(r"(\w+)=(\d+)")
