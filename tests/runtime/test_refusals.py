@@ -18,7 +18,8 @@ from tests.runtime.command import systolith
 REFUSED = """HloModule m
 turned { p = (f32[8], s32[]) parameter(0)
  k = token[] after-all()
- d = (f32[8], token[]) infeed(k)
+ b = (f32[8], u32[], token[]) recv(k), channel_id=1, is_host_transfer=true
+ d = (f32[8], token[]) recv-done(b), channel_id=1, is_host_transfer=true
  s = f32[8] get-tuple-element(d), index=0
  i = s32[] get-tuple-element(p), index=1
  ROOT t = (f32[8], s32[]) tuple(s, i) }
@@ -33,12 +34,13 @@ ENTRY e {
  w = (f32[8], s32[]) while(t), condition=goes, body=turned
  y = f32[8] get-tuple-element(w), index=0
  k = token[] after-all()
- c = token[] outfeed(x, k), outfeed_shape=f32[8]
+ a = (f32[8], u32[], token[]) send(x, k), channel_id=2, is_host_transfer=true
+ c = token[] send-done(a), channel_id=2, is_host_transfer=true
  r = f32[8] custom-call(x), custom_call_target="nobody"
  ROOT o = (f32[8], token[], f32[8]) tuple(y, c, r)
 }
 """
-EACH = ["infeed 'd'", "outfeed 'c'", "custom-call 'r'"]
+EACH = ["recv 'b'", "recv-done 'd'", "send 'a'", "send-done 'c'", "custom-call 'r'"]
 
 
 @pytest.fixture

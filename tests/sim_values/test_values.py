@@ -276,7 +276,7 @@ def test_host_queues() -> None:
         m.infeed[0].push(np.arange(4, 9, dtype=np.int32))
 
     m = run_values(b.program, TINY, {}, setup=setup).machine
-    assert np.array_equal(m.outfeed[0].take(24).view(np.int32), np.arange(6))  # type: ignore[union-attr]
+    assert np.array_equal(m.outfeed[0].take(24).view(np.int32), np.arange(6))
     with pytest.raises(SimulationError, match="infeed queue 0: has fewer than 24 bytes"):
         run_values(b.program, TINY, {})
 

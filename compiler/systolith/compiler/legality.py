@@ -32,12 +32,8 @@ _INSTEAD = {
     **{row.opcode: _ALONE for row in OPS.values() if row.expander == "single-device"},
     "rng": "the compiler has no lowering for {} of complex numbers, in conditions of loops and in computations on"
     " elements; take real numbers, made outside of these",
-    **dict.fromkeys(
-        ("infeed", "recv", "recv-done"), "the compiler has no lowering for {}; take its values as parameters"
-    ),
-    **dict.fromkeys(
-        ("outfeed", "send", "send-done"), "the compiler has no lowering for {}; give its values as results"
-    ),
+    **dict.fromkeys(("recv", "recv-done"), "the compiler has no lowering for {}; take its values as parameters"),
+    **dict.fromkeys(("send", "send-done"), "the compiler has no lowering for {}; give its values as results"),
 }
 """Why opcodes are refused, and what to do; of others the same."""
 

@@ -19,6 +19,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.linear_schedule import ORDERS, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
+from systolith.compiler.passes.effects import moves_for_host
 from systolith.compiler.passes.expand.entry_states import states_of
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.program import predicted
@@ -114,8 +115,12 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
     relief, before = Relief(), lowered.hbm
     lowered.share(into_results=True)
     relief.chose(HOSTED, before, lowered.hbm)
-    line = line_of(lowered.module.entry, lowered.lowering.spilled, ())
     module = lowered.module
+    if moves_for_host(module):
+        if lowered.hbm > chip.hbm.bytes:
+            raise _refusal(lowered, chip)
+        return lowered, relief
+    line = line_of(module.entry, lowered.lowering.spilled, ())
     for name, order in ORDERS.items():
         if lowered.hbm > chip.hbm.bytes:
             other = lower(rewritten(module, {module.entry: order(line)}))

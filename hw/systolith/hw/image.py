@@ -17,7 +17,8 @@ from systolith.hw.patterns import PATTERN_BITS, pattern_entry
 from systolith.isa.chip import Chip
 from systolith.isa.encode import encode_code
 from systolith.isa.program import Program
-from systolith.sim.memory import Bytes, HostQueue, Machine
+from systolith.sim.host_queue import HostQueue
+from systolith.sim.memory import Bytes, Machine
 
 PATTERN_WORDS = -(-PATTERN_BITS // 32)
 ALIGNMENT = 256  # bytes, of HBM buffers
@@ -53,10 +54,6 @@ class Contents:
     bases: list[int]
 
 
-def _queue(queue: HostQueue) -> Bytes:
-    return np.concatenate([np.empty(0, np.uint8), *queue.entries])
-
-
 def _hbm(machine: Machine) -> tuple[Bytes, list[int]]:
     """HBM with every buffer, those that share memory once; and the bases of the table's entries."""
     places: dict[int, int] = {}
@@ -79,7 +76,7 @@ def contents(machine: Machine) -> Contents:
     memories = {VMEM: machine.vmem.copy(), SMEM: machine.smem.copy(), HBM: hbm}
     memories |= {accumulators(i): a.reshape(-1).view(np.uint8).copy() for i, a in enumerate(machine.acc)}
     memories |= {remote(n): other.vmem.copy() for n, other in machine.links.items()}
-    return Contents(memories, [_queue(q) for q in machine.outfeed], bases)
+    return Contents(memories, [q.contents() for q in machine.outfeed], bases)
 
 
 def _words(data: Bytes) -> NDArray[np.uint32]:
@@ -143,7 +140,7 @@ def _memories(before: Contents, chip: Chip) -> Iterator[Write]:
 def _infeed(queues: list[HostQueue]) -> Iterator[Write]:
     size = CAPACITIES["HostBytes"]
     for n, queue in enumerate(queues):
-        data = _queue(queue)
+        data = queue.contents()
         if data.size > size:
             raise ModelError(f"infeed queue {n}: {data.size} bytes, the model has {size}")
         # All of it, zeros too: the queues' memory still has values of the run before.

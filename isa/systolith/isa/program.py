@@ -14,13 +14,22 @@ Image = bytes
 
 
 class Role(StrEnum):
-    """The purpose of a buffer; a state begins with its data and keeps its contents from run to run."""
+    """The purpose of a buffer; a state begins with its data and keeps its contents from run to run.
+
+    Infeed and outfeed have no memory: they say what array a host stream moves, whose base is their entry.
+    """
 
     PARAMETER = "parameter"
     RESULT = "result"
     CONSTANT = "constant"
     TEMP = "temp"
     STATE = "state"
+    INFEED = "infeed"
+    OUTFEED = "outfeed"
+
+
+FEEDS = (Role.INFEED, Role.OUTFEED)
+"""Roles of what is moved by host queues."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,12 @@ class BufferDecl:
 
     Attributes:
         name: the HLO instruction it holds, or a name made from it.
-        role: parameter and result buffers are numbered by `number` (flattened order); constants carry `data`.
+        role: parameter and result buffers are numbered by `number` (flattened order), infeed and outfeed by their host
+            queue; constants carry `data`.
         dtype: XLA's element type name.
         dims: shape; the array is dense, row-major.
         bytes: size of the allocation.
-        number: parameter or result number; -1 otherwise.
+        number: parameter or result number, or host queue; -1 otherwise.
         data: initial contents, for constants.
         alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
         sizes: for each dimension the number of the parameter (of a result: of the result) that holds how much of it

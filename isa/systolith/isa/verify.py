@@ -19,6 +19,7 @@ from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel, MicroOp
 from systolith.isa.opcodes import BRANCH_OPS, MAX_LOOP_NEST, MAX_TOKENS, OPCODES, queue_of, queues
 from systolith.isa.pattern import Pattern
+from systolith.isa.program import FEEDS, Role
 from systolith.isa.verify_kernel import verify_kernel
 from systolith.isa.verify_tokens import verify_tokens
 
@@ -76,6 +77,12 @@ def _check_stream(
     }
     limit, things = limits.get(s.space, (1, "of it"))
     need(0 <= s.buffer < limit, f"{name}: buffer {s.buffer}: {s.space.name} has {limit} {things}")
+    if s.space is _S.HOST and isinstance(s.base, int) and 0 <= s.base < len(program.buffers):
+        decl, role = program.buffers[s.base], Role.INFEED if name == "src" else Role.OUTFEED
+        if decl.role in FEEDS:
+            need(decl.role is role and decl.number == s.buffer, f"{name}: {decl.name} is {decl.role} of {decl.number}")
+            size = ELEMENT_TYPES[decl.dtype].size * prod(decl.dims)
+            need(pattern.elements * pattern.dtype.size <= size, f"{name}: moves more than {decl.name}: {size} bytes")
     if s.space is _S.ACC:
         need(pattern.dtype.name in _WORD_TYPES, f"{name}: {pattern.dtype} in ACC: must be f32, s32 or u32")
         steps = (*pattern.strides, *(c.stride for c in pattern.coords), 0 if isinstance(s.base, Reg) else s.base)
@@ -311,6 +318,11 @@ def _check_sizes(program: Program, b: BufferDecl) -> None:
     )
 
 
+def _check_feed(b: BufferDecl, chip: Chip) -> None:
+    _need(b.bytes == 0 and b.alias < 0, f"buffer {b.name}: {b.role} has no memory: bytes must be 0, and no alias")
+    _need(0 <= b.number < chip.host.queues, f"buffer {b.name}: host queue {b.number}: there are {chip.host.queues}")
+
+
 def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
     for i, b in enumerate(program.buffers):
@@ -318,7 +330,10 @@ def _check_tables(program: Program, chip: Chip) -> None:
         _need(len(b.dims) <= MAX_RANK, f"buffer {b.name}: {len(b.dims)} dimensions: at most {MAX_RANK}")
         _need(all(0 <= d < MAX_MACS for d in b.dims), f"buffer {b.name}: dimensions must be from 0 to {MAX_MACS - 1}")
         size = prod(b.dims) * ELEMENT_TYPES[b.dtype].size
-        _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
+        if b.role in FEEDS:
+            _check_feed(b, chip)
+        else:
+            _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
         _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
         _check_sizes(program, b)

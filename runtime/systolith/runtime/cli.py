@@ -27,6 +27,9 @@ from systolith.runtime.serve_command import serve
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 ELIDED_HELP = "What constants are whose values the text leaves out ('{...}'); without it only `--mode time` takes them."
+INFEED_HELP = (
+    "Arrays that infeeds take, in order: npz of infeed0, infeed1, ...; the parts of a tuple one after the other."
+)
 
 
 MAX_CYCLES = click.option(
@@ -56,6 +59,8 @@ def cli() -> None:
 @click.option("--check", is_flag=True, help="Compare every fusion group with the reference evaluator.")
 @click.option("--expect", type=FILE, help="Compare results with out0, out1, ... of this npz.")
 @click.option("--out", type=FILE, help="Write results to this npz as out0, out1, ...")
+@click.option("--infeed", type=FILE, help=INFEED_HELP)
+@click.option("--outfeed", type=FILE, help="Write what the run puts out to this npz as outfeed0, outfeed1, ...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option("--trace", type=FILE, help="Write a Chrome trace (opens in Perfetto).")
 @click.option("--report", type=FILE, help="Write a self-contained HTML report.")
@@ -211,6 +216,7 @@ def asm(file: Path, chip: str | None, changes: Mapping[str, str], output: Path) 
 @runs_on("tiny")
 @click.option("--args", type=FILE, help="Arguments, as for `run`.")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
+@click.option("--infeed", type=FILE, help="What infeeds take, as for `run`.")
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
 @MAX_CYCLES
 @click.option(

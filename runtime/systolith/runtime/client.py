@@ -12,18 +12,18 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.options import Options
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.binary import load
-from systolith.isa.checked import as_array, checked
-from systolith.isa.dtypes import DType, dtype
+from systolith.isa.checked import checked
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
-from systolith.runtime.arrays import Array, bytes_of
-from systolith.runtime.device import Device, Devices, element_type
+from systolith.runtime.arrays import Array
+from systolith.runtime.device import Devices
 from systolith.runtime.device_transfers import DeviceTransfers
 from systolith.runtime.executable import Executable, load_for
-from systolith.runtime.global_data import dense_parts, value_of
+from systolith.runtime.feeds import Infeed, Outfeed
+from systolith.runtime.global_data import value_of
 from systolith.runtime.sources import parse_module
 from systolith.runtime.tuning import with_tuner
-from systolith.sim.memory import HostQueue
+from systolith.sim.host_queue import HostQueue
 
 
 class Client(DeviceTransfers):
@@ -70,14 +70,13 @@ class Client(DeviceTransfers):
         Raises:
             SystolithError: the chip has no such queue.
         """
-        return Outfeed(self._host_queue(self.device(device).outfeed, queue, "outfeed"), self.device(device))
+        return Outfeed(self._host_queue(self.device(device).outfeed, queue, "outfeed"))
 
     def _feed(self, arrays: Sequence[Array], shape: Shape, device: int) -> None:
         self.infeed(device=device).push(*arrays)
 
     def _drain(self, shape: Shape, device: int) -> Literal:
-        taken = self.outfeed(device=device).pop(dtype("u8"), (shape.bytes,))
-        return Literal.of_shape(value_of(shape, dense_parts(taken, shape)), shape)
+        return Literal.of_shape(value_of(shape, self.outfeed(device=device).pop_value(shape)), shape)
 
     def _host_queue(self, queues: list[HostQueue], number: int, what: str) -> HostQueue:
         if not 0 <= number < len(queues):
@@ -93,42 +92,6 @@ def compile_for(devices: Devices, module: Module, options: Options) -> Executabl
     """
     compiled = compile_module(module, devices.chip, with_tuner(options, devices.chip))
     return Executable(devices, compiled.program, compiled)
-
-
-class Infeed:
-    """Arrays from the host to a device; a run that needs more than there is fails and says so."""
-
-    def __init__(self, queue: HostQueue) -> None:
-        self._queue = queue
-
-    def push(self, *arrays: Array) -> None:
-        """Append arrays, as their dense row-major bytes."""
-        taken = [as_array(array) for array in arrays]
-        for array in taken:
-            element_type(array)
-            self._queue.push(array)
-
-
-class Outfeed:
-    """Arrays from a device to the host."""
-
-    def __init__(self, queue: HostQueue, device: Device) -> None:
-        self._queue = queue
-        self._device = device
-
-    @checked
-    def pop(self, element: DType, shape: tuple[int, ...]) -> Array:
-        """The next array of a given type and shape, once the runs called so far have ended.
-
-        Raises:
-            SystolithError: there are fewer bytes.
-        """
-        size = bytes_of(element, shape)
-        self._device.queue.submit(lambda: None).result()
-        data = self._queue.take(size)
-        if data is None:
-            raise SystolithError(f"outfeed: {element}{list(shape)} takes {size} bytes, there are fewer")
-        return data.view(element.stored).reshape(shape)
 
 
 class ClientLibrary:

@@ -18,7 +18,8 @@ from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HOST, Allocation, HbmAllocator, OutOfMemoryError, Owner
 from systolith.runtime.sized import valid
 from systolith.runtime.task import CallerQueue, ProcessLock, Task, TaskQueue, finished
-from systolith.sim.memory import HostQueue, Machine
+from systolith.sim.host_queue import LIMIT, PATIENCE, HostQueue
+from systolith.sim.memory import Machine
 
 MOST_DEVICES = 4096
 
@@ -244,7 +245,7 @@ class Device:
         hbm: its allocator.
         queue: runs are executed one after the other, in the order of their calls.
         calling: held from the look at a run's arguments to its place in the queue.
-        infeed, outfeed: queues of bytes between host and device, which live across runs.
+        infeed, outfeed: queues of arrays between host and device, which live across runs.
     """
 
     def __init__(self, chip: Chip, number: int, devices: Devices | None = None) -> None:
@@ -255,8 +256,8 @@ class Device:
         self.calling = ProcessLock()
         self.hbm = HbmAllocator(chip.hbm.bytes)
         self.queue: TaskQueue | CallerQueue = TaskQueue(f"device{number}")
-        self.infeed = [HostQueue() for _ in range(chip.host.queues)]
-        self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.infeed = [HostQueue(f"infeed queue {n}", LIMIT, PATIENCE) for n in range(chip.host.queues)]
+        self.outfeed = [HostQueue(f"outfeed queue {n}", LIMIT, PATIENCE) for n in range(chip.host.queues)]
 
     def __repr__(self) -> str:
         return f"{self.chip.name}:{self.number}"
@@ -287,9 +288,21 @@ class Device:
             "fragmentation": hbm.fragmentation,
         }
 
-    def attach_queues(self, machine: Machine) -> None:
-        """Give a run's machine this device's host queues."""
+    def attach_queues(self, machine: Machine, look: Callable[[], None]) -> None:
+        """Give a run's machine this device's host queues; `look`: called while it waits, raises what is to end it."""
         machine.infeed, machine.outfeed = self.infeed, self.outfeed
+        for queue in (*self.infeed, *self.outfeed):
+            queue.start_run(look)
+
+    def expect_run(self) -> None:
+        """A run is called: who waits at a queue of the host may count on it."""
+        for queue in (*self.infeed, *self.outfeed):
+            queue.expect_run()
+
+    def end_run(self, failed: bool) -> None:
+        """A run has ended."""
+        for queue in (*self.infeed, *self.outfeed):
+            queue.end_run(failed)
 
     @checked
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:

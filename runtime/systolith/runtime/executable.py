@@ -315,15 +315,23 @@ class Executable:
         cancelled: Event,
     ) -> Run:
         """`held`: memory that is not to be given to others before the run ends."""
+        failed = True
         try:
             states = self._states.setdefault(device.number, first_states(self.program))
             arguments = [wait() for wait in contents]
-            if cancelled.is_set():
-                raise CancelledRunError(f"{self.program.name}: the run was cancelled before it began")
+            self._look(cancelled, "before it began")
             bound = bind(self.program, arguments, results, states)
-            return self._simulated(partial(simulated, buffers=bound, setup=device.attach_queues))
+            setup = partial(device.attach_queues, look=partial(self._look, cancelled, "while it waited for the host"))
+            run = self._simulated(partial(simulated, buffers=bound, setup=setup))
+            failed = False
+            return run
         finally:
             held.clear()  # the frames of an exception keep the list
+            device.end_run(failed)
+
+    def _look(self, cancelled: Event, when: str) -> None:
+        if cancelled.is_set():
+            raise CancelledRunError(f"{self.program.name}: the run was cancelled {when}")
 
     def _simulated(self, simulated: Callable[[], RunResult]) -> Run:
         started = perf_counter()
@@ -385,6 +393,7 @@ def start(
             memories,
             cancelled,
         )
+        target.expect_run()
         task = executable._started(target, work, cancelled)
         for result in results:
             result.fill_by(task)

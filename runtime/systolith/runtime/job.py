@@ -28,6 +28,7 @@ from systolith.runtime.checks import Checker, CheckReport
 from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
+from systolith.runtime.feed_files import FeedFiles, write_outfeed
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.sized import arguments, cut, random_sizes, shown
 from systolith.runtime.sources import Source, elided_note, read_runnable
@@ -55,6 +56,8 @@ class Request:
     random: int | None = None
     expect: Path | None = None
     out: Path | None = None
+    infeed: Path | None = None
+    outfeed: Path | None = None
     check: bool = False
     mode: str = "full"
     hostile: bool = False
@@ -72,13 +75,14 @@ class Request:
     @property
     def outputs(self) -> dict[str, Path | None]:
         """The files that are to be written, by option."""
-        found = {"--out": self.out, "--record-decisions": self.record_decisions}
+        found = {"--out": self.out, "--outfeed": self.outfeed, "--record-decisions": self.record_decisions}
         return found | {"--trace": self.trace, "--report": self.report}
 
     @property
     def inputs(self) -> dict[str, Path | None]:
         """The files that are read, by option."""
         found = {"FILE": self.path, "--args": self.args, "--expect": self.expect, "--decisions": self.decisions}
+        found["--infeed"] = self.infeed
         chip = chip_file(self.chip) if isinstance(self.chip, str) else None
         return found | {"--chip": chip, "--autotune-cache": self.autotune_cache, "--plan": self.plan}
 
@@ -166,11 +170,13 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     expected = load_numbered(request.expect, "out") if request.expect else []
     results = result_memories(program, arguments) if request.mode != "time" else []
     checker = Checker(program, compiled, request.precision) if request.check and compiled else None
+    feeds = FeedFiles(request.infeed)
     stage("simulating")
     started = perf_counter()
     buffers = bind(program, arguments, results) if request.mode != "time" else None
-    result = _simulate(request, program, chip, buffers, checker)
+    result = _simulate(request, program, chip, buffers, checker, feeds)
     outcome = Outcome(request, program, result, compile_seconds, perf_counter() - started, precision)
+    feeds.check_taken()
     stage("comparing")
     if request.mode != "time":
         outcome.results = _shaped(program, results)
@@ -183,6 +189,11 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     if request.out:
         named = {f"out{i}": as_bits(a) for i, a in enumerate(outcome.results)}
         write_atomic(request.out, lambda handle: np.savez(handle, allow_pickle=False, **named))
+    sent = feeds.put_out()
+    if request.outfeed:
+        write_outfeed(request.outfeed, sent)
+    elif sent:
+        outcome.note = "\n".join(filter(None, (note, f"{len(sent)} arrays of the outfeed: --outfeed FILE keeps them")))
     if request.record_decisions:
         save_decisions(request.record_decisions, program, result.decisions)
     return outcome
@@ -199,6 +210,8 @@ def refuse_impossible(request: Request, source: Source) -> None:
         ("--check", request.check, "time", values),
         ("--expect", request.expect, "time", values),
         ("--out", request.out, "time", values),
+        ("--infeed", request.infeed, "time", values),
+        ("--outfeed", request.outfeed, "time", values),
         ("--hostile", request.hostile, "time", values),
         ("--record-decisions", request.record_decisions, "time", values),
         ("--trace", request.trace, "values", cycles),
@@ -222,7 +235,12 @@ def refuse_impossible(request: Request, source: Source) -> None:
 
 
 def _simulate(
-    request: Request, program: Program, chip: Chip, buffers: dict[int, Array] | None, checker: Checker | None
+    request: Request,
+    program: Program,
+    chip: Chip,
+    buffers: dict[int, Array] | None,
+    checker: Checker | None,
+    feeds: FeedFiles,
 ) -> RunResult:
     decisions = load_decisions(request.decisions, program) if request.decisions else None
     try:
@@ -234,6 +252,7 @@ def _simulate(
             hostile=request.hostile,
             decisions=decisions,
             observer=checker,
+            setup=feeds.attach if request.mode != "time" else None,
             max_cycles=request.max_cycles,
         )
     except TraceNeededError as error:

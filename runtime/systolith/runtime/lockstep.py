@@ -12,6 +12,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import OutputError, require_apart, write_atomic
 from systolith.runtime.executable import bind, result_memories
+from systolith.runtime.feed_files import FeedFiles
 from systolith.runtime.job import Request, Stage, arguments_of, to_program
 
 AROUND = 200  # cycles of waves before and after a difference
@@ -39,7 +40,8 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     arguments = arguments_of(request, program)
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
-    case = Case(program, bind(program, arguments, results), max_cycles=request.max_cycles)
+    feeds = FeedFiles(request.infeed)
+    case = Case(program, bind(program, arguments, results), feeds.attach, max_cycles=request.max_cycles)
     with Lockstep(chip) as both:
         stage("running")
         result = both.run(case)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -17,6 +16,7 @@ from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import Program
 from systolith.sim.calls import Calls, Direct
+from systolith.sim.host_queue import HostQueue
 from systolith.sim.naming import Iterations, named
 
 Bytes = npt.NDArray[np.uint8]
@@ -59,30 +59,6 @@ class Tile:
         object.__setattr__(self, "address", self.values.ctypes.data)
 
 
-class HostQueue:
-    """A queue of bytes between host and device."""
-
-    def __init__(self) -> None:
-        self.entries: deque[Bytes] = deque()
-
-    def push(self, data: npt.NDArray[Any]) -> None:
-        """Append the bytes of an array."""
-        self.entries.append(np.ascontiguousarray(data).reshape(-1).view(np.uint8).copy())
-
-    def take(self, size: int) -> Bytes | None:
-        """The next `size` bytes; None, and nothing is taken, if there are fewer."""
-        if sum(len(e) for e in self.entries) < size:
-            return None
-        parts: list[Bytes] = []
-        while size:
-            head = self.entries.popleft()
-            if len(head) > size:
-                self.entries.appendleft(head[size:])
-            parts.append(head[:size])
-            size -= len(parts[-1])
-        return np.concatenate(parts) if parts else np.empty(0, np.uint8)
-
-
 class Machine:
     """One core and its memories.
 
@@ -112,8 +88,8 @@ class Machine:
         ]
         self.shadow: list[Tile | None] = [None] * m.count
         self.active: list[Tile | None] = [None] * m.count
-        self.infeed = [HostQueue() for _ in range(chip.host.queues)]
-        self.outfeed = [HostQueue() for _ in range(chip.host.queues)]
+        self.infeed = [HostQueue(f"infeed queue {n}") for n in range(chip.host.queues)]
+        self.outfeed = [HostQueue(f"outfeed queue {n}") for n in range(chip.host.queues)]
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
         self.cache: dict[Any, Any] = {}

@@ -17,11 +17,13 @@ from systolith.isa.numerics.fma import add_product_at
 from systolith.isa.numerics.formats import fill_of, raw_type, to_f32
 from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
 from systolith.isa.numerics.matmul import add_product, integer_product, weight_tile
+from systolith.isa.program import BufferDecl, Role
 from systolith.sim import kernels, native_kernels
 from systolith.sim import native_streams as native
 from systolith.sim import streams as io
+from systolith.sim.host_queue import HostQueue, HostQueueError
 from systolith.sim.independence import check_apart, check_independent, check_rows_apart
-from systolith.sim.memory import HostQueue, Machine, Tile
+from systolith.sim.memory import Machine, Tile
 from systolith.sim.plans import Array
 from systolith.sim.serial import run_serial
 from systolith.sim.streams import Access
@@ -57,7 +59,7 @@ def copy(machine: Machine, instr: Instruction) -> None:
         return
     values = _receive(machine, src) if src.stream.space is Space.HOST else io.read_raw(machine, src)
     if dst.stream.space is Space.HOST:
-        _queue(machine, dst, False).push(values)
+        _send(machine, dst, values)
     else:
         io.write_raw(machine, dst, values.reshape(b.counts))
 
@@ -71,10 +73,25 @@ def _queue(machine: Machine, a: Access, infeed: bool) -> HostQueue:
 
 def _receive(machine: Machine, a: Access) -> Array:
     size = a.pattern.elements * a.pattern.dtype.size
-    data = _queue(machine, a, True).take(size)
-    if data is None:
-        raise machine.error(f"infeed queue {a.stream.buffer}: has fewer than {size} bytes")
-    return data.view(raw_type(a.pattern.dtype))
+    try:
+        return _queue(machine, a, True).take(size, _declared(machine, a, Role.INFEED)).view(raw_type(a.pattern.dtype))
+    except HostQueueError as problem:
+        raise machine.error(str(problem)) from None
+
+
+def _send(machine: Machine, a: Access, values: Array) -> None:
+    data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy()
+    try:
+        _queue(machine, a, False).put(data, _declared(machine, a, Role.OUTFEED))
+    except HostQueueError as problem:
+        raise machine.error(str(problem)) from None
+
+
+def _declared(machine: Machine, a: Access, role: Role) -> BufferDecl | None:
+    """The array that a host stream moves, or a part of it; None: bytes of which nothing is said."""
+    base, buffers = a.stream.base, machine.program.buffers
+    known = isinstance(base, int) and 0 <= base < len(buffers) and buffers[base].role is role
+    return buffers[base] if known else None  # type: ignore[index]
 
 
 def _matrix(machine: Machine, instr: Instruction, a: Access, integer: bool) -> Array:

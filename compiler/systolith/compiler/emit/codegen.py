@@ -123,9 +123,11 @@ class Generator:
         return self._register(value) if isinstance(value, VReg) else value
 
     def _address(self, ref: Ref) -> int:
-        """Byte address, without the dynamic part."""
+        """Byte address, without the dynamic part; of a host stream the entry that says what it moves."""
         if ref.buf is None:
             return 0
+        if ref.buf.space == Space.HOST:
+            return self.tables.buffers.get(ref.buf, 0)
         return ref.offset + (self.address[ref.buf] if ref.buf.space in (Space.VMEM, Space.SMEM) else 0)
 
     def _stream(self, ref: Ref, item: TileOp) -> Stream:

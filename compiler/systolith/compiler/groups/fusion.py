@@ -49,7 +49,7 @@ from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 
-OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC)
+OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC, Family.HOST)
 """Families that stay outside groups."""
 
 _ROUNDS = 5

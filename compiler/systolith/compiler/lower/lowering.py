@@ -38,7 +38,7 @@ class LoweringRules:
 
     Attributes:
         groups: a group, by its unit, from and to arrays.
-        control: an instruction that runs computations, by its opcode.
+        control: an instruction that runs computations, or moves arrays to or from the host, by its opcode.
         operands: brings what all blocks of a blocked group read to VMEM.
         blocks: a blocked group.
         alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.

@@ -11,6 +11,7 @@ from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.blocks import cached_operands, lower_blocks
 from systolith.compiler.lower.control import lower_conditional, lower_while
 from systolith.compiler.lower.dma_ops import lower_custom
+from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
 from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf, leaf_shapes, place, result_leaves
@@ -108,7 +109,12 @@ def _lower_vector(ctx: TileBuilder, group: Group, operands: Sequence[Array], res
 
 RULES = LoweringRules(
     groups={Unit.MXU: lower_output, Unit.VPU: _lower_vector, Unit.DMA: lower_custom},
-    control={"while": lower_while, "conditional": lower_conditional},
+    control={
+        "while": lower_while,
+        "conditional": lower_conditional,
+        "infeed": lower_infeed,
+        "outfeed": lower_outfeed,
+    },
     operands=cached_operands,
     blocks=lower_blocks,
     alone=alone,

@@ -44,6 +44,7 @@ class Family(StrEnum):
     ORDER = "orders others"
     ASYNC = "starts, goes on with or ends what runs beside others"
     REGISTERED = "is lowered to tile IR by a rule of an installed package"
+    HOST = "moves arrays between the host's queues and the device"
     EFFECT = "does more than give a value"
 
 
@@ -57,10 +58,11 @@ _LOWERED = (
     Family.REDUCTION,
     Family.DMA,
     Family.REGISTERED,
+    Family.HOST,
 )
 
-RUNNING = (Family.CALL, Family.CONTROL)
-"""Families of what runs in grouped HLO: groups, loops and conditionals."""
+RUNNING = (Family.CALL, Family.CONTROL, Family.HOST)
+"""Families of what runs in grouped HLO: groups, loops and conditionals, infeed and outfeed."""
 
 ROOTS = (Family.CONTRACTION, Family.REDUCTION)
 """Families of root operations: a group has at most one, or several on one iteration space."""
@@ -210,7 +212,8 @@ OPS: dict[str, OpInfo] = {
             all-to-all collective-broadcast collective-permute collective-permute-done collective-permute-start
             ragged-all-to-all reduce-scatter""".split()
         ),
-        *_rows(Family.EFFECT, "infeed outfeed recv recv-done send send-done"),
+        *_rows(Family.HOST, "infeed outfeed"),
+        *_rows(Family.EFFECT, "recv recv-done send send-done"),
     )
 }  # fmt: skip
 """Every opcode that XLA has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.ops.table import Family, family
 
 
@@ -14,7 +14,7 @@ class Effects:
 
     def of(self, instruction: Instruction) -> bool:
         """Whether an instruction, or one that it calls, does more than give a value."""
-        if family(instruction) is Family.EFFECT:
+        if family(instruction) in (Family.EFFECT, Family.HOST):
             return True
         if instruction.opcode == "custom-call" and instruction.attributes.get("custom_call_has_side_effect", False):
             return True
@@ -32,3 +32,8 @@ class Effects:
                 self._known[top] = any(map(self.of, top.instructions))
                 stack.pop()
         return self._known[computation]
+
+
+def moves_for_host(module: Module) -> bool:
+    """Whether a module has infeeds or outfeeds, whose order is that of its text: passes that reorder let it be."""
+    return any(family(i) is Family.HOST for i in module.instructions())

@@ -225,6 +225,13 @@ class TileBuilder:
             buf.decl = replace(buf.decl, sizes=sizes)
         return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
+    def feed(self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], queue: int) -> Array:
+        """An array that a host queue moves, as a line of its elements; it has no memory."""
+        decl = BufferDecl(name, role, dtype.name, dims, 0, queue)
+        buf = Buf(self.fresh(name), Space.HOST, 0, decl=decl, unit=queue)
+        self.buffers.append(buf)
+        return Array(buf, dtype.in_memory, (prod(dims),), (dtype.size,), (0,))
+
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """An array without memory, for a value that has no contents yet."""
         buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))

@@ -128,8 +128,8 @@ class _Parser:
         self, name: str, space: str, size: str, align: str, unit: str | None, whole: str | None, text: str | None
     ) -> None:
         decl = self._record(text, BufferDecl) if text else None
-        if (decl is not None) != (Space[space] is Space.HBM):
-            raise ValueError("a buffer has a BufferDecl if it is in HBM, and only then")
+        if (decl is not None) != (Space[space] in (Space.HBM, Space.HOST)):
+            raise ValueError("a buffer has a BufferDecl if it is in HBM or a host queue, and only then")
         buf = Buf(name, Space[space], int(size), int(align), decl, int(unit or 0))
         self._define(f"%{name}", buf)
         if whole:

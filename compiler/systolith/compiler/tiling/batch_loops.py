@@ -25,7 +25,7 @@ from systolith.compiler.memory.residency import VALUES_SHARE
 from systolith.compiler.ops.group import Unit
 from systolith.compiler.ops.table import ROOTS, family
 from systolith.compiler.passes.base import Outcome
-from systolith.compiler.passes.effects import Effects
+from systolith.compiler.passes.effects import Effects, moves_for_host
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.dead_code import drop_dead
 from systolith.compiler.plan import WHY, ForcedPlan, PlanError
@@ -69,7 +69,7 @@ class BatchLoops:
 
     def run(self, module: Module) -> Outcome:
         entry = module.entry
-        if not self._overflows(entry):
+        if moves_for_host(module) or not self._overflows(entry):
             return Outcome(False)
         found = sorted(classes(entry), key=lambda of: -len(of.kept))[:MOST_CLASSES]
         trial = Trial(entry, self._grouped(module), self.chip)

@@ -175,7 +175,7 @@ def finish(streams: Streams, chip: Chip) -> Case:
     after = np.concatenate(memories).reshape(-1, BYTES)
     costs = tuple(cost(i, program, chip) for i in program.code)
     gaps = tuple(draw.weighted((0, draw.below(40)), (2, 1)) for _ in costs)
-    outfeed = tuple(b"".join(e.tobytes() for e in queue.entries) for queue in machine.outfeed)
+    outfeed = tuple(queue.contents().tobytes() for queue in machine.outfeed)
     return Case(program.name, program, costs, gaps, before, after, infeed, outfeed)
 
 
