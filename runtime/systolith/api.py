@@ -48,6 +48,7 @@ from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 from systolith.runtime.run import Run, last_run
+from systolith.runtime.sweep.run import sweep
 
 chip = load_chip
 """`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""
@@ -112,5 +113,6 @@ __all__ = [
     "parse_hlo",
     "plot",
     "print_hlo",
+    "sweep",
     "verify",
 ]

@@ -23,6 +23,7 @@ from systolith.runtime.hlo_commands import cost, opt
 from systolith.runtime.refusals import listing_refusals
 from systolith.runtime.report_command import report
 from systolith.runtime.serve_command import serve
+from systolith.runtime.sweep.command import sweep
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -247,7 +248,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-for command in (opt, cost, explain, chips, report, serve):
+for command in (opt, cost, explain, chips, report, serve, sweep):
     cli.add_command(command)
 
 

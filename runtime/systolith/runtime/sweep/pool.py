@@ -1,0 +1,218 @@
+"""Where jobs are done: in this process, in several, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any, Protocol
+
+from systolith.isa.errors import SystolithError
+from systolith.runtime.sweep.extras import need
+from systolith.runtime.sweep.points import version
+from systolith.runtime.sweep.work import FAILED, Job, Row, measure
+
+_ATTEMPTS = 2  # of a job alone, whose process dies
+_AHEAD = 2  # jobs of each worker that wait for it
+_CLUSTER_SECONDS = 20
+
+Results = list[tuple[str, Row]]
+
+
+class ClusterError(SystolithError):
+    """A Dask cluster cannot be used."""
+
+
+class Pool(Protocol):
+    """Does jobs.
+
+    Attributes:
+        workers: how many at a time.
+    """
+
+    workers: int
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
+        """The results of each job, as they come."""
+
+    def close(self) -> None:
+        """Give back what it holds; jobs under way are lost."""
+
+
+class Here:
+    """Does jobs in this process."""
+
+    workers = 1
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
+        return map(measure, jobs)
+
+    def close(self) -> None:
+        pass
+
+
+class _Flow:
+    """Gives jobs to an executor, a few ahead of its workers."""
+
+    workers: int
+    _executor: Executor
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
+        pending = iter(jobs)
+        running: dict[Future[Results], Job] = {}
+        suspects: list[Job] = []  # under way when a worker died
+        while True:
+            while not suspects and len(running) < self.workers * _AHEAD:
+                if (job := next(pending, None)) is None:
+                    break
+                running[self._submitted(job)] = job
+            if running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job = running.pop(future)
+                    if self._died(future):
+                        suspects.append(job)
+                    else:
+                        yield future.result()
+            elif suspects:
+                yield from self._alone(suspects.pop())
+            else:
+                return
+
+    def _alone(self, job: Job) -> Iterator[Results]:
+        """A suspect's results, with nothing beside it whose fault it could be that a worker dies."""
+        for _ in range(_ATTEMPTS):
+            future = self._submitted(job)
+            wait([future])
+            if not self._died(future):
+                yield future.result()
+                return
+        if len(job.points) == 1:
+            yield lost(job)
+        else:
+            for point in job.points:
+                yield from self._alone(Job(job.model, job.options, [point]))
+
+    def _died(self, future: Future[Results]) -> bool:
+        """Whether the worker ended, so that the job is worth another attempt."""
+        problem = future.exception()
+        return problem is not None and self._dead(problem)
+
+    def _submitted(self, job: Job) -> Future[Results]:
+        return self._executor.submit(measure, job)
+
+    def _dead(self, problem: BaseException) -> bool:
+        raise NotImplementedError
+
+
+def lost(job: Job) -> Results:
+    """Results of a job whose processes died."""
+    reason = "its process ended each time: not enough memory, perhaps"
+    return [(key, {"status": FAILED, "reason": reason}) for key, *_ in job.points]
+
+
+class Processes(_Flow):
+    """Does jobs in several processes of this machine; those that die are made anew."""
+
+    _executor: ProcessPoolExecutor
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._executor = self._made()
+
+    def _made(self) -> ProcessPoolExecutor:
+        # Not forked: this process may have threads.
+        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _undisturbed)
+
+    def _submitted(self, job: Job) -> Future[Results]:
+        return self._submit(measure, job)
+
+    def _submit(self, work: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        try:
+            return self._executor.submit(work, argument)
+        except BrokenProcessPool:
+            self._executor.shutdown(wait=False)
+            self._executor = self._made()
+            return self._executor.submit(work, argument)
+
+    def _dead(self, problem: BaseException) -> bool:
+        return isinstance(problem, BrokenProcessPool)
+
+    @property
+    def processes(self) -> list[Any]:
+        """Those that work now."""
+        return list((self._executor._processes or {}).values())
+
+    def close(self) -> None:
+        processes = self.processes
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            with suppress(ProcessLookupError, ValueError):
+                process.terminate()
+
+
+def _undisturbed() -> None:
+    """Leave Ctrl-C to the process that began the sweep."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Cluster(_Flow):
+    """Does jobs on the workers of a Dask scheduler.
+
+    Args:
+        address: of the scheduler, such as `tcp://10.0.0.1:8786`.
+
+    Raises:
+        ClusterError: nobody answers, there are no workers, or one has another version of systolith.
+    """
+
+    def __init__(self, address: str) -> None:
+        distributed = need("distributed")
+        self._killed = distributed.KilledWorker
+        try:
+            self._client = distributed.Client(address, timeout=_CLUSTER_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TypeError, ImportError) as problem:
+            text = " ".join(str(problem).split())
+            raise ClusterError(f"--dask {address}: no scheduler answers there: {text}") from None
+        try:
+            self.workers = self._ready(address)
+        except BaseException:
+            self._client.close()
+            raise
+        self._executor = self._client.get_executor(pure=False)
+
+    def _ready(self, address: str) -> int:
+        """How many jobs its workers do at a time."""
+        threads: dict[str, int] = self._client.nthreads()
+        if not threads:
+            raise ClusterError(f"--dask {address}: the scheduler has no workers")
+        for worker, found in self._client.run(_version_there, on_error="return").items():
+            if found != version():
+                raise ClusterError(f"--dask {address}: worker {worker} has systolith {found}, this is {version()}")
+        return sum(threads.values())
+
+    def _dead(self, problem: BaseException) -> bool:
+        return isinstance(problem, self._killed)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _version_there() -> str:
+    return version()
+
+
+def pool_for(workers: int | None, dask: str | None) -> Pool:
+    """A pool.
+
+    Args:
+        workers: processes; None: one for each processor.
+        dask: address of a scheduler, in their place.
+    """
+    if dask is not None:
+        return Cluster(dask)
+    workers = workers or len(os.sched_getaffinity(0))
+    return Here() if workers == 1 else Processes(workers)

@@ -1,0 +1,133 @@
+"""The work of one process: compile programs, run them in mode `time`, and say what came of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+from systolith.compiler.driver import Front
+from systolith.compiler.options import Options
+from systolith.isa.chip import Chip
+from systolith.isa.errors import SystolithError
+from systolith.isa.program import Program
+from systolith.runtime.sources import parse_module, parse_proto
+from systolith.runtime.sweep.points import Model
+from systolith.runtime.tuning import with_tuner
+from systolith.sim.simulate import RunResult, simulate
+
+OK, REFUSED, FAILED = "ok", "refused", "failed"
+"""A point ran; it cannot run there; the machine or systolith failed, so that another attempt may go better."""
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Points of one model with one set of options, to be measured by one process.
+
+    Attributes:
+        model, options: of all of them.
+        points: key of the result, chip, and the chip that the program is compiled for, of each.
+    """
+
+    model: Model
+    options: Mapping[str, Any]
+    points: Sequence[tuple[str, Chip, Chip]]
+
+
+class _Recent(Generic[T]):
+    """The results that were asked for last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Any, T] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        if key not in self._kept:
+            self._kept[key] = make()
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+_fronts: _Recent[Front] = _Recent(8)
+_programs: _Recent[Program] = _Recent(4)
+
+
+def measure(job: Job) -> list[tuple[str, Row]]:
+    """Results of a job's points, by their keys; a point that is refused has its reason."""
+    return [(key, _measured(job, chip, compiled_for)) for key, chip, compiled_for in job.points]
+
+
+def _measured(job: Job, chip: Chip, compiled_for: Chip) -> Row:
+    try:
+        started = perf_counter()
+        program = program_for(job.model, job.options, compiled_for)
+        compiled = perf_counter()
+        result = simulate(moved(program, chip), chip, mode="time")
+        return {"status": OK, "reason": ""} | measurements(result, compiled - started)
+    except SystolithError as error:
+        return {"status": REFUSED, "reason": " ".join(str(error).split())}
+    except MemoryError:
+        return {"status": FAILED, "reason": "out of memory: this needs more than the machine has"}
+    except Exception as error:  # of one point: the others are worth having
+        return {"status": FAILED, "reason": f"fault of systolith: {type(error).__name__}: {error}"}
+
+
+def parsed(model: Model) -> Front:
+    """A model in canonical form.
+
+    Raises:
+        SystolithError: it cannot be read, or is a binary.
+    """
+
+    def make() -> Front:
+        try:
+            text = model.data.decode()
+        except UnicodeDecodeError:
+            return Front(parse_proto(model.data, model.name))
+        return Front(parse_module(text, model.name, left_out=True))
+
+    return _fronts.get(model.digest, make)
+
+
+def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> Program:
+    """The program of a model for a chip, as a fresh compilation would make it.
+
+    Raises:
+        SystolithError: it is refused.
+    """
+
+    def make() -> Program:
+        asked = Options(probes=False, elided="zeros", **options)
+        return parsed(model).compile(chip, with_tuner(asked, chip)).program
+
+    return _programs.get((model.digest, chip.digest(), tuple(sorted(options.items()))), make)
+
+
+def moved(program: Program, chip: Chip) -> Program:
+    """The program under other times: for a chip that differs in nothing but those (`TIME_FIELDS`)."""
+    if program.chip_digest == chip.digest():
+        return program
+    return replace(program, chip=chip.name, chip_digest=chip.digest(), target=chip)
+
+
+def measurements(result: RunResult, compile_seconds: float) -> Row:
+    """The columns of a run (`MEASURED`)."""
+    moved_bytes = result.hbm_bytes
+    return {
+        "cycles": result.cycles,
+        "seconds": result.seconds,
+        "mxu_utilization": result.mxu_utilization,
+        "hbm_read_bytes": moved_bytes["read"],
+        "hbm_written_bytes": moved_bytes["written"],
+        "instructions": result.instructions,
+        "vmem_high_water": result.vmem_high_water,
+        "compile_seconds": round(compile_seconds, 6),
+        "simulate_seconds": round(result.wall_seconds["simulate"], 6),
+    }

@@ -1,0 +1,83 @@
+"""`systolith sweep` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.command import systolith
+from tests.runtime.sweep.studies import TEXT, toml
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_sweep_writes_its_table_and_says_what_is_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = toml(tmp_path, TEXT), tmp_path / "r.csv"
+    ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1)
+    assert ran.code == 0, ran
+    assert "s: 4 points (0 known before)" in ran.out
+    assert "Pareto front" in ran.out
+    assert "elasticity" in ran.out
+    assert f"wrote {out}" in ran.err
+    rows = list(csv.DictReader(out.open()))
+    assert [row["vmem.bytes"] for row in rows] == ["4096", "4096", "65536", "65536"]
+    assert (tmp_path / "r.sqlite").exists()
+    again = systolith(capsys, "sweep", path, "-o", out, "-o", tmp_path / "r.parquet", "--json")
+    record = json.loads(again.out)
+    assert (record["known"], record["computed"], record["ok"]) == (4, 0, True)
+    assert list(csv.DictReader(out.open())) == rows
+
+
+def test_a_refused_point_ends_with_1_and_is_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = toml(tmp_path, TEXT.replace('"64KiB"', "7"))
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
+    assert ran.code == 1
+    assert "refused: layer.hlo on tiny vmem.bytes=7 hbm.gbps=1: chip tiny: vmem.bytes = 7: must be" in ran.err
+    statuses = [row["status"] for row in csv.DictReader((tmp_path / "r.csv").open())]
+    assert statuses == ["ok", "ok", "refused", "refused"]
+
+
+def test_what_is_wrong_ends_with_2_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = toml(tmp_path, TEXT), tmp_path / "r.csv"
+    other = toml(tmp_path, TEXT.replace("layer.hlo", "gone.hlo"), "gone.toml")
+    cases: list[tuple[tuple[object, ...], str]] = [
+        ((other, "-o", out), "models: gone.hlo: no such file"),
+        ((tmp_path / "none.toml", "-o", out), "none.toml: No such file"),
+        ((path, "-o", tmp_path / "r.txt"), "results are written as .csv, .parquet, .json"),
+        ((path, "-o", tmp_path / "no" / "r.csv"), "does not exist"),
+        ((path, "-o", out, "--store", path), "would overwrite STUDY"),
+        ((path,), "Missing option '-o'"),
+        ((path, "-o", out, "--dask", "nonsense"), "--dask nonsense"),
+    ]
+    before = sorted(tmp_path.iterdir())
+    for words, message in cases:
+        ran = systolith(capsys, "sweep", *words)
+        assert (ran.code, ran.out) == (2, ""), (words, ran)
+        assert message in ran.err
+        assert sorted(p for p in tmp_path.iterdir() if p.suffix != ".sqlite") == before
+
+
+def test_a_table_of_which_nothing_is_known_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = toml(tmp_path, TEXT), tmp_path / "r.csv"
+    out.write_text("mine\n")
+    ran = systolith(capsys, "sweep", path, "-o", out)
+    assert ran.code == 2
+    assert "no " in ran.err
+    assert out.read_text() == "mine\n"
+
+
+@pytest.mark.slow
+def test_the_study_of_the_page_is_the_example_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"^```toml\n(.*?)^```$", (ROOT / "docs" / "sweeps.md").read_text(), re.M | re.S)
+    example = ROOT / "examples" / "study.toml"
+    assert found
+    assert found[1] == example.read_text()
+    ran = systolith(capsys, "sweep", example, "-o", tmp_path / "r.csv", "--jobs", 1)
+    assert ran.code == 0, ran
+    assert "study: 8 points" in ran.out
