@@ -54,6 +54,19 @@ def test_a_run_without_cycles() -> None:
     assert "Units" not in text
 
 
+def test_reasons_stand_beside_groups_where_there_is_room_and_below_elsewhere() -> None:
+    assert "│ DMA load is occupied for" not in printed(fabricate(), 80)
+    assert "dot_gelu_fusion: DMA load is occupied for" in " ".join(printed(fabricate(), 80).split())
+    assert "│ DMA load is occupied for" in printed(fabricate(), 200)
+
+
+def test_as_many_groups_as_are_asked_for() -> None:
+    from systolith.reports.run_data import from_json
+
+    parts = render_summary(from_json(fabricate()), top=0)
+    assert len(parts) + 1 == len(render_summary(fabricate(), top=3))
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_it_fits_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(fabricate(), width).splitlines()) <= width

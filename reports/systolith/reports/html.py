@@ -19,7 +19,7 @@ from systolith.reports.headline import figures, shares, verdict
 from systolith.reports.numbers import count, percent, size
 from systolith.reports.roofline import Peaks, peaks
 from systolith.reports.run_data import RunData, timed
-from systolith.reports.tables import chip_table, group_table, op_table, unit_table
+from systolith.reports.tables import chip_table, group_table, op_table, unit_table, what_if_table
 
 ROLES = {"parameter": "read", "result": "written", "constant": "shift", "temp": "vpu"}
 ROLE_LABELS = {"parameter": "parameters", "result": "results", "constant": "constants", "temp": "temporaries"}
@@ -44,8 +44,13 @@ def write_report(run: RunData | Mapping[str, Any], path: str | Path) -> Path:
     return save(render_report(timed(run)), path)
 
 
-def render_report(run: RunData) -> str:
-    """The report of a timed run as HTML text; the same run gives the same text."""
+def render_report(run: RunData, top: int | None = None) -> str:
+    """The report of a timed run as HTML text; the same run gives the same text.
+
+    Args:
+        run: the run.
+        top: groups and HLO ops in tables; None: all.
+    """
     chip = peaks(run.chip_parameters)
     why = attribute_run(run, chip)
     roofs, over_time = data.roofline(run, chip, why), bool(run.timeline.edges)
@@ -55,13 +60,14 @@ def render_report(run: RunData) -> str:
         figures=figures(run, chip),
         shares=shares(run, why),
         verdict=verdict(run, why),
+        what_if_table=what_if_table(run),
         units_chart=stacked(data.stalls(run)),
         units_legend=legend(run),
         units_table=unit_table(run),
         roofline_chart=roofline(roofs),
         unplotted=roofs.undrawn,
-        groups_table=group_table(run, chip, why),
-        ops_table=op_table(run),
+        groups_table=group_table(run, chip, why, top),
+        ops_table=op_table(run, top),
         traffic_chart=time.traffic(data.traffic(run, chip)) if over_time else "",
         timeline_chart=time.timeline(data.activity(run, chip)) if over_time else "",
         memory_chart=memory_chart(run, chip),

@@ -167,6 +167,15 @@ class Checks(Model):
     failures: list[Label] = []
 
 
+class WhatIf(Model):
+    """The same program under other times of the chip: what was supposed, the fields changed, the cycles."""
+
+    name: Label
+    changes: dict[Label, Label] = {}
+    cycles: Count
+    seconds: Amount
+
+
 class Memory(Model):
     """Memory of the program, in bytes; absent parts are 0.
 
@@ -217,6 +226,7 @@ class RunData(Model):
         vmem_high_water: bytes.
         accumulator_rows: by MXU, the highest row used; may be absent.
         hazards: races found, one line each; only mode hostile looks for them.
+        what_if: the same program under other times.
         max_abs_error, max_rel_error: against the evaluator or the given results; None: nothing was compared.
     """
 
@@ -248,6 +258,7 @@ class RunData(Model):
     accumulator_rows: dict[Label, Count] = {}
     hazards: list[Label] = []
     checks: Checks = Checks()
+    what_if: list[WhatIf] = []
     max_abs_error: Error | None = None
     max_rel_error: Error | None = None
 

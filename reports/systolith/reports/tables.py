@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from systolith.reports.attribution import Attribution
 from systolith.reports.causes import cause as shown
 from systolith.reports.causes import in_order, unit_label
-from systolith.reports.numbers import NONE, count, decimal, percent, size
+from systolith.reports.numbers import NONE, count, decimal, percent, si, size
 from systolith.reports.roofline import Peaks, group_roof
 from systolith.reports.run_data import RunData
 from systolith.reports.svg import shorten
@@ -65,14 +65,14 @@ GROUP_HEADS = (
 )
 
 
-def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution]) -> Table:
-    """Fusion groups by cycles."""
+def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution], top: int | None = None) -> Table:
+    """Fusion groups by cycles, the `top` ones."""
     rows = []
-    for group in sorted(run.groups, key=lambda g: -g.cycles):
+    for group in sorted(run.groups, key=lambda g: -g.cycles)[:top]:
         roof = group_roof(group, chip)
         of_run = group.cycles / run.total
         rows.append((
-            name(group.title, "\n".join(group.hlo)),
+            name(group.title, "\n".join(filter(None, (group.op_name, group.source, *group.hlo)))),
             word(group.kind or NONE),
             number(group.cycles, count(group.cycles)),
             number(of_run, percent(of_run), "share"),
@@ -87,8 +87,8 @@ def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution]) -> Ta
     return Table("groups-table", GROUP_HEADS, tuple(rows))
 
 
-def op_table(run: RunData) -> Table:
-    """HLO ops by cycles."""
+def op_table(run: RunData, top: int | None = None) -> Table:
+    """HLO ops by cycles, the `top` ones."""
     queues = [q for q in run.units if any(op.busy.get(q) for op in run.ops)]
     heads = (
         ("HLO op", "the HLO instruction whose result the instructions make"),
@@ -100,11 +100,11 @@ def op_table(run: RunData) -> Table:
         *((unit_label(q), "occupied cycles") for q in queues),
     )
     rows = []
-    for op in sorted(run.ops, key=lambda o: -o.cycles):
+    for op in sorted(run.ops, key=lambda o: -o.cycles)[:top]:
         moved = op.hbm_bytes.read + op.hbm_bytes.written
         busy = (number(op.busy.get(q, 0), count(op.busy[q]) if q in op.busy else NONE) for q in queues)
         rows.append((
-            name(op.name or "(no op)"),
+            name(op.title if op.name else "(no op)", "\n".join(filter(None, (op.op_name, op.source)))),
             number(op.cycles, count(op.cycles)),
             number(op.cycles / run.total, percent(op.cycles / run.total), "share"),
             number(op.instructions, count(op.instructions)),
@@ -113,6 +113,28 @@ def op_table(run: RunData) -> Table:
             *busy,
         ))  # fmt: skip
     return Table("ops-table", heads, tuple(rows))
+
+
+def what_if_table(run: RunData) -> Table:
+    """Cycles of the same program under other times of the chip."""
+    heads = (
+        ("with", "the same program, not compiled again"),
+        ("cycles", ""),
+        ("of the run", "cycles over those of the run"),
+        ("time", "simulated"),
+        ("changed", "fields of the chip"),
+    )
+    rows = [
+        (
+            word(what.name),
+            number(what.cycles, count(what.cycles)),
+            number(what.cycles / run.total, percent(what.cycles / run.total)),
+            number(what.seconds, si(what.seconds, "s")),
+            word(", ".join(f"{field} = {value}" for field, value in what.changes.items())),
+        )
+        for what in run.what_if
+    ]
+    return Table("what-if-table", heads, tuple(rows))
 
 
 def unit_table(run: RunData) -> Table:

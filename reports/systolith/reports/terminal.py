@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -17,10 +17,11 @@ from systolith.reports.roofline import group_roof, peaks
 from systolith.reports.run_data import RunData, from_json
 
 MOST_GROUPS = 10
+WIDE = 110  # columns of a terminal, from which on a table has room for sentences
 
 
-def render_summary(run: RunData | Mapping[str, Any]) -> list[RenderableType]:
-    """The parts of a run's summary, in order; runs without cycles have a shorter summary.
+def render_summary(run: RunData | Mapping[str, Any], top: int = MOST_GROUPS) -> list[RenderableType]:
+    """The parts of a run's summary, in order, with the `top` groups; runs without cycles have a shorter summary.
 
     Raises:
         SystolithError: the JSON object breaks the schema.
@@ -29,8 +30,9 @@ def render_summary(run: RunData | Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [_title(data)]
     if data.cycles:
         parts += [_figures(data), _units(data)]
-        if data.groups:
-            parts.append(_groups(data))
+        if data.groups and top:
+            parts.append(_Groups(data, top))
+        parts += _what_if(data)
     else:
         parts.append(
             Text(f"{data.instructions:,} instructions, {si(data.wall_seconds.simulate, 's')} on the host; no cycles")
@@ -64,27 +66,40 @@ def _units(run: RunData) -> Table:
     return table
 
 
-def _groups(run: RunData) -> Table:
-    chip = peaks(run.chip_parameters)
-    why = attribute_run(run, chip)
-    top = sorted(run.groups, key=lambda g: -g.cycles)[:MOST_GROUPS]
-    shown = f", {len(top)} of {len(run.groups)}" if len(top) < len(run.groups) else ""
-    table = Table(title=f"Groups by cycles{shown}", title_justify="left", title_style="bold", show_lines=False)
-    table.add_column("group", overflow="fold", max_width=32)
-    for head in ("cycles", "% of run", "of bound", "flop/byte"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("why slow", overflow="fold", ratio=1)
-    for group in top:
-        roof = group_roof(group, chip)
-        table.add_row(
-            Text(group.title),
-            count(group.cycles),
-            percent(group.cycles / run.total),
-            percent(roof.fraction),
-            decimal(roof.intensity),
-            Text(why[group.name].sentence),
-        )
-    return table
+class _Groups:
+    """The groups of most cycles; on a wide terminal with the reasons in a column, else in lines below."""
+
+    def __init__(self, run: RunData, top: int) -> None:
+        self._run, self._top = run, top
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        run, wide = self._run, options.max_width >= WIDE
+        chip = peaks(run.chip_parameters)
+        why = attribute_run(run, chip)
+        top = sorted(run.groups, key=lambda g: -g.cycles)[: self._top]
+        shown = f", {len(top)} of {len(run.groups)}" if len(top) < len(run.groups) else ""
+        table = Table(title=f"Groups by cycles{shown}", title_justify="left", title_style="bold")
+        table.add_column("group", overflow="fold", max_width=options.max_width // 3 if wide else None)
+        for head in ("cycles", "% of run", "of bound", "flop/byte"):
+            table.add_column(head, justify="right", no_wrap=True)
+        if wide:
+            table.add_column("why slow", overflow="fold", ratio=1)
+        for group in top:
+            roof = group_roof(group, chip)
+            share = percent(group.cycles / run.total)
+            cells = [count(group.cycles), share, percent(roof.fraction), decimal(roof.intensity)]
+            reason = [Text(why[group.name].sentence)] if wide else []
+            table.add_row(Text(group.title), *cells, *reason)
+        yield table
+        for group in () if wide else top:
+            yield Text.assemble((f"{group.title}: ", "bold"), why[group.name].sentence)
+
+
+def _what_if(run: RunData) -> list[RenderableType]:
+    return [
+        Text(f"with {what.name}: {count(run.total)} -> {count(what.cycles)} cycles, {percent(what.cycles / run.total)}")
+        for what in run.what_if
+    ]
 
 
 def _checks(run: RunData) -> list[RenderableType]:

@@ -83,16 +83,35 @@ def cli() -> None:
     " algorithm stays.",
 )
 @click.option("--elided", type=click.Choice(["zeros"]), help=ELIDED_HELP)
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="NAME|FIELD=VALUE",
+    help="Simulate the same program again under other times, such as hbm-bandwidth (unlimited), hbm-latency, weights,"
+    " issue, all, or fields: hbm.gbps=900,hbm.latency=200; repeatable.",
+)
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Groups in the summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary, only what is wrong.")
 @autotuning
 @listing_refusals
-def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **options: Any) -> int:
+def run(
+    file: Path,
+    trace: Path | None,
+    report: Path | None,
+    as_json: bool,
+    what_if: tuple[str, ...],
+    top: int,
+    quiet: bool,
+    **options: Any,
+) -> int:
     """Run FILE on the simulated chip and check it: HLO text, an HloModuleProto, a binary (.slb) or assembly (.s)."""
     from systolith.isa.files import json_text
     from systolith.runtime.job import Request
     from systolith.runtime.job import run as run_job
+    from systolith.runtime.what_if import suppositions
 
-    request = Request(path=file, trace=trace, report=report, **options)
-    with progress(quiet=as_json) as stage:
+    request = Request(path=file, trace=trace, report=report, what_if=suppositions(what_if), **options)
+    with progress(quiet=as_json or quiet) as stage:
         outcome = run_job(request, stage)
         record = outcome.record()
         if trace:
@@ -110,18 +129,18 @@ def run(file: Path, trace: Path | None, report: Path | None, as_json: bool, **op
     tell_unmet(outcome.explain)
     if as_json:
         emit(json_text(record))
-    else:
-        _print_summary(record, [path for path in request.outputs.values() if path])
+    elif not quiet:
+        _print_summary(record, top, [path for path in request.outputs.values() if path])
     for line in outcome.failures[:20]:
         tell(f"check failed: {line}")
     return FAILED if outcome.failures else GOOD
 
 
-def _print_summary(record: dict[str, Any], written: Sequence[Path]) -> None:
+def _print_summary(record: dict[str, Any], top: int, written: Sequence[Path]) -> None:
     from systolith.reports.terminal import render_summary
 
     console = output_console()
-    for item in render_summary(record):
+    for item in render_summary(record, top):
         console.print(item)
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

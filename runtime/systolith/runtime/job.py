@@ -33,6 +33,7 @@ from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.sized import arguments, cut, random_sizes, shown
 from systolith.runtime.sources import Source, elided_note, read_runnable
 from systolith.runtime.tuning import with_tuner
+from systolith.runtime.what_if import Supposition, what_if
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
 
@@ -71,6 +72,7 @@ class Request:
     trace: Path | None = None
     report: Path | None = None
     max_cycles: int | None = None
+    what_if: Sequence[Supposition] = ()
 
     @property
     def outputs(self) -> dict[str, Path | None]:
@@ -113,6 +115,7 @@ class Outcome:
     memory: MemoryUse | None = None
     note: str = ""
     explain: Sequence[Decision] = ()
+    what_if: Sequence[dict[str, Any]] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -141,7 +144,7 @@ class Outcome:
             max_abs_error=max((a for a, _ in errors), default=None),
             max_rel_error=max((r for _, r in errors), default=None),
         )
-        return run_record(self.result, self.memory or MemoryUse(self.program), about)
+        return run_record(self.result, self.memory or MemoryUse(self.program), about) | {"what_if": list(self.what_if)}
 
 
 Stage = Callable[[str], None]
@@ -177,6 +180,9 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     result = _simulate(request, program, chip, buffers, checker, feeds)
     outcome = Outcome(request, program, result, compile_seconds, perf_counter() - started, precision)
     feeds.check_taken()
+    if request.what_if:
+        stage("simulating what-if")
+        outcome.what_if = what_if(result, request.what_if)
     stage("comparing")
     if request.mode != "time":
         outcome.results = _shaped(program, results)
@@ -216,6 +222,7 @@ def refuse_impossible(request: Request, source: Source) -> None:
         ("--record-decisions", request.record_decisions, "time", values),
         ("--trace", request.trace, "values", cycles),
         ("--report", request.report, "values", cycles),
+        ("--what-if", request.what_if, "values", cycles),
     ]
     for option, given, mode, what in needs:
         if given and request.mode == mode:

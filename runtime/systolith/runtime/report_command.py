@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from systolith.runtime.console import progress, tell
+from systolith.runtime.console import emit, progress, tell
+from systolith.runtime.exits import FAILED, GOOD
 
 FILE = click.Path(path_type=Path)
 DEFAULT = Path("report.html")
@@ -18,7 +19,7 @@ DEFAULT = Path("report.html")
 @click.command()
 @click.argument("runs", type=FILE, nargs=-1, required=True)
 @click.option(
-    "-o", "--output", type=FILE, help=f"The HTML file to write.  [default: {DEFAULT}, unless --figures is given]"
+    "-o", "--output", type=FILE, help=f"The HTML file to write.  [default: {DEFAULT}, unless others are asked for]"
 )
 @click.option("--figures", type=FILE, metavar="DIR", help="Write figures for papers, and their captions, into DIR.")
 @click.option(
@@ -29,25 +30,48 @@ DEFAULT = Path("report.html")
     show_default=True,
     help="Format of the figures.",
 )
-def report(runs: tuple[Path, ...], output: Path | None, figures: Path | None, suffix: str) -> None:
+@click.option(
+    "--check",
+    "limits",
+    type=FILE,
+    metavar="FILE",
+    help="Compare figures with the thresholds of a TOML file; exit 1, and say which got worse.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive groups and ops in tables."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say only what is wrong.")
+def report(
+    runs: tuple[Path, ...],
+    output: Path | None,
+    figures: Path | None,
+    suffix: str,
+    limits: Path | None,
+    top: int | None,
+    quiet: bool,
+) -> int:
     """Write a report of a run (JSON of `run --json`), or a comparison of several with the first."""
     from systolith.isa.files import Fill, make_folder, require_apart, text_fill, write_all
     from systolith.reports.compare import differences, render_comparison
     from systolith.reports.html import render_report
     from systolith.reports.run_data import load_run, timed
+    from systolith.reports.thresholds import check, load_thresholds
 
-    inputs = {f"run {n}": path for n, path in enumerate(runs, 1)}
-    if output is None and figures is None:
+    inputs: dict[str, Path | None] = {f"run {n}": path for n, path in enumerate(runs, 1)}
+    inputs["--check"] = limits
+    if output is None and figures is None and limits is None:
         output = DEFAULT
     require_apart({"-o": output}, inputs)
     names = run_names(runs)
     found = {name: timed(load_run(path), str(path)) for name, path in zip(names, runs, strict=True)}
+    thresholds = load_thresholds(limits) if limits else None
+    worse = [f"{name}: {line}" for name, run in found.items() for line in check(run, *thresholds)] if thresholds else []
     files: dict[Path, Fill] = {}
-    with progress() as stage:
+    with progress(quiet) as stage:
         if output:
             stage("writing the report")
             one = len(found) == 1
-            files[output] = text_fill(render_report(found[names[0]]) if one else render_comparison(found))
+            files[output] = text_fill(render_report(found[names[0]], top) if one else render_comparison(found))
         if figures:
             from systolith.reports.plot import figure_files
 
@@ -60,8 +84,13 @@ def report(runs: tuple[Path, ...], output: Path | None, figures: Path | None, su
     for line in [*differences(found), *(missing if figures else [])]:
         tell(f"warning: {line}")
     for path in (output, figures):
-        if path:
+        if path and not quiet:
             tell(f"wrote {path}")
+    for line in worse:
+        emit(f"worse: {line}")
+    if thresholds and not worse and not quiet:
+        emit("no figure got worse")
+    return FAILED if worse else GOOD
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
