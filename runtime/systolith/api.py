@@ -48,6 +48,7 @@ from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 from systolith.runtime.run import Run, last_run
+from systolith.runtime.sources import parse_module
 from systolith.runtime.sweep.run import sweep
 
 chip = load_chip
@@ -111,6 +112,7 @@ __all__ = [
     "make_shape",
     "ops",
     "parse_hlo",
+    "parse_module",
     "plot",
     "print_hlo",
     "sweep",

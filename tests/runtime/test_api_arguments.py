@@ -109,7 +109,7 @@ def test_nothing_but_a_systolith_error_comes_out(name: str, tmp_path: Path, monk
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "device": (lambda: things()["Executable"](np.zeros(2, np.float32), device=9), "device 9: the client has 1"),
     "mode": (lambda: things()["Executable"](np.zeros(2, np.float32), mode="fast"), "mode 'fast': must be one of full"),
-    "module": (lambda: things()["Client"].compile(None), "module: expected Module or str, got NoneType"),
+    "module": (lambda: things()["Client"].compile(None), "module: expected Module or str or bytes, got NoneType"),
     "options": (
         lambda: things()["Client"].compile(TEXT, {"autotune": 3}),
         "options: expected Options or None, got dict",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from systolith.compiler.hlo.proto.schema import message_class
 from systolith.pjrt.partition import Shardings
 from systolith.pjrt.status import UNIMPLEMENTED, PluginError
-from systolith.runtime.stablehlo import parsed_mlir
+from systolith.runtime.stablehlo import proto_of_mlir
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def hlo_proto(code: bytes, form: str) -> bytes:
         return code
     if form != "mlir":
         raise PluginError(UNIMPLEMENTED, f"a program in format {form!r}: expected mlir or hlo")
-    return parsed_mlir(code)
+    return proto_of_mlir(code)
 
 
 def with_shardings(proto: bytes, shardings: Shardings) -> bytes:

@@ -32,7 +32,7 @@ from systolith.runtime.client import compile_for
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, load_for, numbered, overwritten, start
 from systolith.runtime.sized import is_sized
-from systolith.runtime.stablehlo import read_module
+from systolith.runtime.sources import read_module
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")

@@ -104,7 +104,7 @@ def run(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Run FILE on the simulated chip and check it: HLO text, an HloModuleProto, a binary (.slb) or assembly (.s)."""
+    """Run FILE on the simulated chip and check it: HLO, StableHLO, a binary (.slb) or assembly (.s)."""
     from systolith.isa.files import json_text
     from systolith.runtime.job import Request
     from systolith.runtime.job import run as run_job

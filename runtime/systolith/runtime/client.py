@@ -35,14 +35,14 @@ class Client(DeviceTransfers):
     """
 
     @checked
-    def compile(self, module: Module | str, options: Options | None = None) -> Executable:
-        """Compile a module, or HLO text, for this client's chip.
+    def compile(self, module: Module | str | bytes, options: Options | None = None) -> Executable:
+        """Compile a module, or what `parse_module` takes, for this client's chip.
 
         Raises:
-            SystolithError: the text is no HLO, or the module cannot be compiled for the chip.
+            SystolithError: it is no module, or the module cannot be compiled for the chip.
         """
-        if isinstance(module, str):
-            module = parse_module(module, "<string>", left_out=True)
+        if not isinstance(module, Module):
+            module = parse_module(module)
         return compile_for(self, module, options or Options())
 
     @checked

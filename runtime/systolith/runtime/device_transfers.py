@@ -30,7 +30,7 @@ class DeviceTransfers(Devices, Transfers[Executable]):
         Transfers.__init__(self)
 
     @abstractmethod
-    def compile(self, module: Module | str, options: Options | None = None) -> Executable:
+    def compile(self, module: Module | str | bytes, options: Options | None = None) -> Executable:
         """Compile a module for the devices."""
 
     @overload

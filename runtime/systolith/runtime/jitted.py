@@ -25,7 +25,8 @@ from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
 from systolith.runtime.jax_platform import PLATFORM, register
 from systolith.runtime.run import Run
-from systolith.runtime.stablehlo import proto_of, read_module
+from systolith.runtime.sources import read_module
+from systolith.runtime.stablehlo import proto_of
 
 _shaped: Any = core.shaped_abstractify
 _struct: Any = jax.ShapeDtypeStruct

@@ -1,4 +1,4 @@
-"""Input files of the commands: HLO text, a serialized HloModuleProto, a binary; some, assembly."""
+"""Input files of the commands: HLO text, a serialized HloModuleProto, StableHLO, a binary; some, assembly."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from typing import Any
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.proto.reader import read_proto
+from systolith.compiler.hlo.proto.schema import message_class
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
+from systolith.isa.checked import checked
 from systolith.isa.chip import Chip, load_chip, preset_names, variant
 from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.files import read_bytes, read_text
 from systolith.isa.program import Program
+from systolith.runtime.source_lines import mark
+from systolith.runtime.stablehlo import is_mlir, is_mlir_text, proto_of_mlir
+from systolith.runtime.stablehlo_apart import converted_apart
 
 # Text has none of these; a serialized module always has: the tag of the field of its computations is one.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
@@ -27,6 +32,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 _CHIP_LINE = re.compile(r"^\s*\.chip\s+(\w+)", re.MULTILINE)
 ASSEMBLY_CHIP = "tiny"
+
+FORMS = "HLO text, an HloModuleProto, StableHLO"
 
 STDIN = Path("-")
 """Stands for the contents of standard input."""
@@ -46,23 +53,17 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """Read an input file, telling its kind from its contents; constants of text may have no values (`{...}`).
+    """Read an input file: a binary, or a module as `parse_module` takes it.
 
     Raises:
         SystolithError: it is empty, cut, ill-formed, or of no known kind.
     """
     data = sys.stdin.buffer.read() if path == STDIN else read_bytes(path, SourceError)
     if not data:
-        raise SourceError(f"{path}: the file is empty; expected HLO text, an HloModuleProto or a .slb binary")
+        raise SourceError(f"{path}: the file is empty; expected {FORMS} or a .slb binary")
     if data.startswith(MAGIC) or path.suffix == ".slb":
         return Source(path, program=load(path))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return Source(path, module=parse_proto(data, str(path)))
-    if _CONTROL.search(text):
-        return Source(path, module=parse_proto(data, str(path)))
-    return Source(path, module=parse_module(text, str(path), left_out=True))
+    return Source(path, module=parse_module(data, str(path)))
 
 
 def read_given(path: Path) -> str:
@@ -145,10 +146,46 @@ def assembly_chip(text: str) -> Chip:
     return load_chip(named[1] if named and named[1] in preset_names() else ASSEMBLY_CHIP)
 
 
-def parse_module(text: str, name: str, left_out: bool = False) -> Module:
-    """Parse and verify HLO text; `left_out` as for `parse_hlo`."""
-    module = parse_hlo(text, name, left_out)
+@checked
+def parse_module(data: str | bytes, name: str = "<string>") -> Module:
+    """Read and verify a module, telling the form from the contents; constants of text may have no values (`{...}`).
+
+    Args:
+        data: HLO text, a serialized HloModuleProto, or StableHLO or VHLO (text, bytecode, portable artifact, what
+            `jax.export` serializes), which JAX has to be installed for.
+        name: of the source, for messages.
+
+    Raises:
+        SystolithError: it is empty, cut, ill-formed, or of no known form.
+    """
+    text = data if isinstance(data, str) else _text(data)
+    if text is None:
+        assert isinstance(data, bytes)
+        return read_module(converted_apart(data, name), name) if is_mlir(data) else parse_proto(data, name)
+    if is_mlir_text(text):
+        return read_module(proto_of_mlir(text.encode(), name), name)
+    module = parse_hlo(text, name, left_out=True)
     verify(module)
+    return module
+
+
+def _text(data: bytes) -> str | None:
+    """The text that data is; None: it is none."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def read_module(proto: bytes, name: str = "jax") -> Module:
+    """The module of a proto that JAX made; its instructions know their lines of Python.
+
+    Raises:
+        SystolithError: it is ill-formed.
+    """
+    module = parse_proto(proto, name)
+    mark(module, message_class("HloModuleProto").FromString(proto))
     return module
 
 

@@ -69,7 +69,7 @@ def _grouped(path: Path, chip: Chip, options: Options) -> Resumed:
 
 
 def _module(path: Path) -> Module:
-    return parse_module(read_given(path), str(path), left_out=True)
+    return parse_module(read_given(path), str(path))
 
 
 def _tile(path: Path, chip: Chip, options: Options) -> Resumed:

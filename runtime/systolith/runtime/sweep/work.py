@@ -13,7 +13,7 @@ from systolith.compiler.options import Options
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
-from systolith.runtime.sources import parse_module, parse_proto
+from systolith.runtime.sources import parse_module
 from systolith.runtime.sweep.points import Model
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.simulate import RunResult, simulate
@@ -85,15 +85,7 @@ def parsed(model: Model) -> Front:
     Raises:
         SystolithError: it cannot be read, or is a binary.
     """
-
-    def make() -> Front:
-        try:
-            text = model.data.decode()
-        except UnicodeDecodeError:
-            return Front(parse_proto(model.data, model.name))
-        return Front(parse_module(text, model.name, left_out=True))
-
-    return _fronts.get(model.digest, make)
+    return _fronts.get(model.digest, lambda: Front(parse_module(model.data, model.name)))
 
 
 def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> Program:
