@@ -63,7 +63,11 @@ def cli() -> None:
 @click.option("--infeed", type=FILE, help=INFEED_HELP)
 @click.option("--outfeed", type=FILE, help="Write what the run puts out to this npz as outfeed0, outfeed1, ...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
-@click.option("--trace", type=FILE, help="Write a Chrome trace (opens in Perfetto).")
+@click.option(
+    "--trace",
+    type=FILE,
+    help="Write a trace for Perfetto: its protobuf (.perfetto-trace, .pftrace), else Chrome's JSON.",
+)
 @click.option("--report", type=FILE, help="Write a self-contained HTML report.")
 @click.option(
     "--mode",
@@ -115,10 +119,10 @@ def run(
         outcome = run_job(request, stage)
         record = outcome.record()
         if trace:
-            from systolith.sim.chrome import write_trace
+            from systolith.runtime.perfetto import write_any_trace
 
             stage("writing the trace")
-            write_trace(outcome.result, trace)
+            write_any_trace(outcome.result, trace, outcome.memory)
         if report:
             from systolith.reports.html import write_report
 

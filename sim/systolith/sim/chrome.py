@@ -7,8 +7,9 @@ show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,13 +58,32 @@ def _meta(what: str, thread: int, **args: Any) -> Event:
 
 
 def _instructions(result: RunResult, trace: Trace) -> list[Event]:
-    clock, facts = result.chip.clock_mhz, result.facts
+    clock = result.chip.clock_mhz
+    return [
+        {"ph": "X", "name": e.name, "cat": trace.queues[e.queue], "pid": PID, "tid": e.queue}
+        | {"ts": e.start / clock, "dur": (e.end - e.start) / clock, "args": e.args}
+        for e in executed(result, trace)
+    ]
+
+
+class Executed(NamedTuple):
+    """An executed instruction: position of its queue, name, cycles of its occupancy, and what else is known of it."""
+
+    queue: int
+    name: str
+    start: int
+    end: int
+    args: dict[str, Any]
+
+
+def executed(result: RunResult, trace: Trace) -> Iterator[Executed]:
+    """The entries of a run's trace, in program order."""
+    facts = result.facts
     fixed = {int(i): _fixed(result, int(i)) for i in np.unique(trace.index)}
     waits: dict[int, dict[str, int]] = {}
     for at, cause, cycles in zip(trace.stall_at.tolist(), trace.stall_cause.tolist(), trace.stall_cycles, strict=True):
         waits.setdefault(at, {})[trace.causes[cause]] = int(cycles)
     columns = (trace.index, trace.queue, trace.issue, trace.start, trace.end, trace.retire)
-    events: list[Event] = []
     for at, (i, q, issue, start, end, retire) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         name, args = fixed[i]
         args = {**args, "cycles": end - start, "issue": issue, "start": start, "retire": retire}
@@ -71,9 +91,7 @@ def _instructions(result: RunResult, trace: Trace) -> list[Event]:
             args["waited"] = waits[at]
         if facts is not None and (facts.read[i] or facts.written[i]):
             args["hbm_bytes"] = int(facts.read[i] + facts.written[i])
-        event = {"ph": "X", "name": name, "cat": trace.queues[q], "pid": PID, "tid": q}
-        events.append({**event, "ts": start / clock, "dur": (end - start) / clock, "args": args})
-    return events
+        yield Executed(q, name, start, end, args)
 
 
 def _fixed(result: RunResult, index: int) -> tuple[str, dict[str, Any]]:
