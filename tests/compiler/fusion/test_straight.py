@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.straight import LONG, MOST
@@ -14,6 +16,7 @@ from systolith.compiler.ops.group import Group, read_groups
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.kernel import MAX_STREAMS
 from tests.compiler.machine import check
+from tests.examples import examples
 
 # The middle leaves the code (a reverse) and comes back to it; an odd shape; a value that the result needs, too.
 TEXT = """HloModule m
@@ -67,3 +70,63 @@ def test_results_stand_behind_their_group() -> None:
         if isinstance(i, Group) and i.shape.is_tuple:
             count = len(i.shape.elements)
             assert sorted(order[u] - order[i] for u in module.entry.users()[i]) == list(range(1, count + 1))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    """Operations on f64 arrays of two shapes, which reverses, slices, broadcasts and reductions connect."""
+    lines = ["x0 = f64[3,2] parameter(0)", "y0 = f64[2] parameter(1)"]
+    wide, narrow = ["x0"], ["y0"]
+    for n in range(draw(st.integers(4, 10))):
+        a, b = (draw(st.sampled_from(wide)) for _ in range(2))
+        c, d = (draw(st.sampled_from(narrow)) for _ in range(2))
+        match draw(st.sampled_from(("wide", "narrow", "reverse", "slice", "broadcast", "reduce"))):
+            case "wide":
+                lines.append(f"x{n + 1} = f64[3,2] {draw(st.sampled_from(('add', 'multiply')))}({a}, {b})")
+                wide.append(f"x{n + 1}")
+            case "narrow":
+                lines.append(f"y{n + 1} = f64[2] subtract({c}, {d})")
+                narrow.append(f"y{n + 1}")
+            case "reverse":
+                lines.append(f"x{n + 1} = f64[3,2] reverse({a}), dimensions={{0}}")
+                wide.append(f"x{n + 1}")
+            case "slice":
+                lines.append(f"s{n} = f64[1,2] slice({a}), slice={{[1:2], [0:2]}}")
+                lines.append(f"y{n + 1} = f64[2] reshape(s{n})")
+                narrow.append(f"y{n + 1}")
+            case "broadcast":
+                lines.append(f"x{n + 1} = f64[3,2] broadcast({c}), dimensions={{1}}")
+                wide.append(f"x{n + 1}")
+            case "reduce":
+                lines.append(f"y{n + 1} = f64[2] reduce({a}, zero), dimensions={{0}}, to_apply=sum")
+                narrow.append(f"y{n + 1}")
+    body = "\n ".join(
+        ["zero = f64[] constant(0)", *lines, f"ROOT r = (f64[3,2], f64[2]) tuple({wide[-1]}, {narrow[-1]})"]
+    )
+    total = "sum {\n a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT c = f64[] add(a, b)\n}\n"
+    return f"HloModule m\n{total}ENTRY e {{\n {body}\n}}\n"
+
+
+@examples(12, 400)
+@given(programs())
+def test_no_group_needs_itself(text: str) -> None:
+    module = canonicalise(parse_hlo(text))
+    some = [arguments()[0][:, 0, :2], arguments()[2][:2]]
+    before = evaluate(module, *some)
+    Fuse().run(module)
+    verify(module)
+    for a, b in zip(before, evaluate(module, *some), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_view_that_others_read_stays_outside() -> None:
+    """The sum reads the words of x, and the code that reads these words, too, needs the sum."""
+    check(
+        "HloModule m\nsum {\n a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT c = f64[] add(a, b)\n}\n"
+        "ENTRY e {\n x = f64[3] parameter(0)\n zero = f64[] constant(0)\n"
+        " s = f64[] reduce(x, zero), dimensions={0}, to_apply=sum\n t = f64[3] broadcast(s), dimensions={}\n"
+        " d = f64[3] subtract(x, t)\n ROOT e = f64[3] multiply(d, d)\n}\n",
+        [np.array([0.5, -3.0, 7.25])],
+        "tiny",
+        most=0.0,
+    )

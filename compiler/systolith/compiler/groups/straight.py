@@ -28,14 +28,14 @@ LEAST, MOST = 48, 160
 
 def cut_straight(computation: Computation, taken: Names) -> list[Computation]:
     """Make groups of the long straight code of a computation, in place; gives the groups' computations."""
-    runs = _runs(computation)
-    if not runs:
-        return []
-    cutting = _Cutting(computation, taken)
-    for run in runs:
-        cutting.cut(run)
-    cutting.rewrite()
-    return cutting.made
+    made: list[Computation] = []
+    while runs := _runs(computation):
+        cutting = _Cutting(computation, taken)
+        for run in runs:
+            cutting.cut(run)
+        cutting.rewrite()
+        made += cutting.made
+    return made
 
 
 def _space(i: Instruction) -> tuple[int, ...]:
@@ -53,9 +53,10 @@ def _is_member(i: Instruction) -> bool:
 
 
 def _runs(computation: Computation) -> list[list[Instruction]]:
-    """Elementwise operations on arrays of the same dimensions that hang together, in program order; the long ones.
+    """Elementwise operations on arrays of the same dimensions that hang together, in program order: the first long ones.
 
-    What needs a value that others made of a run is a run of its own, so that no group needs itself.
+    What needs a value that others made of a run is a run of its own, so that no group needs itself.  Others that hang
+    together are looked for when these are groups: two groups of two runs may need each other's values else.
     """
     head: dict[Instruction, Instruction] = {}
 
@@ -74,10 +75,11 @@ def _runs(computation: Computation) -> list[list[Instruction]]:
     count: dict[Instruction, int] = {}
     for i in head:
         count[first(i)] = count.get(first(i), 0) + (i.shape.dtype is U32)
-    found: list[list[Instruction]] = []
     for top in (i for i, n in count.items() if n >= LONG):
-        found += _stages(computation, {i for i in head if first(i) is top})
-    return [run for run in found if len(run) >= LEAST]
+        stages = _stages(computation, {i for i in head if first(i) is top})
+        if found := [run for run in stages if len(run) >= LEAST]:
+            return found
+    return []
 
 
 def _stages(computation: Computation, members: set[Instruction]) -> list[list[Instruction]]:
@@ -133,10 +135,15 @@ class _Cutting:
             start = end
 
     def _with_views(self, run: Sequence[Instruction]) -> list[Instruction]:
-        """With the parts of arrays that it takes, from where they are needed first."""
+        """With the parts of arrays that nothing else takes, from where they are needed first."""
+        members = set(run)
+
+        def is_view(o: Instruction, reader: Instruction) -> bool:
+            return o.opcode == "slice" and _space(o) == _space(reader) and members.issuperset(self.users[o])
+
         found: dict[Instruction, None] = {}
         for i in run:
-            found |= dict.fromkeys(o for o in i.operands if o.opcode == "slice" and _space(o) == _space(i))
+            found |= dict.fromkeys(o for o in i.operands if is_view(o, i))
             found[i] = None
         return list(found)
 
@@ -186,6 +193,7 @@ class _Cutting:
     def rewrite(self) -> None:
         """Put the groups in the place of what they compute, each after what it needs."""
         out: dict[Instruction, None] = {}
+        most = sum(map(len, (i.operands for i in self.computation.instructions)))
         for i in (self.value.get(j, j) for j in self.computation.instructions if j not in self.gone or j in self.value):
             waiting = [i]
             while waiting:
@@ -193,6 +201,7 @@ class _Cutting:
                 top.operands = [self.value.get(o, o) for o in top.operands]
                 missing = [o for o in top.operands if o not in out]
                 waiting += missing
+                assert len(waiting) <= most, f"a group of {self.computation.name} needs its own result"
                 if not missing:
                     out |= dict.fromkeys((waiting.pop(), *self.parts.get(top, ())))
         self.computation.root = self.value.get(self.computation.result, self.computation.result)
