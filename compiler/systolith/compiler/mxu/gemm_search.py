@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import product
 from math import prod
 
@@ -90,6 +90,7 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
     orders = _orders(packed_tiles(c.dims(c.k), p.depth))
     fewest = -(-rows // half)
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
+    turns = cache(partial(_turned_cycles, p, chip))
     seen = set()
     for pieces in (fewest, jobs_wanted, 2 * jobs_wanted, 4 * jobs_wanted, 8 * jobs_wanted, 16 * jobs_wanted):
         m = tuple(box_tiles(c.dims(c.m), min(half, -(-rows // pieces))))
@@ -101,7 +102,7 @@ def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
         shapes = [s for s in product(WAYS, wide) if s[0] <= len(m) and (prod(s) <= most or s[0] == 1)]
         for (k, chunks), shape, m_outer in product(orders, shapes, (True, False)):
             for chunk, spans in chunks.items():
-                plan = _Candidate(p, chip, m, n, k, *shape, chunk, spans, m_outer).plan(budget)
+                plan = _Candidate(p, chip, m, n, k, *shape, chunk, spans, m_outer, turns).plan(budget)
                 if plan is not None:
                     yield plan
 
@@ -179,6 +180,7 @@ class _Candidate:
     chunk: int
     spans: Spans
     m_outer: bool
+    turns: Callable[[tuple[int, ...]], int]
 
     @cached_property
     def counts(self) -> tuple[int, int, int, int]:
@@ -226,15 +228,10 @@ class _Candidate:
     @cached_property
     def turned(self) -> int:
         """Cycles in which the cross-lane unit copies the left operand of a block and a chunk in another order."""
-        p, chunks = self.p, self.counts[2]
-        if not p.minor:
+        if not self.p.minor:
             return 0
-        cycles = 0
-        for box, _, count in self.boxes:
-            strides = dense_like(box.dims, p.lhs.strides, p.lhs.dtype.size)
-            staged = replace(p.lhs, dims=box.dims, strides=strides, origin=box.origin)
-            cycles += count * shuffle_cycles(self.chip, staged, turned(staged, p.minor))
-        return self.block_m * -(-cycles // chunks)
+        cycles = sum(count * self.turns(box.dims) for box, _, count in self.boxes)
+        return self.block_m * -(-cycles // self.counts[2])
 
     def ahead(self) -> int:
         """Blocks whose operands are computed ahead: the vector unit waits for each block's results, and what the matrix
@@ -334,6 +331,12 @@ class _Candidate:
             cycles=flow.bound,
             ahead=s.ahead,
         )
+
+
+def _turned_cycles(p: Problem, chip: Chip, dims: tuple[int, ...]) -> int:
+    """Cycles in which the cross-lane unit copies a box of the left operand, of these dims, in another order."""
+    staged = replace(p.lhs, dims=dims, strides=dense_like(dims, p.lhs.strides, p.lhs.dtype.size))
+    return shuffle_cycles(chip, staged, turned(staged, p.minor))
 
 
 def _apart(chip: Chip) -> int:
