@@ -32,7 +32,7 @@ from systolith.runtime.client import compile_for
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, load_for, numbered, overwritten, start
 from systolith.runtime.sized import is_sized
-from systolith.runtime.sources import read_module
+from systolith.runtime.sources import parse_proto
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")
@@ -136,7 +136,7 @@ def chosen_precision(options: Sequence[tuple[str, object]], settings: Settings) 
 
 
 def _loaded(client: ClientObject, proto: bytes, options: bytes) -> Loaded:
-    parsed, module = compile_options(options), read_module(proto)
+    parsed, module = compile_options(options), parse_proto(proto)
     if (devices := parsed.num_replicas * parsed.num_partitions) > 1:
         proto = with_shardings(proto, local(module, devices))
     wanted = Options(precision=chosen_precision(parsed.env_option_overrides, client.settings), probes=False)

@@ -136,6 +136,8 @@ def explanation(compiled: Compiled, chip: Chip, simulate: bool) -> dict[str, Any
             {
                 "name": info.name,
                 "kind": info.kind,
+                "op_name": info.places[0][1] if info.places else "",
+                "source": info.places[0][2] if info.places else "",
                 "executions": info.executions,
                 "planned": info.planned or None,
                 "predicted": info.predicted,
@@ -175,10 +177,12 @@ def rendered(record: dict[str, Any], top: int) -> list[RenderableType]:
         ratio = f"{g['predicted'] / g['simulated']:.2f}" if g["simulated"] else ""
         counts = ("" if g[k] is None else f"{g[k]:,}" for k in ("planned", "predicted", "simulated"))
         table.add_row(g["name"], g["kind"], g["bound"], *counts, ratio)
+    made = ((g["name"], ", ".join(filter(None, (g["op_name"], g["source"])))) for g in shown)
+    places = [Text(f"{name}: made by {by}") for name, by in made if by]
     lines = decision_lines([*record["decisions"], *(d for g in shown for d in g["decisions"])])
     rest = [Text(f"and {len(groups) - top} groups more: --top, --group")] if len(groups) > top else []
     notes = [Text(record["note"])] if record["note"] else []
-    return [Text(head), *notes, table, *rest, Text(""), Text("\n".join(lines))]
+    return [Text(head), *notes, table, *rest, *places, Text(""), Text("\n".join(lines))]
 
 
 def decision_lines(rows: Sequence[dict[str, Any]]) -> list[str]:

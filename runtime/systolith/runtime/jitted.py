@@ -25,7 +25,7 @@ from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
 from systolith.runtime.jax_platform import PLATFORM, register
 from systolith.runtime.run import Run
-from systolith.runtime.sources import read_module
+from systolith.runtime.sources import parse_proto
 from systolith.runtime.stablehlo import proto_of
 
 _shaped: Any = core.shaped_abstractify
@@ -182,7 +182,7 @@ class LoweredFunction:
         Raises:
             SystolithError: the compiler refuses it; names the operation and the line of Python.
         """
-        module = read_module(proto_of(self._stage.compiler_ir("stablehlo")))
+        module = parse_proto(proto_of(self._stage.compiler_ir("stablehlo")))
         return CompiledFunction(self._client.compile(module, self._options), self._stage)
 
 

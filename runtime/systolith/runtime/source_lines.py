@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from systolith.compiler.hlo.errors import Line, SourceMap
 from systolith.compiler.hlo.ir import Computation, Module
+from systolith.compiler.hlo.text.stack_frames import source_lines
 
 
-def mark(module: Module, proto: Any) -> None:
-    """Give instructions the line of Python that made them; one without takes that of the call around it.
+def mark(module: Module) -> None:
+    """Give instructions the line of Python that their metadata names; one without takes that of the call around it.
 
-    Args:
-        module: as read from `proto`.
-        proto: an HloModuleProto.
+    It is their line where the module was no text, else it stands beside that in the text.
     """
-    frames = _Frames(proto.stack_frame_index)
-    pending: list[tuple[Computation, Line | None]] = [(module.entry, None)]
+    frames = source_lines(module.preamble)
+    maps: dict[str, SourceMap] = {}
+    pending: list[tuple[Computation, str]] = [(module.entry, "")]
     seen: set[Computation] = set()
     while pending:
         computation, around = pending.pop()
@@ -24,32 +22,26 @@ def mark(module: Module, proto: Any) -> None:
             continue
         seen.add(computation)
         for instruction in computation.instructions:
-            line = frames.line(instruction.metadata.get("stack_frame_id", 0)) or around
-            if line is not None:
-                instruction.line = line
-            pending += [(called, line) for called in instruction.called]
+            place = _place(instruction.attributes.get("metadata"), frames) or around
+            if isinstance(instruction.line, Line):
+                instruction.line.made_by = place
+            elif place:
+                instruction.line = _line(place, maps)
+            pending += [(called, place) for called in instruction.called]
 
 
-class _Frames:
-    """Lines by numbers of stack frames, from 1."""
+def _place(metadata: object, frames: dict[int, str]) -> str:
+    """`file:line`, empty if none is known."""
+    if not isinstance(metadata, dict):
+        return ""
+    if "source_file" in metadata:
+        return f"{metadata['source_file']}:{metadata.get('source_line', 0)}"
+    frame = metadata.get("stack_frame_id", 0)
+    return frames.get(frame, "") if isinstance(frame, int) else ""
 
-    def __init__(self, index: Any) -> None:
-        self._index = index
-        self._maps: dict[int, SourceMap] = {}
 
-    def line(self, frame: object) -> Line | None:
-        frames, locations = self._index.stack_frames, self._index.file_locations
-        if not isinstance(frame, int) or not 0 < frame <= len(frames):
-            return None
-        location = frames[frame - 1].file_location_id
-        if not 0 < location <= len(locations):
-            return None
-        row = locations[location - 1]
-        return self._line(row.file_name_id, row.line)
-
-    def _line(self, file: int, number: int) -> Line | None:
-        if not 0 < file <= len(self._index.file_names):
-            return None
-        line = Line(number)
-        line.map = self._maps.setdefault(file, SourceMap("", self._index.file_names[file - 1]))
-        return line
+def _line(place: str, maps: dict[str, SourceMap]) -> Line:
+    file, _, number = place.rpartition(":")
+    line = Line(number)
+    line.map = maps.setdefault(file, SourceMap("", file))
+    return line

@@ -12,7 +12,6 @@ from typing import Any
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.proto.reader import read_proto
-from systolith.compiler.hlo.proto.schema import message_class
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
@@ -161,10 +160,11 @@ def parse_module(data: str | bytes, name: str = "<string>") -> Module:
     text = data if isinstance(data, str) else _text(data)
     if text is None:
         assert isinstance(data, bytes)
-        return read_module(converted_apart(data, name), name) if is_mlir(data) else parse_proto(data, name)
+        return parse_proto(converted_apart(data, name) if is_mlir(data) else data, name)
     if is_mlir_text(text):
-        return read_module(proto_of_mlir(text.encode(), name), name)
+        return parse_proto(proto_of_mlir(text.encode(), name), name)
     module = parse_hlo(text, name, left_out=True)
+    mark(module)
     verify(module)
     return module
 
@@ -178,20 +178,10 @@ def _text(data: bytes) -> str | None:
     return None if _CONTROL.search(text) else text
 
 
-def read_module(proto: bytes, name: str = "jax") -> Module:
-    """The module of a proto that JAX made; its instructions know their lines of Python.
-
-    Raises:
-        SystolithError: it is ill-formed.
-    """
-    module = parse_proto(proto, name)
-    mark(module, message_class("HloModuleProto").FromString(proto))
-    return module
-
-
-def parse_proto(data: bytes, name: str) -> Module:
-    """Read and verify a serialized HloModuleProto, HloProto or HloSnapshot."""
+def parse_proto(data: bytes, name: str = "jax") -> Module:
+    """Read and verify a serialized HloModuleProto, HloProto or HloSnapshot; instructions know their lines of Python."""
     module = read_proto(data, name)
+    mark(module)
     try:
         verify(module)
     except HloError as error:  # its instructions have no line that would name the file

@@ -18,15 +18,18 @@ class Place:
         line: line number, from 1.
         column: column, from 1; 0 where only the line is known.
         source: the source line, empty where the text is not at hand.
+        made_by: `file:line` of the program that the text was made of, empty if it is not known.
     """
 
     file: str
     line: int
     column: int = 0
     source: str = ""
+    made_by: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
+        here = f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
+        return f"{here} ({self.made_by})" if self.made_by else here
 
 
 class HloError(SystolithError, ValueError):
@@ -61,15 +64,23 @@ class HloError(SystolithError, ValueError):
 
 
 class Line(int):
-    """A line number (from 1) that knows its text."""
+    """A line number (from 1) that knows its text.
+
+    Attributes:
+        map: of the text.
+        made_by: as of `Place`.
+    """
 
     map: SourceMap
+    made_by: str = ""
 
     @property
     def place(self) -> Place:
         """The first character of the line that is not white space."""
         source = self.map.source(self)
-        return Place(self.map.file, int(self), len(source) - len(source.lstrip()) + 1 if source else 0, source)
+        return Place(
+            self.map.file, int(self), len(source) - len(source.lstrip()) + 1 if source else 0, source, self.made_by
+        )
 
 
 class SourceMap:
