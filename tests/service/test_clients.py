@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -115,6 +116,67 @@ def test_a_call_that_is_given_up_leaves_the_session_as_it_was(client: RemoteClie
             time.sleep(0.1)
             call.cancel()
     assert client.transfer(data) == X
+
+
+def test_calls_go_on_while_one_waits_for_a_run(address: str) -> None:
+    with sl.connect(address) as client:
+        result = client.execute(endless(), [client.transfer_to_server(sl.Literal.r0(0))])
+        failed: list[bool] = []
+        (waiting := Thread(target=lambda: failed.append(_fails(client, result)))).start()
+        assert client.transfer(client.transfer_to_server(X, device=1)) == X
+        assert not failed
+        client.close()
+        waiting.join(10)
+        assert failed == [True]
+
+
+def _fails(client: RemoteClient, data: sl.GlobalData) -> bool:
+    try:
+        client.transfer(data)
+    except sl.SystolithError:
+        return True
+    return False
+
+
+def test_many_threads_use_one_client(client: RemoteClient) -> None:
+    program = doubled()
+
+    def work(number: int) -> bool:
+        x = np.arange(8, dtype=np.float32) + number
+        results = [client.execute(program, [client.transfer_to_server(sl.Literal.r1(x))]) for _ in range(4)]
+        return all(client.transfer(one) == sl.Literal.r1(2 * x) for one in results)
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(work, range(12)))
+
+
+def test_one_client_cannot_take_all_calls(client: RemoteClient, address: str) -> None:
+    with sl.connect(address) as other, Raw(address) as raw:
+        ended = Event()
+
+        def stalled() -> Iterator[bytes]:
+            ended.wait(20)
+            yield b""
+
+        held = [raw.stream(path_of("TransferToServer"), stalled(), session_of(other)) for _ in range(16)]
+        assert within(DEADLINE, lambda: raw.code(path_of("Delete"), b"", session=session_of(other))[0] != "OK")
+        status, text = raw.code(path_of("Delete"), b"", session=session_of(other))
+        assert (status, text) == ("RESOURCE_EXHAUSTED", "this client has 16 calls under way, the limit of the service")
+        assert client.transfer(client.transfer_to_server(X)) == X
+        ended.set()
+        del held
+
+
+def test_sessions_leave_nothing_in_the_server(server: Server, client: RemoteClient) -> None:
+    process, address = server
+    files = Path(f"/proc/{process.pid}/fd")
+    sl.connect(address).close()
+    assert within(DEADLINE, lambda: len(workers(process)) == 1)
+    before = len(list(files.iterdir()))
+    for _ in range(10):
+        with sl.connect(address) as other:
+            other.transfer_to_server(X)
+    assert within(DEADLINE, lambda: len(workers(process)) == 1 and len(list(files.iterdir())) <= before)
 
 
 def test_a_run_that_takes_too_long_ends_its_session_only(client: RemoteClient, address: str) -> None:

@@ -1,8 +1,7 @@
-"""Frames between the front and a worker: one byte of kind, four of length, the contents.
+"""Frames between the front and a worker: kind, number of the call, length; then the contents.
 
 To the worker: `CALL` a method, its `MESSAGE`s, then `END`, or `ABORT` where the client gave up.  From it: `MESSAGE`s,
-then `DONE` with a status and a text.  The worker reads up to `END` or `ABORT` before the next
-call, whatever it answered.
+then `DONE` with a status and a text, the last of a call.  What comes for a call that is done is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from enum import IntEnum
 OVERTIME = 70
 """Exit status of a worker in which a run took more than its seconds."""
 
-HEADER = struct.Struct("<BI")
+HEADER = struct.Struct("<BII")
 
 
 class Kind(IntEnum):
@@ -37,6 +36,20 @@ class Status(IntEnum):
     INTERNAL = 13
 
 
-def frame(kind: Kind, contents: bytes = b"") -> bytes:
+LONGEST_TEXT = 1000
+"""Most bytes of an error's text: gRPC sends no long ones."""
+
+
+def frame(kind: Kind, call: int, contents: bytes = b"") -> bytes:
     """A frame."""
-    return HEADER.pack(kind, len(contents)) + contents
+    return HEADER.pack(kind, call, len(contents)) + contents
+
+
+def ended(status: Status, text: str = "") -> bytes:
+    """The contents of `DONE`."""
+    return bytes([status]) + " ".join(text.split()).encode(errors="replace")[:LONGEST_TEXT]
+
+
+def how_ended(contents: bytes) -> tuple[Status, str]:
+    """What `ended` was given."""
+    return Status(contents[0]), contents[1:].decode(errors="ignore")

@@ -37,6 +37,11 @@ class Limits:
     handles: int = 65_536
 
     @property
+    def client_calls(self) -> int:
+        """Calls at a time, of one client."""
+        return 16
+
+    @property
     def calls(self) -> int:
         """Calls at a time, of all clients."""
         return 32 * self.clients

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from grpc import StatusCode
@@ -40,6 +40,7 @@ PRIVATE = 0o177
 
 Context = Any  # grpc.aio.ServicerContext of bytes
 Behaviour = Callable[[Any, Context], Awaitable[None]]
+T = TypeVar("T")
 _METHODS = {path_of(method): method for method in METHODS}
 _CODES = {code.value[0]: code for code in StatusCode}
 
@@ -74,6 +75,7 @@ class Front(grpc.GenericRpcHandler):
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
+        self._kept: set[asyncio.Task[Any]] = set()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """What does a call.  Nothing about the service depends on the method before the token is seen."""
@@ -96,6 +98,9 @@ class Front(grpc.GenericRpcHandler):
         session = self._sessions.get(str(given.get(SESSION_KEY, "")))
         if session is None:
             return partial(_refuse, StatusCode.FAILED_PRECONDITION, "there is no such session, or it has ended")
+        if session.calls >= self._system.limits.client_calls:
+            text = f"this client has {session.calls} calls under way, the limit of the service"
+            return partial(_refuse, StatusCode.RESOURCE_EXHAUSTED, text)
         return partial(self._pass_on, method, session)
 
     async def _health(self, _: Any, context: Context) -> None:
@@ -109,11 +114,7 @@ class Front(grpc.GenericRpcHandler):
         if len(self._sessions) + self._starting >= self._system.limits.clients:
             text = f"the service has {self._system.limits.clients} clients, its limit; come back later"
             await context.abort(StatusCode.RESOURCE_EXHAUSTED, text)
-        self._starting += 1
-        try:
-            session = await Session.start(self._system)
-        finally:
-            self._starting -= 1
+        session = await self._started()
         self._sessions[session.name] = session
         self.metrics.session_opened()
         try:
@@ -129,8 +130,36 @@ class Front(grpc.GenericRpcHandler):
             session.close()
             del self._sessions[session.name]
             self.metrics.session_closed()
-            reaping.add(task := asyncio.ensure_future(session.reap()))
-            task.add_done_callback(reaping.discard)
+            self._keep(session.reap())
+
+    async def _started(self) -> Session:
+        """A new session; one whose client is gone meanwhile is closed."""
+
+        async def start() -> Session:
+            self._starting += 1
+            try:
+                return await Session.start(self._system)
+            finally:
+                self._starting -= 1
+
+        task = self._keep(start())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._discard)
+            raise
+
+    def _discard(self, started: asyncio.Task[Session]) -> None:
+        if not started.exception():
+            started.result().close()
+            self._keep(started.result().reap())
+
+    def _keep(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        """Have something done, whoever waits for it."""
+        task = asyncio.create_task(work)
+        self._kept.add(task)  # asyncio alone would let it be collected
+        task.add_done_callback(self._kept.discard)
+        return task
 
     async def _pass_on(self, method: str, session: Session, _: Any, context: Context) -> None:
         began, outcome = monotonic(), StatusCode.CANCELLED
@@ -173,10 +202,6 @@ class Front(grpc.GenericRpcHandler):
             session.close("the session has ended: the service is ending")
 
 
-reaping: set[asyncio.Future[None]] = set()
-"""Held so that they are not collected before they are done."""
-
-
 async def _refuse(code: StatusCode, text: str, _: Any, context: Context) -> None:
     await context.abort(code, text)
 
@@ -212,18 +237,18 @@ async def _serve(system: System, place: Place, started: Callable[[Address], None
             ("grpc.server_handshake_timeout_ms", 10_000),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
-            ("grpc.max_connection_idle_ms", 300_000),
+            ("grpc.max_connection_idle_ms", 30_000),
         ],
     )
+    signalled, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: (hurry if signalled.is_set() else signalled).set())
     path = place.address.path
     port = _bind(server, place)
     made = os.lstat(path).st_ino if path else None
     try:
         await server.start()
-        signalled, hurry = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, lambda: (hurry if signalled.is_set() else signalled).set())
         started(place.address if path else Address(host=place.address.host, port=port))
         await signalled.wait()
         await front.drain(hurry)

@@ -7,18 +7,26 @@ import multiprocessing
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.context import ForkServerProcess
 
 from systolith.isa.chip import Chip
-from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, frame
+from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, frame, how_ended
 from systolith.runtime.service.limits import Limits
 
-RESYNC = 5.0
-"""Seconds that a worker has to end a call that was given up."""
+LAST_SECONDS = 5.0
+"""What a worker has to end a call whose time is over."""
+
+REPLIES = 4
+"""Replies of a call that wait in the front."""
 
 Read = Callable[[], Awaitable[bytes | None]]
 Write = Callable[[bytes], Awaitable[None]]
+
+Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Replies = asyncio.Queue[tuple[Kind, bytes] | None]
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -51,22 +59,32 @@ class System:
 
 
 class Session:
-    """A client's process, and the calls passed on to it."""
+    """A client's process, and the calls passed on to it.
 
-    def __init__(
-        self, process: ForkServerProcess, link: tuple[asyncio.StreamReader, asyncio.StreamWriter], limits: Limits
-    ):
+    Attributes:
+        name: by which the client's calls name it.
+        ended: set once the process is killed or seen to be gone.
+        calls: how many are not done.
+    """
+
+    def __init__(self, process: ForkServerProcess, link: Link, limits: Limits) -> None:
         self.name = secrets.token_hex(16)
         self.ended = asyncio.Event()
+        self.limits = limits
         self._process = process
         self._reader, self._writer = link
-        self.limits = limits
-        self._turn = asyncio.Lock()
         self._why = ""
+        self._numbers = count()
+        self._replies: dict[int, Replies] = {}
+        self._receiving = asyncio.create_task(self._receive())
+
+    @property
+    def calls(self) -> int:
+        return len(self._replies)
 
     @staticmethod
     async def start(system: System) -> Session:
-        """Start a process."""
+        """Start a process; not to be cancelled while it does."""
         ours, theirs = socket.socketpair()
         process = _context.Process(target=_work, args=(theirs, system.chip, system.devices, system.limits), daemon=True)
         try:
@@ -80,29 +98,40 @@ class Session:
         return Session(process, await asyncio.open_connection(sock=ours), system.limits)
 
     def close(self, why: str = "the session was closed") -> None:
-        """Kill the process; closing twice is allowed."""
-        if not self._why:
-            self._why = why
+        """Kill the process, and tell the calls; closing twice is allowed."""
+        if self.ended.is_set():
+            return
+        self._why = why
         self.ended.set()
         self._process.kill()
         self._writer.close()
+        if self._receiving is not asyncio.current_task():
+            self._receiving.cancel()
+        for queue in self._replies.values():
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(None)
 
     async def reap(self) -> None:
         """Wait for the end of a closed session's process."""
         await asyncio.to_thread(self._process.join)
+        self._process.close()
 
     async def call(self, method: str, read: Read, write: Write) -> tuple[Status, str]:
         """Pass a call on: its messages to the worker, and the replies back.
 
-        A call whose task is cancelled is ended in the worker before the next one begins.
+        Where the task that waits for it is cancelled, the worker is told, and its time goes on.
 
         Raises:
             SessionEndedError: the process is gone, or takes too long.
         """
-        await self._turn.acquire()
-        exchange = _Exchange(self, read, write)
-        task = asyncio.create_task(exchange.run(method))
-        task.add_done_callback(lambda _: self._turn.release())
+        if self.ended.is_set():
+            raise self.lost()
+        number = next(self._numbers) % 2**32
+        self._replies[number] = asyncio.Queue(REPLIES)
+        exchange = _Exchange(self, number, read, write)
+        task = asyncio.create_task(exchange.run(method, self._replies[number]))
+        task.add_done_callback(lambda _: self._replies.pop(number))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -111,41 +140,46 @@ class Session:
             raise
 
     async def send(self, data: bytes) -> None:
-        """Send frames to the worker."""
-        self._writer.write(data)
-        await self._writer.drain()
+        """Send a frame to the worker."""
+        self.post(data)
+        with suppress(ConnectionError):  # the receiver sees it, too
+            await self._writer.drain()
 
     def post(self, data: bytes) -> None:
-        """Send frames that nobody waits for."""
+        """Send a frame that nobody waits for."""
         if not self.ended.is_set():
             self._writer.write(data)
 
-    async def receive(self) -> tuple[Kind, bytes]:
-        """The next frame of the worker."""
-        kind, size = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-        return Kind(kind), await self._reader.readexactly(size)
-
-    async def lost(self) -> SessionEndedError:
-        """Why the process is gone; closes the session."""
-        if not self._why:
+    async def _receive(self) -> None:
+        """The worker's replies to those who wait for them; its end ends the session."""
+        try:
+            while True:
+                kind, call, size = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                contents = await self._reader.readexactly(size)
+                if call in self._replies:
+                    await self._replies[call].put((Kind(kind), contents))
+        except (asyncio.IncompleteReadError, ConnectionError):
             await asyncio.to_thread(self._process.join, 1)
             code = self._process.exitcode
-            seconds = f"{self.limits.seconds:g} s, the limit of the service"
-            why = f"a run took more than {seconds}" if code == OVERTIME else f"its process ended with status {code}"
+            limit = f"a run took more than {self.limits.seconds:g} s, the limit of the service"
+            why = limit if code == OVERTIME else f"its process ended with status {code}"
             self.close(f"the session has ended: {why}")
-        return SessionEndedError(self._why)
 
-    def overtime(self) -> SessionEndedError:
-        """Ends a session whose call takes too long."""
+    def overtime(self) -> None:
+        """End a session whose call takes too long."""
         self.close(f"the session has ended: a call took more than {self.limits.seconds:g} s, the limit of the service")
+
+    def lost(self) -> SessionEndedError:
+        """The session has ended."""
         return SessionEndedError(self._why)
 
 
 class _Exchange:
     """One call on its way through the front."""
 
-    def __init__(self, session: Session, read: Read, write: Write) -> None:
+    def __init__(self, session: Session, number: int, read: Read, write: Write) -> None:
         self._session = session
+        self._number = number
         self._read = read
         self._write = write
         self._given_up = False
@@ -157,48 +191,46 @@ class _Exchange:
         if self._pump:
             self._pump.cancel()
 
-    async def run(self, method: str) -> tuple[Status, str]:
+    async def run(self, method: str, replies: Replies) -> tuple[Status, str]:
         session = self._session
+        session.post(frame(Kind.CALL, self._number, method.encode()))
+        self._pump = asyncio.create_task(self._messages())
+        self._pump.add_done_callback(self._input_over)
+        if self._given_up:
+            self._pump.cancel()
         try:
-            await session.send(frame(Kind.CALL, method.encode()))
-            self._pump = asyncio.create_task(self._messages())
-            if self._given_up:
-                self._pump.cancel()
-            try:
-                async with asyncio.timeout(session.limits.seconds):
-                    return await self._replies()
-            except TimeoutError:
-                self.give_up()
-                async with asyncio.timeout(RESYNC):
-                    await self._replies()
-                return Status.CANCELLED, f"the call took more than {session.limits.seconds:g} s"
+            async with asyncio.timeout(session.limits.seconds):
+                return await self._pass_back(replies)
         except TimeoutError:
-            raise session.overtime() from None
-        except (asyncio.IncompleteReadError, ConnectionError):
-            raise await session.lost() from None
+            self.give_up()
         finally:
-            if self._pump:
-                self._pump.cancel()
-                await asyncio.gather(self._pump, return_exceptions=True)
+            self._pump.cancel()
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._pass_back(replies)
+        except TimeoutError:
+            session.overtime()
+            raise session.lost() from None
+        return Status.CANCELLED, f"the call took more than {session.limits.seconds:g} s, the limit of the service"
 
     async def _messages(self) -> None:
         """The client's messages to the worker."""
-        last = Kind.ABORT
-        try:
-            while (message := await self._read()) is not None:
-                await self._session.send(frame(Kind.MESSAGE, message))
-            last = Kind.END
-        finally:
-            self._session.post(frame(last))
+        while (message := await self._read()) is not None:
+            await self._session.send(frame(Kind.MESSAGE, self._number, message))
 
-    async def _replies(self) -> tuple[Status, str]:
+    def _input_over(self, pump: asyncio.Task[None]) -> None:
+        whole = not pump.cancelled() and pump.exception() is None
+        self._session.post(frame(Kind.END if whole else Kind.ABORT, self._number))
+
+    async def _pass_back(self, replies: Replies) -> tuple[Status, str]:
         """The worker's replies to the client."""
-        while True:
-            kind, contents = await self._session.receive()
+        while (item := await replies.get()) is not None:
+            kind, contents = item
             if kind is Kind.DONE:
-                return Status(contents[0]), contents[1:].decode()
+                return how_ended(contents)
             if not self._given_up:
                 await self._reply(contents)
+        raise self._session.lost()
 
     async def _reply(self, contents: bytes) -> None:
         try:

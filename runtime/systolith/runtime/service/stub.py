@@ -130,12 +130,17 @@ class RemoteClient(Transfers[_Handle]):
     def _call(self, method: str, messages: Iterable[Any]) -> Iterator[Any]:
         """The replies of a call; before it, what is not needed any more is freed."""
         self._free()
+        call = None
         try:
-            yield from self._calls[method](iter(messages), metadata=self._metadata)
+            call = self._calls[method](iter(messages), metadata=self._metadata)
+            yield from call
         except grpc.RpcError as error:
             self._fail(error)
         except ValueError:  # gRPC, of a closed channel
             raise ServiceError(f"{self._address}: the client was closed") from None
+        finally:
+            if call is not None:
+                call.cancel()  # where Ctrl-C has ended the wait
 
     def _free(self) -> None:
         if not (self._values or self._programs):

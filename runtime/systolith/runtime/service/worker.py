@@ -1,4 +1,4 @@
-"""The process of one client: its devices, its values and programs, and the calls on them, one after the other."""
+"""The process of one client: its devices, its values and programs, and the calls on them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from threading import Thread
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, RLock, Thread
 from time import monotonic
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.chip import Chip
+from systolith.isa.dtypes import Kind as DTypeKind
 from systolith.isa.errors import SystolithError
 from systolith.runtime.client import Client
 from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, arrays_of, dense_parts, value_of
-from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, frame
+from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, ended, frame
 from systolith.runtime.service.limits import Limits
 from systolith.runtime.service.messages import METHODS, filled, message_class, messages_of
 
 Messages = Iterator[Any]
+OUT_OF_MEMORY = "out of memory: the call needs more than the limit of the service"
 
 
 class NotFoundError(SystolithError):
@@ -57,6 +63,7 @@ class Session:
         self._values: dict[int, Buffer] = {}
         self._programs: dict[int, Executable] = {}
         self._last = 0
+        self._lock = RLock()  # calls are done by several threads
 
     def compile(self, messages: Messages) -> Messages:
         """A program, from chunks of its HLO text."""
@@ -69,8 +76,10 @@ class Session:
             module = text.decode()
         except UnicodeDecodeError:
             raise SystolithError("the program is no UTF-8 text") from None
-        number = self._number()
-        self._programs[number] = self.client.compile(module)
+        program = self.client.compile(module)
+        with self._lock:
+            (number,) = self._numbers(1)
+            self._programs[number] = program
         yield message_class("Handles")(programs=[number])
 
     def transfer_to_server(self, messages: Messages) -> Messages:
@@ -102,19 +111,22 @@ class Session:
             raise NotFoundError(f"this client has no program {request.program}")
         arguments = [self._value(handle) for handle in request.arguments]
         queue = self.client.device(request.device).queue
-        queue.submit(lambda: self.started.__setitem__(request.device, monotonic()))
-        try:
-            yield self._kept(program(*arguments, device=request.device))
-        finally:
-            queue.submit(lambda: self.started.pop(request.device, None))
+        with self._lock:  # the order of the queue
+            queue.submit(lambda: self.started.__setitem__(request.device, monotonic()))
+            try:
+                results = program(*arguments, device=request.device)
+            finally:
+                queue.submit(lambda: self.started.pop(request.device, None))
+        yield self._kept(results)
 
     def delete(self, messages: Messages) -> Messages:
         """Free values and programs; what is not there is skipped."""
         request = self._only(messages)
-        for handle in request.values:
-            self._values.pop(handle, None)
-        for handle in request.programs:
-            self._programs.pop(handle, None)
+        with self._lock:
+            for handle in request.values:
+                self._values.pop(handle, None)
+            for handle in request.programs:
+                self._programs.pop(handle, None)
         yield message_class("Nothing")()
 
     def _only(self, messages: Messages) -> Any:
@@ -134,6 +146,9 @@ class Session:
         data = filled(shape.bytes, (message.data for message in messages))
         if data is None:
             raise SystolithError(f"a value of shape {shape} has {shape.bytes} bytes, got more or fewer")
+        for part, leaf in zip(dense_parts(data, shape), (s for s in shape.leaves() if s.is_array), strict=True):
+            if leaf.dtype.kind is DTypeKind.PRED and (part.view(np.uint8) > 1).any():
+                raise SystolithError(f"a value of shape {leaf} has bytes other than 0 and 1")
         return Literal.of_shape(value_of(shape, dense_parts(data, shape)), shape), first.device
 
     def _limited(self, shape: Shape) -> Shape:
@@ -141,22 +156,24 @@ class Session:
             raise TooMuchError(f"{shape} has {shape.bytes} bytes: the limit of the service is {self.limits.transfer}")
         return shape
 
-    def _number(self) -> int:
-        if len(self._values) + len(self._programs) >= self.limits.handles:
-            raise TooMuchError(f"this client has {self.limits.handles} values and programs, the limit; delete some")
-        self._last += 1
-        return self._last
+    def _numbers(self, count: int) -> range:
+        """Handles for new values or programs."""
+        if len(self._values) + len(self._programs) + count > self.limits.handles:
+            raise TooMuchError(f"this client may have {self.limits.handles} values and programs; delete some")
+        first = self._last + 1
+        self._last += count
+        return range(first, first + count)
 
     def _value(self, handle: int) -> Buffer:
-        if handle not in self._values:
+        buffer = self._values.get(handle)
+        if buffer is None:
             raise NotFoundError(f"this client has no value {handle}")
-        return self._values[handle]
+        return buffer
 
     def _kept(self, buffers: list[Buffer]) -> Any:
-        numbers = []
-        for buffer in buffers:
-            numbers.append(self._number())
-            self._values[numbers[-1]] = buffer
+        with self._lock:
+            numbers = self._numbers(len(buffers))
+            self._values.update(zip(numbers, buffers, strict=True))
         return message_class("Handles")(values=numbers)
 
 
@@ -184,74 +201,68 @@ _STATUSES: tuple[tuple[type[BaseException], Status], ...] = (
 )
 
 
-class Connection:
-    """The worker's end of the socket pair."""
+class Link:
+    """The worker's end of the socket pair: each call is done by a thread of its own."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: socket.socket, session: Session) -> None:
         self._input = link.makefile("rb")
         self._output = link.makefile("wb")
-        self._open = False
+        self._session = session
+        self._calls: dict[int, SimpleQueue[tuple[Kind, bytes]]] = {}
+        self._sending = Lock()
 
-    def next_call(self) -> str | None:
-        """The next method; None: there is none any more."""
-        while self._open:
-            self._read()
-        kind, contents = self._read()
-        if kind is None:
-            return None
-        assert kind is Kind.CALL
-        self._open = True
-        return contents.decode()
+    def serve(self) -> None:
+        """Take calls until the other end closes."""
+        while len(header := self._input.read(HEADER.size)) == HEADER.size:
+            number, call, size = HEADER.unpack(header)
+            kind, contents = Kind(number), self._input.read(size)
+            if kind is Kind.CALL:
+                self._begin(call, contents.decode())
+            elif queue := self._calls.get(call):
+                queue.put((kind, contents))
 
-    def messages(self, kind: Any) -> Messages:
-        """The messages of the call.
+    def _begin(self, call: int, method: str) -> None:
+        self._calls[call] = SimpleQueue()
+        try:
+            Thread(target=self._answer, args=(call, method), daemon=True).start()
+        except RuntimeError:  # there is no memory for its stack
+            self._end(call, Status.RESOURCE_EXHAUSTED, OUT_OF_MEMORY)
+
+    def _answer(self, call: int, method: str) -> None:
+        """Do a call, and send its replies and how it ended."""
+        request = message_class(METHODS[method].split(",")[0].rstrip("*"))
+        status, text = Status.OK, ""
+        try:
+            for reply in CALLS[method](self._session, self._messages(call, request)):
+                self._send(frame(Kind.MESSAGE, call, reply.SerializeToString()))
+        except Exception as error:
+            status = next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.INTERNAL)
+            text = OUT_OF_MEMORY if isinstance(error, MemoryError) else str(error) or type(error).__name__
+            if status is Status.INTERNAL:
+                text = f"fault of systolith: {type(error).__name__}: {text}"
+                print(f"systolith serve: {method}: {text[:1000]!r}", file=sys.stderr)
+        self._end(call, status, text)
+
+    def _messages(self, call: int, kind: Any) -> Messages:
+        """The messages of a call.
 
         Raises:
             AbortedError: the client gave up.
         """
-        while True:
-            what, contents = self._read()
-            if what is not Kind.MESSAGE:
-                break
-            yield kind.FromString(contents)
-        if what is not Kind.END:
+        queue = self._calls[call]
+        while (item := queue.get())[0] is Kind.MESSAGE:
+            yield kind.FromString(item[1])
+        if item[0] is not Kind.END:
             raise AbortedError("the client gave up")
 
-    def _read(self) -> tuple[Kind | None, bytes]:
-        header = self._input.read(HEADER.size)
-        if len(header) < HEADER.size:
-            self._open = False
-            return None, b""
-        number, size = HEADER.unpack(header)
-        contents = self._input.read(size)
-        kind = Kind(number)
-        self._open = self._open and kind is Kind.MESSAGE
-        return kind, contents
+    def _end(self, call: int, status: Status, text: str) -> None:
+        del self._calls[call]
+        self._send(frame(Kind.DONE, call, ended(status, text)))
 
-    def send(self, kind: Kind, contents: bytes) -> None:
-        """Send a frame."""
-        self._output.write(frame(kind, contents))
-        self._output.flush()
-
-
-def answer(session: Session, connection: Connection, method: str) -> None:
-    """Do a call, and send its replies and how it ended."""
-    request = METHODS[method].split(",")[0].rstrip("*")
-    status, text = Status.OK, ""
-    try:
-        for reply in CALLS[method](session, connection.messages(message_class(request))):
-            connection.send(Kind.MESSAGE, reply.SerializeToString())
-    except OSError:
-        raise
-    except Exception as error:
-        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.INTERNAL)
-        text = str(error) or type(error).__name__
-        if status is Status.INTERNAL:
-            text = f"fault of systolith: {type(error).__name__}: {text}"
-            print(f"systolith serve: {method}: {text[:1000]!r}", file=sys.stderr)
-        elif isinstance(error, MemoryError):
-            text = "out of memory: the call needs more than the limit of the service"
-    connection.send(Kind.DONE, bytes([status]) + " ".join(text.split())[:1000].encode(errors="replace"))
+    def _send(self, data: bytes) -> None:
+        with self._sending, suppress(OSError):  # the front is gone: `_watch` ends the process
+            self._output.write(data)
+            self._output.flush()
 
 
 def _watch(link: socket.socket, session: Session) -> None:
@@ -268,15 +279,13 @@ def serve_session(link: socket.socket, chip: Chip, devices: int, limits: Limits)
     """Be the process of a client until the other end of `link` closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the front
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, workers go first
     with open("/proc/self/status") as file:
         used = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData"))
     resource.setrlimit(resource.RLIMIT_DATA, (used + limits.memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    session, connection = Session(chip, devices, limits), Connection(link)
+    session = Session(chip, devices, limits)
     Thread(target=_watch, args=(link, session), daemon=True).start()
-    try:
-        while (method := connection.next_call()) is not None:
-            answer(session, connection, method)
-    except OSError:
-        pass  # the front is gone
+    with suppress(OSError):
+        Link(link, session).serve()
     os._exit(0)
