@@ -42,6 +42,7 @@ def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert record["checks"]["expected"] == 1
 
 
+@pytest.mark.slow
 def test_a_model_is_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     options = "--chip tiny --size 16 --batch 4 --batches 2"
     monkeypatch.setattr(sys, "argv", ["served_model.py", *options.split()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -43,7 +44,30 @@ def bounded(client: Any) -> Any:
         " ROOT y = f32[<=8] set-dimension-size(x, n), dimensions={0}\n}\n"
     )
     data = client.transfer_to_server(sl.Literal.r1(X))
-    return client.execute_and_transfer(sl.XlaComputation.of(module), [data])
+    return [client.execute_and_transfer(sl.XlaComputation.of(module), [data])]
+
+
+def fed(client: Any) -> Any:
+    """A run that a thread waits for is fed, and its outfeed emptied, by another."""
+    module = sl.parse_hlo(
+        "HloModule feeds\nENTRY e {\n k = token[] after-all()\n a = (f32[8], token[]) infeed(k)\n"
+        " x = f32[8] get-tuple-element(a), index=0\n t = token[] get-tuple-element(a), index=1\n"
+        " y = f32[8] add(x, x)\n o = token[] outfeed(y, t), outfeed_shape=f32[8]\n"
+        " b = (f32[8], token[]) infeed(o)\n ROOT z = f32[8] get-tuple-element(b), index=0\n}\n"
+    )
+    with ThreadPoolExecutor(1) as waiting:
+        result = waiting.submit(client.Transfer, client.Execute(sl.XlaComputation.of(module), [], 1))
+        client.TransferToInfeed(sl.Literal.r1(X), 1)
+        out = client.TransferFromOutfeed(sl.make_shape(sl.F32, [8]), 1)
+        assert out == sl.Literal.r1(2 * X)
+        client.TransferToInfeed(sl.Literal.r1(X + 1), 1)
+        return [out, result.result()]
+
+
+def misfed(client: Any) -> Any:
+    client.TransferToInfeed(sl.Literal.r1(X))
+    client.TransferToInfeed(sl.Literal.create_tuple([PAIR, sl.Literal.r1(X)]))
+    return client.TransferFromOutfeed(sl.make_shape(sl.F32, [8]))
 
 
 def wrong_device(client: Any) -> Any:
@@ -81,20 +105,29 @@ def refused(client: Any) -> Any:
     return client.execute(sl.XlaComputation.of(module))
 
 
-SAME: list[Callable[[Any], Any]] = [
-    tuples, parallel, bounded, wrong_device, far_device, other_device, wrong_shape, no_data, foreign, refused,
+DONE: list[Callable[[Any], Any]] = [tuples, parallel, bounded, fed]
+REFUSED: list[Callable[[Any], Any]] = [
+    misfed, wrong_device, far_device, other_device, wrong_shape, no_data, foreign, refused,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("use", SAME)
-def test_a_service_does_as_a_client_of_this_process(client: RemoteClient, use: Callable[[Any], Any]) -> None:
-    def outcome(of: Any) -> Any:
-        try:
-            return use(of)
-        except sl.SystolithError as error:
-            return re.sub(r"^<string>:\d+:\d+: ", "", str(error))  # the line is of another text
+@pytest.mark.parametrize("use", DONE)
+def test_a_service_gives_what_a_client_of_this_process_does(
+    client: RemoteClient, use: Callable[[Any], list[sl.Literal]]
+) -> None:
+    assert use(client) == use(sl.Client("tiny", devices=2))
 
-    assert outcome(client) == outcome(sl.Client("tiny", devices=2))
+
+@pytest.mark.parametrize("use", REFUSED)
+def test_a_service_refuses_in_the_words_of_a_client_of_this_process(
+    client: RemoteClient, use: Callable[[Any], Any]
+) -> None:
+    said = []
+    for one in (client, sl.Client("tiny", devices=2)):
+        with pytest.raises(sl.SystolithError) as error:
+            use(one)
+        said.append(re.sub(r"^<string>:\d+:\d+: ", "", str(error.value)))  # the line is of another text
+    assert said[0] == said[1]
 
 
 def test_deleted_data_is_gone(client: RemoteClient) -> None:

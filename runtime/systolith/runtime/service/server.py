@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -33,7 +34,7 @@ from systolith.runtime.service.messages import (
     path_of,
 )
 from systolith.runtime.service.metrics import Metrics
-from systolith.runtime.service.sessions import Session, SessionEndedError, System, prepare
+from systolith.runtime.service.sessions import LAST_SECONDS, Session, SessionEndedError, System, prepare
 
 PRIVATE = 0o177
 """The umask under which a socket is made."""
@@ -126,6 +127,7 @@ class Front(grpc.GenericRpcHandler):
             )
             await context.write(first.SerializeToString())
             await session.ended.wait()
+            await context.abort(StatusCode.ABORTED, session.why)
         finally:
             session.close()
             del self._sessions[session.name]
@@ -200,6 +202,9 @@ class Front(grpc.GenericRpcHandler):
             wait.cancel()
         for session in list(self._sessions.values()):
             session.close("the session has ended: the service is ending")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._idle.wait()  # the calls tell their clients
 
 
 async def _refuse(code: StatusCode, text: str, _: Any, context: Context) -> None:

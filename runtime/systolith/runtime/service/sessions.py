@@ -17,7 +17,7 @@ from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, fra
 from systolith.runtime.service.limits import Limits
 
 LAST_SECONDS = 5.0
-"""What a worker has to end a call whose time is over."""
+"""For the end of a call whose time is over, or whose process is gone."""
 
 REPLIES = 4
 """Replies of a call that wait in the front."""
@@ -63,6 +63,7 @@ class Session:
 
     Attributes:
         name: by which the client's calls name it.
+        why: it has ended.
         ended: set once the process is killed or seen to be gone.
         calls: how many are not done.
     """
@@ -73,7 +74,7 @@ class Session:
         self.limits = limits
         self._process = process
         self._reader, self._writer = link
-        self._why = ""
+        self.why = ""
         self._numbers = count()
         self._replies: dict[int, Replies] = {}
         self._receiving = asyncio.create_task(self._receive())
@@ -101,9 +102,10 @@ class Session:
         """Kill the process, and tell the calls; closing twice is allowed."""
         if self.ended.is_set():
             return
-        self._why = why
+        self.why = why
         self.ended.set()
-        self._process.kill()
+        if self._process.is_alive():
+            self._process.kill()
         self._writer.close()
         if self._receiving is not asyncio.current_task():
             self._receiving.cancel()
@@ -171,7 +173,7 @@ class Session:
 
     def lost(self) -> SessionEndedError:
         """The session has ended."""
-        return SessionEndedError(self._why)
+        return SessionEndedError(self.why)
 
 
 class _Exchange:

@@ -154,9 +154,20 @@ class RemoteClient(Transfers[_Handle]):
         code, text = error.code(), " ".join(str(error.details()).split())
         if code in _OF_THE_CALL:
             raise SystolithError(text) from None
+        if code is grpc.StatusCode.FAILED_PRECONDITION:
+            text = self._why_ended() or text
         if code is grpc.StatusCode.UNAVAILABLE:
             text = f"no service answers, or it has ended ({text})"
         raise ServiceError(f"{self._address}: {text}") from None
+
+    def _why_ended(self) -> str:
+        """What the service said at the end of the session."""
+        try:
+            next(self._stream, None)
+        except grpc.RpcError as error:
+            ended: Any = error
+            return " ".join(str(ended.details()).split())
+        return ""
 
     def _only(self, method: str, messages: Iterable[Any]) -> Any:
         (reply,) = self._call(method, messages)
