@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -32,6 +33,26 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" i
 def corpus() -> Callable[[str], Case]:
     """`corpus(name)` is the module of tests/corpus called `name`."""
     return load
+
+
+@pytest.fixture(scope="session", autouse=True)
+def records_keep_the_schema() -> Iterator[None]:
+    """Every record that a test has written breaks no rule of the schema, and has no key that it does not describe."""
+    from systolith.runtime.job import Outcome
+    from systolith.runtime.run import Run
+    from tests.reports.records import require_schema
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Run, Outcome):
+            write = kind.record
+
+            def checked(self: Any, write: Callable[[Any], dict[str, Any]] = write) -> dict[str, Any]:
+                record = write(self)
+                require_schema(record)
+                return record
+
+            patch.setattr(kind, "record", checked)
+        yield
 
 
 # Imported modules and the 10,000 tests stay: not looked through again in every collection of garbage.  JAX and

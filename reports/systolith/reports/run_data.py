@@ -1,4 +1,4 @@
-"""The schema of a run: the JSON object that `systolith run --json` prints and every report reads.
+"""The schema of a record, version 1: the JSON object that `systolith run --json` prints and every report reads.
 
 Cycles, bytes and counts are whole numbers; fractions are 0 to 1; seconds are floats.  An error that is infinite, or no
 number, is the string "Infinity" or "NaN": JSON has no such numbers.  Unknown keys are ignored, so that
@@ -13,17 +13,19 @@ of the run, and the checks.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
 from systolith.isa.printable import printable
 
+VERSION = 1
 BUSY = "busy"
 MOST = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=MOST)]
@@ -43,23 +45,65 @@ class Model(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The JSON schema, with the docstrings' summary and what their `Attributes:` say of the properties."""
+        schema = handler.resolve_ref_schema(handler(core))
+        texts: dict[str, str] = {}
+        summary = ""
+        for parent in reversed([c for c in cls.__mro__ if issubclass(c, Model)]):
+            summary, _, attributes = (inspect.getdoc(parent) or "").partition("\n\nAttributes:\n")
+            texts |= {
+                name.strip(): " ".join(text.split())
+                for names, text in _ATTRIBUTE.findall(inspect.cleandoc(attributes))
+                for name in names.split(",")
+            }
+        schema["description"] = " ".join(summary.split())
+        for name, text in texts.items():
+            if name in schema.get("properties", {}):
+                schema["properties"][name]["description"] = text
+        return schema
+
+
+# An entry of a docstring's `Attributes:`: names, and a text that goes on in lines further in.
+_ATTRIBUTE = re.compile(r"^([\w, ]+): (.+(?:\n +.+)*)", re.M)
+
 
 class WallSeconds(Model):
-    """Host time of the run, in seconds; None: that step was not done."""
+    """Host time of the run, in seconds; None: that step was not done.
+
+    Attributes:
+        compile: from the module to the program.
+        simulate: the run.
+    """
 
     compile: Amount | None = None
     simulate: Amount | None = None
 
 
 class HbmBytes(Model):
-    """Bytes moved between HBM and the core, rounded up to the granule as the memory moves them."""
+    """Bytes moved between HBM and the core, rounded up to the granule as the memory moves them.
+
+    Attributes:
+        read: from HBM.
+        written: to HBM.
+    """
 
     read: Count
     written: Count
 
 
 class ChipRow(Model):
-    """One parameter of the chip: a row of `systolith.isa.chip.describe`."""
+    """One parameter of the chip: a row of `systolith.isa.chip.describe`.
+
+    Attributes:
+        field: dotted name.
+        value: its value.
+        unit: of the value; empty for plain numbers.
+        provenance: published, inferred or invented.
+        source: of the value.
+        text: its meaning.
+    """
 
     field: Label
     value: Annotated[int, Field(ge=-MOST, le=MOST)] | float | bool | Label
@@ -114,10 +158,12 @@ class Group(Cost):
     """A fusion group.
 
     Attributes:
-        kind: of the `fusion` instruction.
+        kind: of the `fusion` instruction, XLA's word.
         hlo, opcodes: the HLO instructions in it.
         flops, transcendentals, bytes: of one execution, as XLA counts them; bytes are its inputs and outputs once.
         executions: how often it ran.
+        planned, predicted: cycles of all executions, as the compiler estimated them to choose tiles, and by closed
+            forms of the code; 0: it did not.
         root: the HLO instruction that most of its work is for, a product or reduction; empty: none.
     """
 
@@ -128,6 +174,8 @@ class Group(Cost):
     transcendentals: Count = 0
     bytes: Count = 0
     executions: Count = 1
+    planned: Count = 0
+    predicted: Count = 0
     root: Label = ""
 
     @property
@@ -139,6 +187,7 @@ class Timeline(Model):
     """The run in parts: `edges` in cycles, one more than there are parts.
 
     Attributes:
+        edges: cycles; from 0 to the end of the run.
         read, written: HBM bytes in each part.
         busy: by queue, occupied cycles in each part.
         vmem, hbm: bytes held at most in each part; empty where the compiler's plan is not known (binaries).
@@ -157,18 +206,26 @@ class Checks(Model):
 
     Attributes:
         groups, executions: fusion groups compared with the reference evaluator, and how often they ran.
+        unchecked: elements without a known bound of their error.
         expected: results compared with given ones.
         failures: one line each.
     """
 
     groups: Count = 0
     executions: Count = 0
+    unchecked: Count = 0
     expected: Count = 0
     failures: list[Label] = []
 
 
 class WhatIf(Model):
-    """The same program under other times of the chip: what was supposed, the fields changed, the cycles."""
+    """The same program under other times of the chip.
+
+    Attributes:
+        name: what was supposed.
+        changes: fields of the chip and their values.
+        cycles, seconds: simulated.
+    """
 
     name: Label
     changes: dict[Label, Label] = {}
@@ -209,14 +266,23 @@ class RunData(Model):
     """A run.
 
     Attributes:
+        schema_version: of this schema; it grows when a key changes its meaning or goes, not when one comes.
         ok: no check failed and no race was found.
         program: name of the module.
-        source, command, mode, precision, hostile: of the run; `command` repeats it.
-        chip, chip_digest, chip_parameters: the chip that it ran on.
+        source: file of the module.
+        command: command line that repeats the run.
+        mode: full, time or values.
+        precision: of dots and convolutions.
+        hostile: memory started as NaNs, and races were looked for.
+        chip, chip_digest, chip_parameters: the chip that it ran on: name, digest of its configuration, its fields.
         cycles, seconds: simulated time; None in mode `values`.
         wall_seconds: host time.
         macs: useful multiply-accumulates.
         mxu_utilization: useful MACs over the peak of all MXUs during the run; None without cycles.
+        groups: fusion groups, in order of cycles.
+        ops: HLO instructions, the 100 of most cycles.
+        timeline: the run in parts of equal length.
+        checks: made besides running.
         array_active: by stream queue, cycles in which rows enter the array.
         hbm_bytes: totals, granules counted whole.
         instructions: executed.
@@ -230,6 +296,7 @@ class RunData(Model):
         max_abs_error, max_rel_error: against the evaluator or the given results; None: nothing was compared.
     """
 
+    schema_version: Literal[1] = 1
     ok: bool
     program: Label = ""
     source: Label = ""
@@ -283,6 +350,8 @@ def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
     Raises:
         RunDataError: it breaks the schema.
     """
+    if (version := raw.get("schema_version", VERSION)) != VERSION:
+        raise RunDataError(f"{source}: schema_version = {short(version)}: this systolith reads version {VERSION} only")
     try:
         run = RunData.model_validate(dict(raw))
     except ValidationError as error:
@@ -292,6 +361,13 @@ def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
         raise RunDataError(f"{source}: {where}{value}: {first['msg'].lower()}") from None
     _check_sums(run, source)
     return run
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a record, every key described."""
+    schema = RunData.model_json_schema(mode="validation")
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"systolith record, version {VERSION}"}
+    return schema | about
 
 
 def load_run(path: str | Path) -> RunData:

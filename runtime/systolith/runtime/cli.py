@@ -21,7 +21,7 @@ from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
 from systolith.runtime.refusals import listing_refusals
-from systolith.runtime.report_command import report
+from systolith.runtime.report_command import report, schema
 from systolith.runtime.serve_command import serve
 from systolith.runtime.sweep.command import sweep
 
@@ -271,7 +271,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-for command in (opt, cost, explain, chips, report, serve, sweep):
+for command in (opt, cost, explain, chips, report, schema, serve, sweep):
     cli.add_command(command)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
+from systolith.reports.run_data import VERSION
 from systolith.runtime.held import held
 from systolith.sim.simulate import RunResult
 
@@ -50,6 +51,7 @@ def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> di
     line = measured["timeline"]
     line |= {space: steps.most(line["edges"]) for space, steps in held(result, memory).items()}
     return measured | {
+        "schema_version": VERSION,
         "ok": result.ok and not about.failures,
         "source": about.source,
         "command": " ".join(["systolith", *sys.argv[1:]]) if about.source else "",

@@ -30,6 +30,7 @@ DEFAULT = Path("report.html")
     show_default=True,
     help="Format of the figures.",
 )
+@click.option("--csv", "tables", type=FILE, metavar="DIR", help="Write every table as CSV into DIR.")
 @click.option(
     "--check",
     "limits",
@@ -46,6 +47,7 @@ def report(
     output: Path | None,
     figures: Path | None,
     suffix: str,
+    tables: Path | None,
     limits: Path | None,
     top: int | None,
     quiet: bool,
@@ -53,13 +55,14 @@ def report(
     """Write a report of a run (JSON of `run --json`), or a comparison of several with the first."""
     from systolith.isa.files import Fill, make_folder, require_apart, text_fill, write_all
     from systolith.reports.compare import differences, render_comparison
+    from systolith.reports.csv_files import csv_files
     from systolith.reports.html import render_report
     from systolith.reports.run_data import load_run, timed
     from systolith.reports.thresholds import check, load_thresholds
 
     inputs: dict[str, Path | None] = {f"run {n}": path for n, path in enumerate(runs, 1)}
     inputs["--check"] = limits
-    if output is None and figures is None and limits is None:
+    if output is None and figures is None and tables is None and limits is None:
         output = DEFAULT
     require_apart({"-o": output}, inputs)
     names = run_names(runs)
@@ -78,12 +81,15 @@ def report(
             stage("drawing figures")
             drawn, missing = figure_files(found, figures, suffix)
             files |= drawn
-            make_folder(figures)
-            require_apart({f"--figures' {path.name}": path for path in drawn} | {"-o": output}, inputs)
+        if tables:
+            files |= csv_files(found, tables)
+        for folder in filter(None, (figures, tables)):
+            make_folder(folder)
+        require_apart({path.name: path for path in files}, inputs)
         write_all(files)
     for line in [*differences(found), *(missing if figures else [])]:
         tell(f"warning: {line}")
-    for path in (output, figures):
+    for path in (output, figures, tables):
         if path and not quiet:
             tell(f"wrote {path}")
     for line in worse:
@@ -91,6 +97,15 @@ def report(
     if thresholds and not worse and not quiet:
         emit("no figure got worse")
     return FAILED if worse else GOOD
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON schema of a record: of what `run --json` prints and `report` reads."""
+    from systolith.isa.files import json_text
+    from systolith.reports.run_data import json_schema
+
+    emit(json_text(json_schema(), indent=2))
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
