@@ -177,18 +177,18 @@ def build(chip: Chip, source: KernelSource) -> Kernel:
     Raises:
         LimitError: it does not fit in the registers.
     """
-    return _build(chip.digest(), source, _Uncompared(chip))
+    return _build(chip.digest(), source, Uncompared(chip))
 
 
 @dataclass(frozen=True)
-class _Uncompared:
+class Uncompared:
     """A chip that is no part of a cache's key (its digest is)."""
 
     chip: Chip = field(compare=False)
 
 
 @lru_cache(maxsize=4096)
-def _build(_digest: str, source: KernelSource, chip: _Uncompared) -> Kernel:
+def _build(_digest: str, source: KernelSource, chip: Uncompared) -> Kernel:
     name = kernel_name(source)
     try:
         return schedule_kernel(name, source.prologue, source.body, source.epilogue, source.constants, chip.chip)

@@ -26,6 +26,7 @@ from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
 from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
+from systolith.compiler.vpu.kernel_builder import Uncompared
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
@@ -280,7 +281,9 @@ class Ways:
         dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
         operand = r.operation.operands[0].shape
         dtype = operand.dtype if operand.dims == r.dims else register_type(operand.dtype)
-        return _order(self.chip, dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0)
+        return _order(
+            self.chip.digest(), Uncompared(self.chip), dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0
+        )
 
     def any_order(self, task: Task) -> Way:
         """The way that takes the fewest cycles, in whatever order."""
@@ -418,7 +421,13 @@ class Ways:
 
 @lru_cache(maxsize=4096)
 def _order(
-    chip: Chip, dims: tuple[int, ...], reduced: tuple[int, ...], dtype: DType, function: str, identity: int
+    _digest: str,
+    chip: Uncompared,
+    dims: tuple[int, ...],
+    reduced: tuple[int, ...],
+    dtype: DType,
+    function: str,
+    identity: int,
 ) -> CombineOrder | None:
     """The order of the fastest way to reduce a dense array in VMEM."""
     kept = tuple(d for d in range(len(dims)) if d not in reduced)
@@ -430,7 +439,7 @@ def _order(
     r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
     arrays = [anywhere(i.shape) for i in (source, result)]
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
-    return Ways(chip).any_order(task).order
+    return Ways(chip.chip).any_order(task).order
 
 
 def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:

@@ -32,6 +32,8 @@ TIME_FIELDS = frozenset(
 )  # fmt: skip
 """Fields that decide how long instructions take, and neither which programs are legal nor their results."""
 
+_ORDER = sorted(SCHEMA.keys() - {"name"}, key=lambda name: (name in TIME_FIELDS, name == "clock_mhz", name))
+
 _TRIED = 4096  # settings in ranges, before constraints are said to be impossible
 
 
@@ -79,6 +81,12 @@ class Point:
         """What its program depends on: points alike come one after the other."""
         chip = self.compiled_for or self.chip
         return self.model.digest, json.dumps(sorted(self.options.items())), chip.digest() if chip is not None else ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Points with the same program come one after the other, then such as may have the same program."""
+        chip = self.compiled_for or self.chip
+        return *self.program[:2], *(value_of(chip, name) for name in _ORDER if chip is not None)
 
     def columns(self, study: Study) -> dict[str, Any]:
         """The columns that say which point it is."""

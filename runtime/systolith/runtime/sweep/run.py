@@ -139,7 +139,7 @@ class _Sweep:
 
 def _jobs(points: Mapping[str, Point], most: int) -> Iterator[Job]:
     """Jobs of points that have one program; such as have not stay apart."""
-    ordered = sorted(points.items(), key=lambda item: item[1].program)
+    ordered = sorted(points.items(), key=lambda item: item[1].order)
     for _, group in groupby(ordered, key=lambda item: item[1].program):
         alike = list(group)
         for n in range(0, len(alike), most):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from systolith.compiler.driver import Front
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip
+from systolith.isa.chip_reads import Reads, holds, recording
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 from systolith.runtime.sources import parse_module
@@ -56,7 +57,24 @@ class _Recent(Generic[T]):
 
 
 _fronts: _Recent[Front] = _Recent(8)
-_programs: _Recent[Program] = _Recent(4)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A program, and what of its chip was read to make it.
+
+    Attributes:
+        asked: model and options.
+        reads: empty where not recorded: only the same chip will do.
+    """
+
+    asked: Any
+    chip: Chip
+    reads: Reads
+    program: Program
+
+
+_made: deque[_Made] = deque(maxlen=8)
 
 
 def measure(job: Job) -> list[tuple[str, Row]]:
@@ -91,21 +109,25 @@ def parsed(model: Model) -> Front:
 def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> Program:
     """The program of a model for a chip, as a fresh compilation would make it.
 
+    One that was made for another chip is taken where that one has the same values in all fields that were read.
+
     Raises:
         SystolithError: it is refused.
     """
-
-    def make() -> Program:
-        asked = Options(probes=False, elided="zeros", **options)
-        return parsed(model).compile(chip, with_tuner(asked, chip)).program
-
-    return _programs.get((model.digest, chip.digest(), tuple(sorted(options.items()))), make)
+    asked = model.digest, tuple(sorted(options.items()))
+    for made in _made:
+        if made.asked == asked and (holds(made.reads, chip) if made.reads else made.chip.digest() == chip.digest()):
+            return moved(made.program, chip)
+    wanted = Options(probes=False, elided="zeros", **options)
+    # Measuring plans reads the chip in the simulator, which no record would show.
+    target, reads = (chip, {}) if wanted.autotune else recording(chip)
+    program = moved(parsed(model).compile(target, with_tuner(wanted, target)).program, chip)
+    _made.append(_Made(asked, chip, dict(reads), program))
+    return program
 
 
 def moved(program: Program, chip: Chip) -> Program:
-    """The program under other times: for a chip that differs in nothing but those (`TIME_FIELDS`)."""
-    if program.chip_digest == chip.digest():
-        return program
+    """The program as one for another chip, which differs in nothing that makes it another program."""
     return replace(program, chip=chip.name, chip_digest=chip.digest(), target=chip)
 
 
