@@ -98,7 +98,9 @@ def test_the_wrong_certificate_and_plain_text_find_no_service(secured: tuple[str
         (("127.0.0.1:99999",), "is no address"),
         (("name.invalid:1", "--token-file", "token"), "name.invalid:1: "),
         (("./s", "--chip", "nobody"), "nobody"),
+        (("./s", "--set", "vmem.bytes=no"), "vmem.bytes"),
         (("./s", "--clients", "0"), "--clients"),
+        (("./s", "--timeout", "nan"), "--timeout"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_the_start(

@@ -3,67 +3,59 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from systolith.isa.errors import SystolithError
+from systolith.runtime.chip_options import chip_options
 from systolith.runtime.connect import WITHOUT_GRPC
 from systolith.runtime.console import emit
+from systolith.runtime.service.limits import MIB, Limits
 
 FILE = click.Path(path_type=Path)
-MIB = 1 << 20
+
+# Option to its field of `Limits`, its unit and bytes in it, the least and the greatest, and its help.
+_LIMITS = {
+    "--clients": ("clients", "N", 1, 1, 1024, "Most clients at a time."),
+    "--client-memory": ("memory", "MIB", MIB, 64, 1 << 24, "Memory of each client's process, beyond its first."),
+    "--max-transfer": ("transfer", "MIB", MIB, 1, 1 << 20, "Size of one value that is transferred."),
+    "--max-program": ("program", "MIB", MIB, 1, 1 << 12, "Size of one program's HLO text."),
+    "--timeout": ("seconds", "SECONDS", 1, 1, 1 << 20, "Longest call, and longest run."),
+    "--grace": ("grace", "SECONDS", 1, 0, 3600, "What calls under way have once SIGTERM or Ctrl-C comes."),
+}
+
+
+def _limits(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of limits."""
+    for name, (field, unit, scale, least, most, text) in reversed(_LIMITS.items()):
+        default = getattr(Limits(), field) // scale
+        kind = click.IntRange(least, most)
+        option = click.option(name, field, type=kind, default=default, show_default=True, metavar=unit, help=text)
+        command = option(command)
+    return command
 
 
 @click.command()
 @click.argument("address", required=False)
-@click.option("--chip", default="tpu_v3", show_default=True, help="Preset name or chip TOML file.")
+@chip_options("tpu_v3")
 @click.option("--devices", type=click.IntRange(1, 4096), default=1, show_default=True, help="Devices of each client.")
 @click.option("--token-file", type=FILE, help="Clients must show the token in this file; it is made if not there.")
 @click.option("--tls-certificate", type=FILE, help="Certificate (PEM): TLS, which addresses off loopback ask for.")
 @click.option("--tls-key", type=FILE, help="Its private key (PEM).")
-@click.option("--clients", type=click.IntRange(1, 1024), default=8, show_default=True, help="Most clients at a time.")
-@click.option(
-    "--client-memory",
-    type=click.IntRange(64),
-    default=8192,
-    show_default=True,
-    metavar="MIB",
-    help="Memory of each client's process.",
-)
-@click.option(
-    "--max-transfer",
-    type=click.IntRange(1),
-    default=1024,
-    show_default=True,
-    metavar="MIB",
-    help="Size of one value that is transferred.",
-)
-@click.option(
-    "--max-program",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    metavar="MIB",
-    help="Size of one program's HLO text.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=600,
-    show_default=True,
-    metavar="SECONDS",
-    help="Longest call, and longest run.",
-)
-@click.option(
-    "--grace", type=click.FloatRange(0), default=10, show_default=True, metavar="SECONDS",
-    help="What calls under way have once SIGTERM or Ctrl-C comes.",
-)  # fmt: skip
+@_limits
 def serve(
-    address: str | None, chip: str, devices: int, token_file: Path | None, tls_certificate: Path | None,
-    tls_key: Path | None, clients: int, client_memory: int, max_transfer: int, max_program: int, timeout: float,
-    grace: float,
-) -> None:  # fmt: skip
+    address: str | None,
+    chip: str,
+    changes: Mapping[str, str],
+    devices: int,
+    token_file: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    **limits: Any,
+) -> None:
     """Serve simulated devices to other processes, at ADDRESS: unix:PATH, HOST:PORT or [IPv6]:PORT.
 
     Each client has devices of its own; `sl.connect` in Python makes one.  Without ADDRESS: a socket in
@@ -80,19 +72,11 @@ def serve(
     from systolith.isa.chip import load_chip
     from systolith.runtime.service.access import server_access
     from systolith.runtime.service.address import Address, default_address
-    from systolith.runtime.service.limits import Limits
     from systolith.runtime.service.sessions import System
 
     where = (default_address() if address is None else Address.parse(address)).resolved()
-    limits = Limits(
-        clients=clients,
-        memory=client_memory * MIB,
-        transfer=max_transfer * MIB,
-        program=max_program * MIB,
-        seconds=timeout,
-        grace=grace,
-    )
-    system = System(load_chip(chip), devices, limits)
+    scales = {field: scale for field, _, scale, *_ in _LIMITS.values()}
+    system = System(load_chip(chip, changes), devices, Limits(**{f: n * scales[f] for f, n in limits.items()}))
     place = Place(where, server_access(where, token_file, tls_certificate, tls_key))
 
     def started(at: Address) -> None:
