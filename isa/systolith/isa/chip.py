@@ -13,7 +13,8 @@ Provenance is `published`, `inferred`, `invented` or `derived` (it follows from 
 A file with `base`, the name of a preset or the path of another file (relative to its own), declares only what differs.
 Without a name it is called after its file. Some fields may be left out in any file: they follow from others.
 
-The table `absent` of a published chip lists the parts that the machine lacks or has otherwise, each with a text.
+The tables `energy` and `area` (`chip_energy.py`) change no time, and no digest covers them. The table `absent` of a
+published chip lists the parts that the machine lacks or has otherwise, each with a text.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from typing import Any
 
 from systolith.isa.checked import checked
 from systolith.isa.chip_entries import Entry, cut, entries_of, merged, resolve, scalar, short, to_toml
-from systolith.isa.chip_schema import SCHEMA, Chip, Provenance, Row, describe, value_of
+from systolith.isa.chip_schema import FIELDS, SCHEMA, Chip, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_text
 
 __all__ = [
-    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "changes_of", "chip_differences", "chip_file",
-    "chip_of", "describe", "load_chip", "parse_chip", "preset_names", "to_toml", "value_of", "variant",
+    "PRESETS", "PROVENANCE", "SCHEMA", "Chip", "Provenance", "Row", "changed", "changes_of", "chip_differences",
+    "chip_file", "chip_of", "describe", "load_chip", "parse_chip", "preset_names", "to_toml", "value_of", "variant",
 ]  # fmt: skip
 
 PRESETS = Path(__file__).parent / "chips"
@@ -96,7 +97,7 @@ def variant(chip: Chip, changes: Mapping[str, Any]) -> Chip:
     said = " ".join(f"{name}={cut(str(value))}" for name, value in changes.items())
     entries = {n: Entry(v, Provenance("invented", f"in place of that of {chip.name}")) for n, v in given.items()}
     entries.setdefault("name", Entry(f"{chip.name} {said}".strip()))
-    return _over(chip, entries, f"chip {cut(chip.name)}", {})
+    return changed(chip, entries, f"chip {cut(chip.name)}")
 
 
 def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
@@ -114,10 +115,20 @@ def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
     return found
 
 
-def _over(base: Chip, entries: Mapping[str, Entry], file: str, absent: Mapping[str, str]) -> Chip:
-    """A chip with these entries in place of its own; what followed from others follows from them again."""
+def changed(base: Chip, entries: Mapping[str, Entry], file: str, absent: Mapping[str, str] | None = None) -> Chip:
+    """A chip with these entries in place of its own; what followed from others follows from them again.
+
+    Args:
+        base: the chip.
+        entries: by dotted names.
+        file: only for messages.
+        absent: parts that the machine lacks besides those of the base.
+
+    Raises:
+        ConfigError: naming file, field, value and limit.
+    """
     kept = {n: e for n, e in entries_of(base).items() if e.provenance.label != "derived"}
-    return resolve(merged(kept, entries), frozenset(entries), file, {**base.absent, **absent})
+    return resolve(merged(kept, entries), frozenset(entries), file, {**base.absent, **(absent or {})})
 
 
 def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
@@ -142,7 +153,7 @@ def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
     if base is None:
         return resolve(entries, frozenset(entries), file, absent)
     entries.setdefault("name", Entry(Path(file).stem))
-    return _over(_base(base, file, above), entries, file, absent)
+    return changed(_base(base, file, above), entries, file, absent)
 
 
 def _absent(raw: Any, file: str) -> dict[str, str]:
@@ -184,7 +195,7 @@ def chip_differences(chip: Chip, other: Chip) -> list[str]:
 
 
 def _flatten(raw: dict[str, Any], file: str) -> Iterator[tuple[str, Any]]:
-    groups = {name.split(".")[0] for name in SCHEMA if "." in name}
+    groups = {name.split(".")[0] for name in FIELDS if "." in name}
     for key, entry in raw.items():
         if key not in groups:
             yield key, entry

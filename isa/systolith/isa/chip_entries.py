@@ -12,8 +12,10 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from systolith.isa.chip_energy import ENERGY
+from systolith.isa.chip_fields import Declared
 from systolith.isa.chip_rules import KNOWN, derive, rules
-from systolith.isa.chip_schema import GROUPS, SCHEMA, Chip, Declared, Provenance, value_of
+from systolith.isa.chip_schema import FIELDS, GROUPS, SCHEMA, Chip, Provenance, describe_beside, value_of
 from systolith.isa.chip_units import UNITS, is_time, quantity, units_of
 from systolith.isa.errors import ConfigError
 
@@ -59,9 +61,9 @@ def resolve(entries: Entries, fixed: frozenset[str], file: str, absent: Mapping[
         provenance |= dict.fromkeys(_RATE, of._replace(source=f"{said}: {of.source}" if of.source else said))
     for name, because in derive(values, fixed).items():
         provenance[name] = Provenance("derived", because)
-    for name, d in SCHEMA.items():
+    for name in (*SCHEMA, *(ENERGY if values.keys() & ENERGY.keys() else ())):
         if name not in values:
-            raise ConfigError(f"{file}: {name}: missing; needed: {limits(d)}")
+            raise ConfigError(f"{file}: {name}: missing; needed: {limits(FIELDS[name])}")
     beside = {"provenance": provenance, "declared": declared, "absent": absent or {}}
     chip = _validated(values, beside, file)
     for rule in rules(chip):
@@ -73,7 +75,8 @@ def resolve(entries: Entries, fixed: frozenset[str], file: str, absent: Mapping[
 
 def entries_of(chip: Chip) -> dict[str, Entry]:
     """The entries of a chip: values as they were declared where these still stand for its fields."""
-    entries = {n: Entry(value_of(chip, n), chip.provenance.get(n, Provenance("invented", ""))) for n in SCHEMA}
+    names = (*SCHEMA, *(row.field for row in describe_beside(chip)))
+    entries = {n: Entry(value_of(chip, n), chip.provenance.get(n, Provenance("invented", ""))) for n in names}
     clock = Fraction(str(chip.clock_mhz))
     for name, value in chip.declared.items():
         if name == GBPS:
@@ -96,7 +99,7 @@ def merged(base: Entries, changes: Entries) -> dict[str, Entry]:
 def to_toml(chip: Chip) -> str:
     """The file of a chip: every field, with provenance and source; it reads back equal."""
     entries = entries_of(chip)
-    order = [n for n in SCHEMA if n in entries]
+    order = [n for n in FIELDS if n in entries]
     if GBPS in entries:
         order.insert(order.index("hbm.chunk"), GBPS)
     lines, group = [f"name = {_toml(chip.name)}"], ""
@@ -120,7 +123,7 @@ def _toml(value: Any) -> str:
 
 def scalar(name: str, text: str) -> Any:
     """The value of a field that a text of the command line stands for; the text itself, if it is none."""
-    kind = SCHEMA[name].type if name in SCHEMA else float if name == GBPS else str
+    kind = FIELDS[name].type if name in FIELDS else float if name == GBPS else str
     if kind is bool:
         return {"true": True, "false": False}.get(text, text)
     try:
@@ -144,10 +147,12 @@ def _clock(entries: Entries, file: str) -> Fraction:
 
 def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
     """The value of a field in its unit; what is no text with a unit, as it is."""
-    d = SCHEMA[name]
+    d = FIELDS[name]
     if not isinstance(value, str) or d.doc.unit not in UNITS:
         return value
     number = quantity(value, d.doc.unit, clock)
+    if number is not None and d.doc.unit == "fJ":
+        return int(number + Fraction(1, 2))
     if number is None or (d.type is int and number.denominator != 1):
         raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}; units: {units_of(d.doc.unit)}")
     return d.type(number)
@@ -195,7 +200,9 @@ def _figure(x: float) -> str:
 def _validated(values: Mapping[str, Any], beside: Mapping[str, Any], file: str) -> Chip:
     """The chip with these values, each of its type and within its limits."""
     nested: dict[str, Any] = dict(beside)
-    for name, d in SCHEMA.items():
+    for name, d in FIELDS.items():
+        if name not in values:
+            continue
         value = values[name]
         if not _is_good(value, d):
             raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}")

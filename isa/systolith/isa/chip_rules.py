@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from systolith.isa.chip_schema import SCHEMA, Chip
+from systolith.isa.chip_schema import FIELDS, Chip
 
 Values = Mapping[str, Any]
 
@@ -120,5 +120,5 @@ def rules(chip: Chip) -> tuple[Rule, ...]:
     )
 
 
-KNOWN = (*SCHEMA, "hbm.gbps")
-"""Fields of the schema, and what stands for several of them."""
+KNOWN = (*FIELDS, "hbm.gbps")
+"""Fields, and what stands for several of them."""

@@ -6,29 +6,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from annotated_types import Ge, Le
 
-
-@dataclass(frozen=True)
-class Doc:
-    """The meaning of a field.
-
-    Attributes:
-        unit: unit of the value; empty for plain numbers.
-        text: one line.
-        power: the value must be a power of two.
-        multiple: the value must be a multiple of this.
-    """
-
-    unit: str
-    text: str
-    power: bool = False
-    multiple: int = 1
+from systolith.isa.chip_energy import AREA, ENERGY, Area, Energy
+from systolith.isa.chip_fields import Declared, Doc, declared
 
 
 @dataclass(frozen=True)
@@ -176,6 +162,8 @@ class Chip:
         provenance: field name such as `mxu.rows` to where its value is from.
         declared: what follows from the clock, as it was declared: `hbm.gbps`, and times in place of cycles.
         absent: parts of the published chip that the machine lacks or has otherwise, and how.
+        energy: of its events; None: it is not known.
+        area: of its units.
     """
 
     name: Annotated[str, Doc("", "name")]
@@ -196,6 +184,8 @@ class Chip:
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     absent: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    energy: Energy | None = field(default=None, compare=False, repr=False)
+    area: Area = field(default=Area(), compare=False, repr=False)
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with any value (not with the name or the provenance)."""
@@ -207,39 +197,15 @@ class Chip:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-class Declared(NamedTuple):
-    """A field of the schema."""
-
-    name: str
-    type: type
-    doc: Doc
-    lo: float | None
-    hi: float | None
-
-
-BESIDES = ("provenance", "declared", "absent")
+BESIDES = ("provenance", "declared", "absent", "energy", "area")
 """What a chip says besides the values of its fields; no part of the digest."""
 
 
-def _declared(cls: type, prefix: str) -> Iterator[Declared]:
-    hints = get_type_hints(cls, include_extras=True)
-    for f in fields(cls):
-        hint = hints[f.name]
-        if f.name in BESIDES:
-            continue
-        if not hasattr(hint, "__metadata__"):
-            yield from _declared(hint, f"{f.name}.")
-            continue
-        base, *extra = get_args(hint)
-        doc = next(e for e in extra if isinstance(e, Doc))
-        lo = next((e.ge for e in extra if isinstance(e, Ge)), None)
-        hi = next((e.le for e in extra if isinstance(e, Le)), None)
-        yield Declared(prefix + f.name, base, doc, lo, hi)  # type: ignore[arg-type]
-
-
-SCHEMA: dict[str, Declared] = {d.name: d for d in _declared(Chip, "")}
-GROUPS: dict[str, Any] = {n: t for n, t in get_type_hints(Chip).items() if is_dataclass(t)}
+SCHEMA: dict[str, Declared] = {d.name: d for d in declared(Chip, "", BESIDES)}
+GROUPS: dict[str, Any] = {n: t for n, t in get_type_hints(Chip).items() if is_dataclass(t)} | {"energy": Energy}
 """The groups of fields: their names in a chip, and their classes."""
+FIELDS: dict[str, Declared] = SCHEMA | ENERGY | AREA
+"""Fields of a chip, those that no digest covers too."""
 
 
 def value_of(chip: Chip, name: str) -> Any:
@@ -251,9 +217,16 @@ def value_of(chip: Chip, name: str) -> Any:
 
 
 def describe(chip: Chip) -> list[Row]:
-    """One row a field, in declaration order: (field, value, unit, provenance, source, text)."""
-    rows = []
-    for name, d in SCHEMA.items():
-        p = chip.provenance.get(name, Provenance("", ""))
-        rows.append(Row(name, value_of(chip, name), d.doc.unit, p.label, p.source, d.doc.text))
-    return rows
+    """One row a field of the schema, in declaration order: (field, value, unit, provenance, source, text)."""
+    return [_row(chip, name) for name in SCHEMA]
+
+
+def describe_beside(chip: Chip) -> list[Row]:
+    """The same of energies and areas, as far as the chip has them."""
+    names = [*(ENERGY if chip.energy else ()), *(n for n in AREA if value_of(chip, n))]
+    return [_row(chip, name) for name in names]
+
+
+def _row(chip: Chip, name: str) -> Row:
+    p, d = chip.provenance.get(name, Provenance("", "")), FIELDS[name]
+    return Row(name, value_of(chip, name), d.doc.unit, p.label, p.source, d.doc.text)

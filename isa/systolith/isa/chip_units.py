@@ -1,6 +1,6 @@
 """Quantities as people write them: `8 MiB`, `900 GB/s`, `1.05 GHz`, `400 ns`.
 
-A field takes the units of its own kind (`chip_schema.py` names the kind: bytes, MHz, GB/s, cycles). Times in cycles
+A field takes the units of its own kind (the unit of its declaration: bytes, MHz, GB/s, fJ, cycles). Times in cycles
 follow from the clock.
 """
 
@@ -22,9 +22,12 @@ UNITS: Mapping[str, Mapping[str, Fraction]] = {
         **{f"{prefix}B/s": Fraction(1000 ** (n - 3)) for n, prefix in enumerate(("", "k", "M", "G", "T"))},
         **{f"{prefix}iB/s": Fraction(1024**n, 10**9) for n, prefix in enumerate("KMGT", 1)},
     },
+    "fJ": {f"{prefix}J": Fraction(1000**n) for n, prefix in enumerate("fpnum")},
+    "mW": {"mW": Fraction(1), "W": Fraction(1000)},
+    "mm2": {"mm2": Fraction(1)},
     "cycles": {"cycles": Fraction(1), "cycle": Fraction(1)},
 }
-"""Units of each kind, and their size in the first word of the kind: bytes, MHz, GB/s, cycles."""
+"""Units of each kind, and their sizes in the unit that the kind is called after."""
 TIMES: Mapping[str, Fraction] = {"ns": Fraction(1), "us": Fraction(1000), "ms": Fraction(10**6)}
 """Units of time, in nanoseconds: of fields in cycles."""
 

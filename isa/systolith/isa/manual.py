@@ -33,7 +33,7 @@ from systolith.isa import (
     verify_tokens,
 )
 from systolith.isa.chip_rules import DERIVED
-from systolith.isa.chip_schema import SCHEMA
+from systolith.isa.chip_schema import FIELDS
 from systolith.isa.chip_units import UNITS, units_of
 from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES
 from systolith.isa.layout import Bits
@@ -228,7 +228,7 @@ def _rest() -> Iterator[str]:
             yield _doc(thing)
     rows = (
         (f"`{d.name}`", d.doc.unit, "" if d.lo is None else f"{d.lo:.10g} to {d.hi:.12g}", d.doc.text)
-        for d in SCHEMA.values()
+        for d in FIELDS.values()
     )
     yield from _table(("field", "unit", "limits", "what"), rows)
     yield "Fields that follow from others where they are left out, or where a variant no longer allows its base's:\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systolith.reports.attribution import Attribution
-from systolith.reports.numbers import count, percent, si, size
+from systolith.reports.numbers import NONE, count, decimal, percent, si, size
 from systolith.reports.roofline import Floor, Peaks, bandwidth_fraction, module_floor, mxu_use
 from systolith.reports.run_data import RunData
 
@@ -63,6 +63,7 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
             f"{si(moved / seconds, 'B/s')} of {si(chip.bandwidth, 'B/s')}, over the whole run",
             bandwidth,
         ),
+        energy_figure(run),
         Figure(
             "wall",
             "Host time",
@@ -71,6 +72,18 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
             wall.simulate,
         ),
     ]
+
+
+def energy_figure(run: RunData) -> Figure:
+    """The energy of a run; whether its chip has energies at all."""
+    e = run.energy
+    if e is None:
+        return Figure("energy", "Energy", NONE, f"no energy figures in chip {run.chip}", None)
+    parts = sorted([*e.by_unit.items(), ("idle", e.idle_fj), ("leakage", e.leakage_fj)], key=lambda p: -p[1])[:3]
+    most = ", ".join(f"{name} {percent(amount / max(1, e.total_fj), 0)}" for name, amount in parts)
+    power = f"{si(e.average_watts, 'W')} on average, {si(e.peak_watts, 'W')} at most"
+    note = f"{power}, {decimal(e.tops_per_watt)} TOPS/W; {most}"
+    return Figure("energy", "Energy", si(e.total_fj * 1e-15, "J"), note, e.total_fj * 1e-15)
 
 
 def _floor(run: RunData, floor: Floor) -> Figure:

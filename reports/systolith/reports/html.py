@@ -19,7 +19,15 @@ from systolith.reports.headline import figures, shares, verdict
 from systolith.reports.numbers import count, percent, size
 from systolith.reports.roofline import Peaks, peaks
 from systolith.reports.run_data import RunData, timed
-from systolith.reports.tables import chip_table, group_table, op_table, unit_table, what_if_table
+from systolith.reports.tables import (
+    chip_table,
+    energy_op_table,
+    energy_unit_table,
+    group_table,
+    op_table,
+    unit_table,
+    what_if_table,
+)
 
 ROLES = {"parameter": "read", "result": "written", "constant": "shift", "temp": "vpu"}
 ROLE_LABELS = {"parameter": "parameters", "result": "results", "constant": "constants", "temp": "temporaries"}
@@ -68,6 +76,8 @@ def render_report(run: RunData, top: int | None = None) -> str:
         unplotted=roofs.undrawn,
         groups_table=group_table(run, chip, why, top),
         ops_table=op_table(run, top),
+        energy_units=energy_unit_table(run),
+        energy_ops=energy_op_table(run),
         traffic_chart=time.traffic(data.traffic(run, chip)) if over_time else "",
         timeline_chart=time.timeline(data.activity(run, chip)) if over_time else "",
         memory_chart=memory_chart(run, chip),

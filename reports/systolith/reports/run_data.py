@@ -30,6 +30,7 @@ BUSY = "busy"
 MOST = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Amount = Annotated[float, Field(ge=0.0, le=MOST)]
+Energies = Annotated[int, Field(ge=0)]
 Label = Annotated[str, AfterValidator(printable)]
 Fraction = Annotated[float, Field(ge=0.0, le=MOST)]
 # A result may be infinitely wrong: in JSON a string.
@@ -262,6 +263,48 @@ class Memory(Model):
     instructions: Count = 0
 
 
+class EnergyTime(Model):
+    """Power over the run.
+
+    Attributes:
+        edges: in cycles, one more than there are parts.
+        watts: in each part.
+    """
+
+    edges: list[Count] = []
+    watts: list[Amount] = []
+
+
+class Energy(Model):
+    """Energy of the run; whole numbers are femtojoules.
+
+    Attributes:
+        total_fj: dynamic, host, idle and leakage together.
+        dynamic_fj, host_fj: of events of instructions; those of host queues.
+        idle_fj, leakage_fj: of the clock, and of leakage during the run.
+        joules: the total in joules.
+        average_watts, peak_watts: over the run, and in the part of `timeline` that has most.
+        tops_per_watt: useful operations of the matrix units, two a product, in tera, over joules.
+        by_unit, by_event, by_op, by_group: of events, by unit, event, HLO instruction (those with most), fusion group.
+        timeline: power over time.
+    """
+
+    total_fj: Energies
+    dynamic_fj: Energies
+    host_fj: Energies
+    idle_fj: Energies
+    leakage_fj: Energies
+    joules: Amount
+    average_watts: Amount
+    peak_watts: Amount
+    tops_per_watt: Amount
+    by_unit: dict[Label, Energies] = {}
+    by_event: dict[Label, Energies] = {}
+    by_op: dict[Label, Energies] = {}
+    by_group: dict[Label, Energies] = {}
+    timeline: EnergyTime = EnergyTime()
+
+
 class RunData(Model):
     """A run.
 
@@ -289,6 +332,7 @@ class RunData(Model):
         units: queue to cause (`systolith.sim.causes`) to cycles.
         hbm_allocated: bytes by role: parameter, result, constant, temp.
         memory: use of HBM and VMEM, in detail.
+        energy: None: the chip has no energies, or the run no cycles.
         vmem_high_water: bytes.
         accumulator_rows: by MXU, the highest row used; may be absent.
         hazards: races found, one line each; only mode hostile looks for them.
@@ -321,6 +365,7 @@ class RunData(Model):
     timeline: Timeline = Timeline()
     hbm_allocated: dict[Label, Count] = {}
     memory: Memory = Memory()
+    energy: Energy | None = None
     vmem_high_water: Count = 0
     accumulator_rows: dict[Label, Count] = {}
     hazards: list[Label] = []

@@ -154,6 +154,31 @@ def unit_table(run: RunData) -> Table:
     return Table("units-table", heads, tuple(rows), foot)
 
 
+def energy_unit_table(run: RunData) -> Table:
+    """Energy by unit; the foot is that of the run."""
+    if run.energy is None:
+        return Table("energy-table", (), ())
+    e, heads = run.energy, (("unit", ""), ("energy", ""), ("% of run", "of the energy of the run"))
+    parts = [*e.by_unit.items(), ("idle (clock)", e.idle_fj), ("leakage", e.leakage_fj)]
+    parts.sort(key=lambda part: -part[1])
+    rows = (_energy_row(word(unit), amount, e.total_fj) for unit, amount in parts if amount)
+    return Table("energy-table", heads, tuple(rows), _energy_row(word("total"), e.total_fj, e.total_fj))
+
+
+def energy_op_table(run: RunData) -> Table:
+    """Energy of the events of HLO ops: without what the clock, leakage and the rest of the chip take meanwhile."""
+    heads = (("HLO op", "the HLO instruction whose result the instructions make"), ("energy", ""), ("% of run", ""))
+    if run.energy is None:
+        return Table("energy-ops-table", heads, ())
+    ops, total = run.energy.by_op.items(), run.energy.total_fj
+    return Table("energy-ops-table", heads, tuple(_energy_row(name(op or "(no op)"), n, total) for op, n in ops))
+
+
+def _energy_row(first: Cell, amount: int, total: int) -> tuple[Cell, ...]:
+    share = amount / max(1, total)
+    return first, number(amount, si(amount * 1e-15, "J")), number(share, percent(share), "share")
+
+
 def chip_table(run: RunData) -> Table:
     """The chip's parameters and where each is from."""
     heads = (("parameter", ""), ("value", ""), ("unit", ""), ("meaning", ""), ("provenance", ""), ("source", ""))

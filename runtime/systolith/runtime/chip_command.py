@@ -72,12 +72,13 @@ def _parameters(chip: Chip) -> Table:
     from rich.table import Table
 
     from systolith.isa.chip import describe
+    from systolith.isa.chip_schema import describe_beside
 
     table = Table(box=None, pad_edge=False)
     for heading in ("parameter", "value", "unit", "provenance"):
         table.add_column(heading, no_wrap=True)
     table.add_column("meaning (source)", overflow="fold")
-    for row in describe(chip):
+    for row in (*describe(chip), *describe_beside(chip)):
         meaning = f"{row.text} ({row.source})" if row.source else row.text
         table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
     return table

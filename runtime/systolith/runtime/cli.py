@@ -69,6 +69,7 @@ def cli() -> None:
     help="Write a trace for Perfetto: its protobuf (.perfetto-trace, .pftrace), else Chrome's JSON.",
 )
 @click.option("--report", type=FILE, help="Write a self-contained HTML report.")
+@click.option("--energy", type=FILE, help="Energies of actions (CSV, or YAML as Accelergy writes it) for the chip's.")
 @click.option(
     "--mode",
     type=click.Choice(["full", "time", "values"]),

@@ -19,6 +19,7 @@ from systolith.compiler.options import Options
 from systolith.compiler.plan import read_plan
 from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import Kind, dtype
+from systolith.isa.energy_table import with_energy
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
@@ -47,12 +48,14 @@ class Request:
         chip: on what: a configuration, or the name or file of one; None: the chip of a binary or assembly.
         changes: other values of fields of that chip (`systolith.isa.chip.variant`).
         default_chip: for a module where no chip is given.
+        energy: a table of energies in place of the chip's (`systolith.isa.energy_table`).
     """
 
     path: Path
     chip: Chip | str | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     default_chip: str = "tpu_v3"
+    energy: Path | None = None
     args: Path | None = None
     random: int | None = None
     expect: Path | None = None
@@ -86,7 +89,12 @@ class Request:
         found = {"FILE": self.path, "--args": self.args, "--expect": self.expect, "--decisions": self.decisions}
         found["--infeed"] = self.infeed
         chip = chip_file(self.chip) if isinstance(self.chip, str) else None
-        return found | {"--chip": chip, "--autotune-cache": self.autotune_cache, "--plan": self.plan}
+        return found | {
+            "--chip": chip,
+            "--energy": self.energy,
+            "--autotune-cache": self.autotune_cache,
+            "--plan": self.plan,
+        }
 
     def read(self) -> tuple[Source, Chip]:
         """The file and the chip.
@@ -96,7 +104,7 @@ class Request:
         """
         source, chip = read_runnable(self.path, self.chip, self.default_chip, self.changes)
         refuse_impossible(self, source)
-        return source, chip
+        return source, with_energy(chip, self.energy) if self.energy else chip
 
 
 @dataclass
@@ -223,6 +231,7 @@ def refuse_impossible(request: Request, source: Source) -> None:
         ("--trace", request.trace, "values", cycles),
         ("--report", request.report, "values", cycles),
         ("--what-if", request.what_if, "values", cycles),
+        ("--energy", request.energy, "values", cycles),
     ]
     for option, given, mode, what in needs:
         if given and request.mode == mode:

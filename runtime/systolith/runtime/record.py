@@ -9,8 +9,10 @@ from typing import Any
 
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
+from systolith.isa.chip_schema import describe_beside
 from systolith.reports.run_data import VERSION
 from systolith.runtime.held import held
+from systolith.sim.energy import energy_of
 from systolith.sim.simulate import RunResult
 
 
@@ -46,7 +48,7 @@ class Circumstances:
 
 def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> dict[str, Any]:
     """The run as JSON values."""
-    chip = result.chip
+    chip, energy = result.chip, energy_of(result)
     measured = result.to_json()
     line = measured["timeline"]
     line |= {space: steps.most(line["edges"]) for space, steps in held(result, memory).items()}
@@ -58,7 +60,8 @@ def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> di
         "precision": about.precision,
         "hostile": about.hostile,
         "chip_digest": chip.digest(),
-        "chip_parameters": [row._asdict() for row in describe(chip)],
+        "chip_parameters": [row._asdict() for row in (*describe(chip), *describe_beside(chip))],
+        "energy": energy.to_json() if energy else None,
         "wall_seconds": {"compile": about.compile_seconds, "simulate": about.simulate_seconds},
         "hbm_allocated": {
             "parameter": memory.parameters,

@@ -274,9 +274,9 @@ class RunResult:
             if q == 0 or not len(mine):
                 continue
             times = np.stack([t.start[mine], t.end[mine]], 1).ravel()
-            busy[name] = np.rint(_spread(edges, times, t.end[mine] - t.start[mine])).astype(int).tolist()
+            busy[name] = np.rint(spread(edges, times, t.end[mine] - t.start[mine])).astype(int).tolist()
             for what, values in (("read", f.read), ("written", f.written)):
-                traffic[what] += _spread(edges, times, values[t.index[mine]])
+                traffic[what] += spread(edges, times, values[t.index[mine]])
         return {"edges": edges.tolist(), **{k: v.tolist() for k, v in traffic.items()}, "busy": busy}
 
     def to_json(self, ops: int = 100) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def _place(places: Sequence[tuple[str, str, str]]) -> dict[str, str]:
     return {"op_name": places[0][1], "source": places[0][2]} if places else {}
 
 
-def _spread(edges: Ints, times: Ints, amounts: Ints) -> NDArray[np.float64]:
+def spread(edges: Ints, times: Ints, amounts: Ints | NDArray[np.float64]) -> NDArray[np.float64]:
     """Amounts that each flow evenly from one time to the next (start, end, start, end, ...), summed by bucket."""
     steps = np.zeros(len(times))
     steps[1::2] = amounts
