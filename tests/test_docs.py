@@ -15,7 +15,9 @@ from systolith.isa.chip import load_chip
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("bench", "compiler", "docs", "examples", "hw", "isa", "reports", "runtime", "sim", "tests")
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "hw" / "README.md"])
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "hw" / "README.md"]
+)
 COLUMNS = 120
 SUFFIXES = "py|sv|svh|s|npz|hlo|md"
 

@@ -1,5 +1,7 @@
 """systolith's public face: `from systolith import api as sl`."""
 
+from importlib.metadata import version
+
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.shape import Layout, Shape
@@ -57,6 +59,8 @@ chip = load_chip
 ComputationBuilder = XlaBuilder
 """The first generation's name of the builder."""
 
+__version__ = version("systolith")
+
 __all__ = [
     "BF16",
     "C64",
@@ -102,6 +106,7 @@ __all__ = [
     "XlaComputation",
     "XlaComputationInstance",
     "XlaOp",
+    "__version__",
     "chip",
     "connect",
     "evaluate",

@@ -16,10 +16,12 @@ import click
 
 from systolith.runtime.chip_command import chips
 from systolith.runtime.chip_options import chip_options, chosen, named_file
-from systolith.runtime.console import emit, output_console, progress, tell
+from systolith.runtime.console import emit, log_to_stderr, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
+from systolith.runtime.man_page import man
+from systolith.runtime.ops_command import ops
 from systolith.runtime.refusals import listing_refusals
 from systolith.runtime.report_command import report, schema
 from systolith.runtime.serve_command import serve
@@ -48,8 +50,11 @@ def runs_on(default: str) -> Callable[[F], F]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="systolith", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.option("-v", "--verbose", count=True, help="Log stages on standard error; -vv: passes of the compiler, too.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, and of the log only errors.")
+def cli(verbose: int, quiet: bool) -> None:
     """Compile XLA HLO for a TPU-style systolic chip, simulate it to the bit and the cycle, and explain the cycles."""
+    log_to_stderr(verbose, quiet)
 
 
 @cli.command()
@@ -272,7 +277,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-for command in (opt, cost, explain, chips, report, schema, serve, sweep):
+for command in (opt, ops, cost, man, explain, chips, report, schema, serve, sweep):
     cli.add_command(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from systolith.runtime.job import Stage
+
+
+LOG = logging.getLogger("systolith")
 
 
 def prepare_streams() -> None:
@@ -80,14 +84,29 @@ def output_console() -> Console:
     return output
 
 
+def log_to_stderr(verbose: int, quiet: bool) -> None:
+    """Send the log to standard error: errors and warnings, of `quiet` errors; stages at `verbose` 1, all at 2."""
+    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    LOG.handlers[:] = [handler]
+    LOG.setLevel(logging.ERROR if quiet else levels[min(verbose, 2)])
+
+
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Stage]:
-    """A spinner with the current stage on stderr, on terminals only."""
+    """A spinner with the current stage on stderr, on terminals only; each stage is logged."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    unseen = quiet or not console.is_terminal or LOG.getEffectiveLevel() != logging.WARNING
+    with Progress(*columns, console=console, transient=True, disable=unseen) as bar:
         task = bar.add_task("starting")
-        yield lambda name: bar.update(task, description=printable(name))
+
+        def stage(name: str) -> None:
+            LOG.info("%s", printable(name))
+            bar.update(task, description=printable(name))
+
+        yield stage

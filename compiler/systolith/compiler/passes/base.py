@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 from systolith.compiler.errors import CompileError
@@ -11,6 +13,8 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
+
+_LOG = logging.getLogger("systolith.passes")
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,11 @@ def pass_name(step: Pass) -> str:
 
 def run_pass(module: Module, step: Pass) -> Outcome:
     """Run one pass over a module, in place; errors as for `run_passes`."""
+    started = perf_counter()
     given = step.run(module)
     outcome = given if isinstance(given, Outcome) else Outcome(given)
+    done = "changed the module" if outcome.changed else "changed nothing"
+    _LOG.debug("%s %s in %.1f ms", pass_name(step), done, 1e3 * (perf_counter() - started))
     try:
         if outcome.changed:
             verify(module)

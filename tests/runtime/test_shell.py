@@ -1,0 +1,77 @@
+"""The log, completion in shells, the manual page, the version."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from systolith import api as sl
+from systolith.runtime.cli import cli
+from systolith.runtime.man_page import page
+from tests.corpus.load import load
+
+RUN = ["run", str(load("mlp_infer").path), "--chip", "small", "--mode", "time", "-q"]
+
+
+def stderr(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert result.exception is None, result.exception
+    return result.stderr
+
+
+def test_the_log_says_as_much_as_is_asked_for() -> None:
+    assert stderr(*RUN) == ""
+    assert stderr("-q", *RUN) == ""
+    once = stderr("-v", *RUN)
+    assert [line.split(": ")[1] for line in once.splitlines()] == ["reading", "compiling", "simulating", "comparing"]
+    twice = stderr("-vv", *RUN)
+    assert " systolith.passes: DeadCode changed the module in " in twice
+    assert stderr(*RUN) == ""
+
+
+def test_the_version() -> None:
+    assert sl.__version__ == version("systolith")
+    assert CliRunner().invoke(cli, ["--version"], prog_name="systolith").output == f"systolith {sl.__version__}\n"
+
+
+def complete(words: str, number: int) -> list[str]:
+    """What bash would offer."""
+    about = {"_SYSTOLITH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    code = "import sys; sys.argv[0] = 'systolith'; from systolith.runtime.cli import main; main()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=os.environ | about, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_shells_complete_commands_options_and_choices() -> None:
+    assert complete("systolith re", 1) == ["plain,report"]
+    assert complete("systolith report --fo", 2) == ["plain,--format"]
+
+
+def test_the_manual_page_has_every_command_and_option() -> None:
+    text = CliRunner().invoke(cli, ["man"], standalone_mode=False, prog_name="systolith").stdout.replace("\\-", "-")
+    with click.Context(cli, info_name="systolith") as root:
+        for name in cli.list_commands(root):
+            command = cli.get_command(root, name)
+            assert command is not None
+            assert f".SS systolith {name} " in text
+            for parameter in command.params:
+                if isinstance(parameter, click.Option):
+                    assert parameter.opts[0] in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_reads_the_manual_page_without_a_warning(tmp_path: Path) -> None:
+    with click.Context(cli, info_name="systolith") as root:
+        (tmp_path / "systolith.1").write_text("\n".join(page(root)) + "\n")
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "systolith.1"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "simulate it" in done.stdout
