@@ -12,6 +12,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.table import OPS
 from systolith.compiler.passes.pipeline import CANONICAL, canonicalise
 from systolith.compiler.passes.registry import PASSES
+from tests.compiler.machine import check
 from tests.corpus.load import Case
 
 NAMES = (
@@ -50,3 +51,24 @@ def test_every_registered_pass_is_in_the_pipeline_and_so_is_every_expander_of_th
     run = {type(step) for step in CANONICAL}
     assert sorted(name for name, make in PASSES.items() if type(make()) not in run) == []
     assert {row.expander for row in OPS.values()} - {""} <= PASSES.keys()
+
+
+def test_a_computation_that_became_another_is_no_obstacle() -> None:
+    """The order of c128 as JAX writes it: the computation of parts replaces one that takes real parts, f64."""
+    text = """HloModule m
+larger {
+  a = c128[] parameter(0)
+  b = c128[] parameter(1)
+  c = f64[] real(a)
+  d = f64[] real(b)
+  e = pred[] compare(c, d), direction=GT
+  ROOT f = c128[] select(e, a, b)
+}
+ENTRY e {
+  x = c128[2,3] parameter(0)
+  least = c128[] constant((-inf, 0))
+  ROOT r = c128[2] reduce(x, least), dimensions={1}, to_apply=larger
+}
+"""
+    x = np.random.default_rng(0).standard_normal((2, 3, 2)).view(np.complex128)[..., 0]
+    check(text, [x], "tiny", most=0.0)

@@ -102,14 +102,16 @@ LEGAL: tuple[Pass, ...] = (
 )
 """Passes that make HLO legal for later stages: calls inlined, layouts row-major, expanded operations gone."""
 
+PAIRS: tuple[Pass, ...] = (SplitComplexNumbers(), DeadCode(), SplitWideTypes())
+"""Pairs of parts for types that the chip lacks; a computation that became another one would be an obstacle."""
+
 CANONICAL: tuple[Pass, ...] = (
     *LEGAL,
     InstalledPasses(LEGAL),
     FlattenCallGraph(),
     *ROUND,
     AnnotateTripCounts(),
-    SplitComplexNumbers(),
-    SplitWideTypes(),
+    *PAIRS,
     *ROUND,
     *ROUND,
     AnnotateTripCounts(),
@@ -136,4 +138,4 @@ def legalise(module: Module) -> Module:
     Raises:
         CompileError: a pass broke the module (a bug in the pass).
     """
-    return run_passes(module, (*LEGAL, EliminateZeroSized(), SplitComplexNumbers(), SplitWideTypes()))
+    return run_passes(module, (*LEGAL, EliminateZeroSized(), *PAIRS))

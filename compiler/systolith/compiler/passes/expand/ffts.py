@@ -18,17 +18,21 @@ from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import DTYPES, F32, Kind
+from systolith.isa.dtypes import DTYPES, F32, DType, Kind
 
-C64 = DTYPES["c64"]
+COMPLEX = {F32: DTYPES["c64"], DTYPES["f64"]: DTYPES["c128"]}
+"""Numbers of parts of a type."""
 
-DIRECT = 128
-"""The longest transform that is one product: the rows of a matrix unit."""
+REAL = {number: part for part, number in COMPLEX.items()}
+
+DIRECT = {F32: 128, DTYPES["f64"]: 8}
+"""The longest transform that is one product, by the type of the parts: the rows of a matrix unit; few operations where
+the vector unit computes the product."""
 
 
 @dataclass(frozen=True)
 class ExpandFfts:
-    """Expand `fft` of f32 and c64, all four types, over up to three dimensions."""
+    """Expand `fft`, all four types, over up to three dimensions."""
 
     def run(self, module: Module) -> bool:
         return rewrite(module, lambda r, i: _expanded(r, i) if i.opcode == "fft" else None)
@@ -37,7 +41,7 @@ class ExpandFfts:
 def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     lengths = i.ints("fft_length")
-    if x.shape.is_dynamic or x.shape.dtype.bits > C64.bits or x.shape.dtype.name == "f64" or not i.shape.size:
+    if x.shape.is_dynamic or not i.shape.size:
         return None
     first = len(x.dims) - len(lengths)
     kind = i.word("fft_type")
@@ -69,10 +73,10 @@ def _along(
 
 def _transform(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
     """The transform of the last dimension; an inverse one with its factor 1 / n."""
-    n = x.dims[-1]
-    if n <= DIRECT:
+    n, direct = x.dims[-1], DIRECT[_real(x)]
+    if n <= direct:
         return _multiplied(r, x, len(x.dims) - 1, _roots(n, n, n, inverse) / (n if inverse else 1))
-    one = max((f for f in range(2, DIRECT + 1) if n % f == 0), default=0)
+    one = max((f for f in range(2, direct + 1) if n % f == 0), default=0)
     return _in_two(r, x, one, inverse) if one else _chirped(r, x, inverse)
 
 
@@ -107,9 +111,10 @@ def _chirped(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
     kernel[:n] = chirp.conj()
     kernel[size - n + 1 :] = chirp[1:].conj()[::-1]
     given = x if x.shape.dtype.kind is Kind.COMPLEX else _complex(r, x, r.full(0, x.shape))
-    zero = r.constant(0, C64)
+    number = COMPLEX[_real(x)]
     pads = (*(PadDim(0, 0) for _ in batch), PadDim(0, size - n))
-    padded = r.emit("pad", _times(r, given, chirp), zero, shape=array(C64, (*batch, size)), padding=pads)
+    zero = r.constant(0, number)
+    padded = r.emit("pad", _times(r, given, chirp), zero, shape=array(number, (*batch, size)), padding=pads)
     spectrum = _times(r, _transform(r, padded, False), np.fft.fft(kernel))
     back = _start(r, _transform(r, spectrum, True), n)
     return _times(r, back, chirp / (n if inverse else 1))
@@ -118,16 +123,18 @@ def _chirped(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
 def _multiplied(r: Rewriter, x: Instruction, axis: int, matrix: npt.NDArray[np.complex128]) -> Instruction:
     """The sum over one dimension of `x` times the rows of a matrix; its columns become the last dimension."""
     dims = (*(n for d, n in enumerate(x.dims) if d != axis), matrix.shape[1])
+    part = _real(x)
+    exact = {"algorithm": "dot_f32_f32_f32"} if part is F32 else {}
 
     def product(a: Instruction, b: npt.NDArray[np.float64]) -> Instruction:
         return r.emit(
             "dot",
             a,
-            r.constant(b.astype(np.float32), F32),
-            shape=array(F32, dims),
+            r.constant(b.astype(part.stored), part),
+            shape=array(part, dims),
             lhs_contracting_dims=(axis,),
             rhs_contracting_dims=(0,),
-            algorithm="dot_f32_f32_f32",
+            **exact,
         )
 
     if x.shape.dtype.kind is not Kind.COMPLEX:
@@ -140,9 +147,10 @@ def _multiplied(r: Rewriter, x: Instruction, axis: int, matrix: npt.NDArray[np.c
 def _times(r: Rewriter, x: Instruction, factors: npt.NDArray[np.complex128]) -> Instruction:
     """`x` times an array along its last dimensions."""
     first = len(x.dims) - factors.ndim
-    constant = r.literal(factors.astype(np.complex64), array(C64, factors.shape))
+    number = x.shape.dtype
+    constant = r.literal(factors.astype(number.stored), array(number, factors.shape))
     dimensions = tuple(range(first, len(x.dims)))
-    return r.emit("multiply", x, r.emit("broadcast", constant, shape=array(C64, x.dims), dimensions=dimensions))
+    return r.emit("multiply", x, r.emit("broadcast", constant, shape=array(number, x.dims), dimensions=dimensions))
 
 
 def _mirrored(r: Rewriter, x: Instruction, n: int) -> Instruction:
@@ -154,7 +162,7 @@ def _mirrored(r: Rewriter, x: Instruction, n: int) -> Instruction:
         return x
     others = r.emit("reverse", r.sliced(x, inner), dimensions=(last,))
     conjugate = _complex(r, _part(r, "real", others), r.emit("negate", _part(r, "imag", others)))
-    return r.emit("concatenate", x, conjugate, shape=array(C64, (*x.dims[:-1], n)), dimensions=(last,))
+    return r.emit("concatenate", x, conjugate, shape=array(x.shape.dtype, (*x.dims[:-1], n)), dimensions=(last,))
 
 
 def _start(r: Rewriter, x: Instruction, n: int) -> Instruction:
@@ -163,8 +171,13 @@ def _start(r: Rewriter, x: Instruction, n: int) -> Instruction:
 
 
 def _complex(r: Rewriter, real: Instruction, imag: Instruction) -> Instruction:
-    return r.emit("complex", real, imag, shape=array(C64, real.dims))
+    return r.emit("complex", real, imag, shape=array(COMPLEX[real.shape.dtype], real.dims))
 
 
 def _part(r: Rewriter, name: str, x: Instruction) -> Instruction:
-    return r.emit(name, x, shape=array(F32, x.dims))
+    return r.emit(name, x, shape=array(_real(x), x.dims))
+
+
+def _real(x: Instruction) -> DType:
+    """The type of an array's parts, or of its elements, if they are real."""
+    return REAL.get(x.shape.dtype, x.shape.dtype)
