@@ -21,7 +21,11 @@ WIDE = parse_chip(
 TINY = load_chip("tiny")
 # Refused modules, on which chip: `@` is the line that is to blame.
 REFUSED = {
-    "an opcode": (TINY, " t = token[] after-all()\n@ ROOT r = (f32[8], token[]) infeed(t)"),
+    "an opcode": (
+        TINY,
+        " t = token[] after-all()\n@ s = (f32[8], u32[], token[]) send(x, t), channel_id=1\n"
+        " ROOT r = token[] send-done(s), channel_id=1",
+    ),
     "a custom call": (TINY, '@ ROOT r = f32[8] custom-call(x), custom_call_target="nobody"'),
     "64-bit arithmetic": (
         WIDE,
