@@ -1,6 +1,7 @@
 """systolith's public face: `from systolith import api as sl`."""
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.rules.verifier import verify
@@ -42,7 +43,6 @@ from systolith.compiler.xla_builder.padding import Padding, make_padding
 from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
-from systolith.reports import plot
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
@@ -51,7 +51,10 @@ from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 from systolith.runtime.run import Run, last_run
 from systolith.runtime.sources import parse_module
-from systolith.runtime.sweep.run import sweep
+
+if TYPE_CHECKING:
+    from systolith.reports import plot
+    from systolith.runtime.sweep.run import sweep
 
 chip = load_chip
 """`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""
@@ -59,7 +62,26 @@ chip = load_chip
 ComputationBuilder = XlaBuilder
 """The first generation's name of the builder."""
 
-__version__ = version("systolith")
+__version__: str
+_LATER = {"plot": ("systolith.reports", "plot"), "sweep": ("systolith.runtime.sweep.run", "sweep")}
+"""Names that take long to import, and few use: package and name there."""
+
+
+if not TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("systolith")
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        package, attribute = _LATER[name]
+        try:
+            found = getattr(import_module(package), attribute)
+        except AttributeError:  # a module of the package
+            found = import_module(f"{package}.{attribute}")
+        globals()[name] = found
+        return found
+
 
 __all__ = [
     "BF16",

@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
 
-from systolith.reports.run_data import VERSION, Model, RunData, RunDataError, from_json, json_schema
+from systolith.reports.record_version import VERSION
+from systolith.reports.run_data import Model, RunData, RunDataError, from_json, json_schema
 from systolith.runtime.cli import cli
 from systolith.runtime.job import Request, run
 from tests.corpus.load import load

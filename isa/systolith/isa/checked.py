@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import types
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from systolith.isa.errors import SystolithError
+
+if TYPE_CHECKING:  # it takes long to import
+    import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ITEMS = (Sequence, list, tuple)
 # Numpy's numbers are as good as Python's.
-_NUMBERS: dict[type, tuple[type, ...]] = {int: (int, np.integer), float: (float, int, np.floating, np.integer)}
+_NUMBERS: dict[type, type] = {int: numbers.Integral, float: numbers.Real}
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -63,6 +65,8 @@ def as_array(given: object) -> np.ndarray[Any, np.dtype[Any]]:
     Raises:
         SystolithError: numpy makes none of it, or one of objects.
     """
+    import numpy as np
+
     try:
         array = np.asarray(given)
     except (ValueError, TypeError, OverflowError) as error:  # nested lists of unequal lengths, among others
@@ -86,11 +90,15 @@ def matches(value: object, hint: Any) -> bool:
         return all(matches(item, kind) for item in value)
     if origin is not None:
         return origin is not Callable or callable(value)
-    if hint in (Any, np.ndarray):
+    if hint is Any or _is_array(hint):
         return True
     if isinstance(value, bool):
         return hint in (bool, object)
     return not isinstance(hint, type) or isinstance(value, _NUMBERS.get(hint, hint))
+
+
+def _is_array(hint: Any) -> bool:
+    return (getattr(hint, "__module__", ""), getattr(hint, "__name__", "")) == ("numpy", "ndarray")
 
 
 def _text(hint: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import cast
 
 from systolith.isa import dtypes, encode
@@ -28,6 +29,7 @@ from systolith.isa.opcodes import (
 from systolith.isa.pattern import Coord, Pattern
 
 Words = Sequence[int]
+_LAST_SPACE = max(Space)
 MICROOP_BY_CODE = {m.code: m for m in MICROOPS.values()}
 
 
@@ -53,8 +55,13 @@ def decode_stream(words: Words, what: str = "stream") -> Stream:
     Raises:
         EncodingError: a code is unknown or a reserved bit is not 0.
     """
+    return _stream(tuple(words), what)
+
+
+@lru_cache(maxsize=1 << 14)  # half of a program's streams are like one before
+def _stream(words: tuple[int, ...], what: str) -> Stream:
     v = STREAM.unpack(words, what)
-    if v["space"] > max(Space):
+    if v["space"] > _LAST_SPACE:
         raise EncodingError(f"{what}: space {v['space']}: unknown")
     base, bias0, bias1, index = (_operand(v[n], v[f"{n}_reg"], what) for n in ("base", "bias0", "bias1", "index"))
     return Stream(Space(v["space"]), v["pattern"], base, v["buffer"], (bias0, bias1), index)

@@ -24,8 +24,8 @@ from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
 from systolith.isa.printable import printable
+from systolith.reports.record_version import VERSION
 
-VERSION = 1
 BUSY = "busy"
 MOST = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=MOST)]

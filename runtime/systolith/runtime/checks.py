@@ -8,10 +8,10 @@ come from `systolith.compiler.hlo.values.error_bounds`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from systolith.compiler.driver import Compiled
 from systolith.compiler.hlo.ir import Computation, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.values.error_bounds import bounded
@@ -19,6 +19,9 @@ from systolith.isa.dtypes import dtype
 from systolith.isa.program import Location, Probe, Program
 from systolith.runtime.arrays import Array
 from systolith.sim.memory import Machine
+
+if TYPE_CHECKING:  # it takes long to import
+    from systolith.compiler.driver import Compiled
 
 
 @dataclass

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.options import Options
@@ -90,6 +89,8 @@ def compile_for(devices: Devices, module: Module, options: Options) -> Executabl
     Raises:
         SystolithError: it cannot be compiled for their chip.
     """
+    from systolith.compiler.driver import compile_module  # late: it takes long to import
+
     compiled = compile_module(module, devices.chip, with_tuner(options, devices.chip))
     return Executable(devices, compiled.program, compiled)
 

@@ -7,10 +7,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from systolith.compiler.driver import Compiled
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.access import memory_of
 from systolith.isa.binary import load, save
@@ -28,6 +28,9 @@ from systolith.runtime.task import Task
 from systolith.sim.limit import CancelledRunError, check_limit
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import MODES, RunResult, simulate
+
+if TYPE_CHECKING:  # it takes long to import
+    from systolith.compiler.driver import Compiled
 
 ASSEMBLY = "program.s"
 TIME = "time"

@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from systolith.compiler.driver import Compiled, compile_module
-from systolith.compiler.explain import Decision
-from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
 from systolith.compiler.memory.report import MemoryUse
-from systolith.compiler.options import Options
-from systolith.compiler.plan import read_plan
 from systolith.isa.chip import Chip, chip_file
 from systolith.isa.dtypes import Kind, dtype
 from systolith.isa.energy_table import with_energy
@@ -25,7 +19,6 @@ from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
-from systolith.runtime.checks import Checker, CheckReport
 from systolith.runtime.compare import Difference, compare
 from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
@@ -33,10 +26,15 @@ from systolith.runtime.feed_files import FeedFiles, write_outfeed
 from systolith.runtime.record import Circumstances, run_record
 from systolith.runtime.sized import arguments, cut, random_sizes, shown
 from systolith.runtime.sources import Source, elided_note, read_runnable
-from systolith.runtime.tuning import with_tuner
 from systolith.runtime.what_if import Supposition, what_if
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
+
+if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
+    from systolith.compiler.driver import Compiled
+    from systolith.compiler.explain import Decision
+    from systolith.compiler.hlo.ir import Module
+    from systolith.runtime.checks import Checker, CheckReport
 
 
 @dataclass(frozen=True)
@@ -135,18 +133,18 @@ class Outcome:
 
     def record(self) -> dict[str, Any]:
         """The JSON object of the run."""
-        check = self.check or CheckReport()
+        check = self.check
         errors = [(d.max_abs, d.max_rel) for d in self.differences]
-        errors += [(check.max_abs_error, check.max_rel_error)] if self.check else []
+        errors += [(check.max_abs_error, check.max_rel_error)] if check else []
         about = Circumstances(
             source=str(self.request.path),
             precision=self.precision,
             hostile=self.request.hostile,
             compile_seconds=self.compile_seconds,
             simulate_seconds=self.simulate_seconds,
-            groups=check.groups,
-            executions=check.executions,
-            unchecked=check.unchecked,
+            groups=check.groups if check else 0,
+            executions=check.executions if check else 0,
+            unchecked=check.unchecked if check else 0,
             expected=len(self.differences),
             failures=self.failures,
             max_abs_error=max((a for a, _ in errors), default=None),
@@ -180,7 +178,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     arguments = arguments_of(request, program)
     expected = load_numbered(request.expect, "out") if request.expect else []
     results = result_memories(program, arguments) if request.mode != "time" else []
-    checker = Checker(program, compiled, request.precision) if request.check and compiled else None
+    checker = _checker(program, compiled, request.precision) if request.check and compiled else None
     feeds = FeedFiles(request.infeed)
     stage("simulating")
     started = perf_counter()
@@ -211,6 +209,12 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     if request.record_decisions:
         save_decisions(request.record_decisions, program, result.decisions)
     return outcome
+
+
+def _checker(program: Program, compiled: Compiled, precision: str | None) -> Checker:
+    from systolith.runtime.checks import Checker
+
+    return Checker(program, compiled, precision)
 
 
 def refuse_impossible(request: Request, source: Source) -> None:
@@ -284,6 +288,11 @@ def to_program(
         SystolithError: it cannot be compiled, or not run there.
     """
     if source.module is not None:
+        from systolith.compiler.driver import compile_module
+        from systolith.compiler.options import Options
+        from systolith.compiler.plan import read_plan
+        from systolith.runtime.tuning import with_tuner
+
         options = Options(
             request.precision,
             elided="zeros" if request.mode == "time" else request.elided,
@@ -341,6 +350,8 @@ def effective_precision(module: Module | None, override: str | None) -> str:
     """
     if module is None:
         return "default"
+    from systolith.compiler.hlo.values.contraction import PRECISIONS, requested_precision
+
     found = {"highest"}
     for i in module.instructions():
         if not i.shape.is_array or i.shape.dtype.kind not in (Kind.FLOAT, Kind.COMPLEX) or i.opcode == "parameter":

@@ -10,7 +10,7 @@ from typing import Any
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
 from systolith.isa.chip_schema import describe_beside
-from systolith.reports.run_data import VERSION
+from systolith.reports.record_version import VERSION
 from systolith.runtime.held import held
 from systolith.sim.energy import energy_of
 from systolith.sim.simulate import RunResult

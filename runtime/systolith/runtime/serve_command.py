@@ -11,7 +11,6 @@ import click
 
 from systolith.isa.errors import SystolithError
 from systolith.runtime.chip_options import chip_options
-from systolith.runtime.connect import WITHOUT_GRPC
 from systolith.runtime.console import emit
 from systolith.runtime.service.limits import MIB, Limits
 
@@ -68,6 +67,8 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name != "grpc":
             raise
+        from systolith.runtime.connect import WITHOUT_GRPC
+
         raise SystolithError(WITHOUT_GRPC) from None
     from systolith.isa.chip import load_chip
     from systolith.runtime.service.access import server_access

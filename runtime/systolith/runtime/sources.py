@@ -7,13 +7,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from systolith.compiler.hlo.errors import HloError
-from systolith.compiler.hlo.ir import Module
-from systolith.compiler.hlo.proto.reader import read_proto
-from systolith.compiler.hlo.rules.verifier import verify
-from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
 from systolith.isa.checked import checked
@@ -21,9 +16,10 @@ from systolith.isa.chip import Chip, load_chip, preset_names, variant
 from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.files import read_bytes, read_text
 from systolith.isa.program import Program
-from systolith.runtime.source_lines import mark
 from systolith.runtime.stablehlo import is_mlir, is_mlir_text, proto_of_mlir
-from systolith.runtime.stablehlo_apart import converted_apart
+
+if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
+    from systolith.compiler.hlo.ir import Module
 
 # Text has none of these; a serialized module always has: the tag of the field of its computations is one.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
@@ -160,13 +156,23 @@ def parse_module(data: str | bytes, name: str = "<string>") -> Module:
     text = data if isinstance(data, str) else _text(data)
     if text is None:
         assert isinstance(data, bytes)
-        return parse_proto(converted_apart(data, name) if is_mlir(data) else data, name)
+        return parse_proto(_converted(data, name) if is_mlir(data) else data, name)
     if is_mlir_text(text):
         return parse_proto(proto_of_mlir(text.encode(), name), name)
+    from systolith.compiler.hlo.rules.verifier import verify
+    from systolith.compiler.hlo.text.parser import parse_hlo
+    from systolith.runtime.source_lines import mark
+
     module = parse_hlo(text, name, left_out=True)
     mark(module)
     verify(module)
     return module
+
+
+def _converted(data: bytes, name: str) -> bytes:
+    from systolith.runtime.stablehlo_apart import converted_apart
+
+    return converted_apart(data, name)
 
 
 def _text(data: bytes) -> str | None:
@@ -180,6 +186,11 @@ def _text(data: bytes) -> str | None:
 
 def parse_proto(data: bytes, name: str = "jax") -> Module:
     """Read and verify a serialized HloModuleProto, HloProto or HloSnapshot; instructions know their lines of Python."""
+    from systolith.compiler.hlo.errors import HloError
+    from systolith.compiler.hlo.proto.reader import read_proto
+    from systolith.compiler.hlo.rules.verifier import verify
+    from systolith.runtime.source_lines import mark
+
     module = read_proto(data, name)
     mark(module)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from systolith.compiler.autotune import Tuner, default_cache
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip
 from systolith.isa.program import Program
@@ -23,6 +22,7 @@ def with_tuner(options: Options, chip: Chip, stage: Callable[[str], None] = lamb
     """
     if not options.autotune or options.tuner is not None:
         return options
+    from systolith.compiler.autotune import Tuner, default_cache  # late: it takes long to import
 
     def measure(program: Program) -> int | None:
         try:

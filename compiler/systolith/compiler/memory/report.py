@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from systolith.compiler.memory.rematerialise import Remade
-from systolith.compiler.memory.vmem import MemoryPlan, lives, positions
-from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.isa.access import memory_of
 from systolith.isa.binary import to_bytes
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
+
+if TYPE_CHECKING:  # they take long to import, and binaries have no layout
+    from systolith.compiler.memory.rematerialise import Remade
+    from systolith.compiler.memory.vmem import MemoryPlan
+    from systolith.compiler.tile.ir import Block, Buf, TileOp
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Layout:
 
     def groups(self) -> dict[int, str]:
         """The group of the operation at each position."""
+        from systolith.compiler.memory.vmem import positions
+
         return {position: op.origin.group for position, op in positions(self.block, [])}
 
     def role(self, buf: Buf) -> str:
@@ -144,6 +149,8 @@ class MemoryUse:
         if self._layout is None:
             return ()
         layout, groups = self._layout, self._layout.groups()
+        from systolith.compiler.memory.vmem import lives
+
         in_hbm = {v.value: v for v in lives(layout.block, (Space.HBM,))}
         found = []
         for buf, live in [(b, in_hbm.get(b)) for b in layout.buffers] + [(v.value, v) for v in layout.plan.lives]:
