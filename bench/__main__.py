@@ -1,5 +1,7 @@
 """`python -m bench [NAME ...]`: measure, print; all of them also write bench/RESULTS.md.
 
+`python -m bench anchors` sets published figures of TPUs beside ours, and writes bench/ANCHORS.md.
+
 A NAME is a case, or how the names of some begin (`gemm`, `conv_56x56`).  Everything is measured in this one run, on
 this machine, each case in a process of its own; cycles do not depend on the machine.
 """
@@ -7,7 +9,7 @@ this machine, each case in a process of its own; cycles do not depend on the mac
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,6 +19,8 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from bench.anchors import PARTS
+from bench.anchors import report as report_anchors
 from bench.cases import CASES, VALUES
 from bench.measure import Measured, measure
 from bench.results import line, report
@@ -25,8 +29,10 @@ from bench.scaling import scale
 
 P = ParamSpec("P")
 R = TypeVar("R")
+N = TypeVar("N")
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+ANCHORS = Path(__file__).with_name("ANCHORS.md")
 
 
 @click.command()
@@ -37,6 +43,10 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 @click.option("--list", "listing", is_flag=True, help="Print the names.")
 def main(names: Sequence[str], chip: str, native: bool, values: bool, listing: bool) -> None:
     """Measure the compiled code, the compiler and the simulator."""
+    if names == ("anchors",):
+        ANCHORS.write_text(report_anchors({part: list(rows()) for part, rows in _progress(PARTS.items())}))
+        click.echo(f"wrote {ANCHORS}")
+        return
     if listing:
         click.echo("\n".join(CASES))
         return
@@ -53,7 +63,7 @@ def main(names: Sequence[str], chip: str, native: bool, values: bool, listing: b
         click.echo(f"wrote {RESULTS}")
 
 
-def _progress(names: Sequence[str]) -> Iterable[str]:
+def _progress(names: Collection[N]) -> Iterable[N]:
     return track(names, "measuring", console=Console(stderr=True), disable=not sys.stderr.isatty())
 
 

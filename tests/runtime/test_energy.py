@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.hlo_text import int8_mlp
 from systolith import api as sl
 from systolith.isa.chip import Chip, load_chip, parse_chip, to_toml, variant
 from systolith.isa.chip_energy import ENERGY, EVENTS
@@ -18,7 +19,6 @@ from systolith.runtime.job import Request, run
 from systolith.sim.energy import EnergyUse, energy_of
 from tests.corpus.load import load
 from tests.runtime.command import systolith
-from tests.runtime.int8_mlp import int8_mlp
 
 ONES = dict.fromkeys(ENERGY, 1) | {"energy.leakage": 1.0}
 TINY = load_chip("tiny", ONES)

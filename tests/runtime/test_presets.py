@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.hlo_text import int8_mlp
 from systolith.isa.chip import load_chip, preset_names
 from systolith.runtime.job import Outcome, Request, run
 from tests.corpus.load import load
-from tests.runtime.int8_mlp import int8_mlp
 
 PUBLISHED = [name for name in preset_names() if name.startswith("tpu_")]
 FLOATING = [name for name in PUBLISHED if name != "tpu_v1"]
