@@ -19,7 +19,7 @@ from tests.runtime.command import systolith
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODULES = ("mlp_infer", "lenet_infer")
 ASSEMBLY = ("axpy",)
-SCRIPTS = ("xla_builder_axpy", "served_model")
+SCRIPTS = ("xla_builder_axpy", "served_model", "infeed_training")
 JAX_SCRIPTS = ("train_digits", "generate_text")  # run by tests/pjrt
 
 
@@ -55,6 +55,21 @@ def test_a_model_is_served(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         assert int(said[1]) == number
         assert float(said[2]) < 0.03
     assert len(lines) == 2
+
+
+def test_training_by_infeed_shows_when_it_waits_for_the_host(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = "--chip tiny --size 8 --batch 16 --steps 12"
+    monkeypatch.setattr(sys, "argv", ["infeed_training.py", *options.split()])
+    run_path(str(EXAMPLES / "infeed_training.py"), run_name="__main__")
+    errors, within, _, _, *rows = capsys.readouterr().out.splitlines()
+    first, last = map(float, re.findall(r"([\d.e-]+) in step", errors))
+    assert last < first / 1000
+    assert float(within.split()[4]) < 0.01
+    cycles = [int(row.split()[1].replace(",", "")) for row in rows]
+    assert [row.split()[-1] for row in rows] == ["chip"] * 3 + ["host"] * 2
+    assert cycles[4] - cycles[3] > 0.9 * (cycles[3] - cycles[0]) > 0
 
 
 def test_builder_script(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,8 @@ from systolith.runtime.sources import parse_module
 if TYPE_CHECKING:
     from systolith.reports import plot
     from systolith.runtime.sweep.run import sweep
+from systolith.runtime.sweep.run import sweep
+from systolith.sim.host_times import HostTimes
 
 chip = load_chip
 """`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""
@@ -112,6 +114,7 @@ __all__ = [
     "Executable",
     "GatherDimensionNumbers",
     "GlobalData",
+    "HostTimes",
     "Layout",
     "Literal",
     "LiteralUtil",

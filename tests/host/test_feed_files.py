@@ -84,3 +84,11 @@ def test_options_that_need_values(echo: Path, capsys: pytest.CaptureFixture[str]
             f"systolith: {option} needs values, which --mode time does not compute\n",
         )
     assert systolith(capsys, "run", echo, "--chip", "tiny", "--mode", "time").code == GOOD
+
+
+def test_lockstep_takes_the_same_file(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = echo.parent / "in.npz"
+    np.savez(given, infeed0=X, infeed1=Y, cycles=np.array([50, 700]))
+    ran = systolith(capsys, "lockstep", echo, "--infeed", given)
+    assert ran.code == GOOD
+    assert ": no difference; RTL" in ran.out

@@ -15,6 +15,7 @@ from systolith.hw.model import HW, NO_PARAMETER, PARAMETERS
 from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
 from systolith.isa.program import Role
+from systolith.sim.host_times import HostTimes
 from systolith.sim.memory import Machine
 from tests.compiler.driver.test_sorts import sorting
 from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
@@ -23,6 +24,7 @@ from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
 from tests.compiler.machine import Array, compiled
 from tests.compiler.window_cases import select_and_scatter_text, window_arguments
+from tests.host.test_feeds import ITEM, LOOP, TURNS, item
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
 from tests.programs.run import arguments
@@ -155,6 +157,25 @@ def test_every_memory_is_reached_by_copies(core: Lockstep) -> None:
     agree(core, Case(program, {0: rng.integers(0, 256, 64, np.uint8)}, setup))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_host_that_comes_late_and_takes_slowly(core: Lockstep, seed: int) -> None:
+    """A compiled loop whose items arrive, and whose outfeed is taken, at random cycles; seed 0: all are there."""
+    rng = np.random.default_rng(seed)
+    program = compiled(LOOP).program
+
+    def fill(machine: Machine) -> None:
+        for n in range(TURNS):
+            machine.infeed[0].push(item(n), "f32")
+
+    def steps(last: int) -> list[tuple[int, int]]:
+        cycles = np.sort(rng.integers(0, last, TURNS)).tolist()
+        return [(cycle, ITEM) for cycle in cycles]
+
+    host = HostTimes({0: steps(200 * seed * TURNS)}, {0: steps(300 * seed * TURNS)}) if seed else HostTimes()
+    (entry,) = (n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER)
+    agree(core, Case(program, {entry: np.zeros(ITEM, np.uint8)}, fill, host=host))
+
+
 def test_what_a_run_leaves_does_not_show_in_the_next(core: Lockstep) -> None:
     agree(core, written_by_hand("host_queues", core.chip))
     agree(core, written_by_hand("conv_stem", core.chip))
@@ -187,7 +208,7 @@ def odd_chip() -> Chip:
         xlu=replace(chip.xlu, latency=2),
         hbm=replace(chip.hbm, p=7, q=3, latency=1),
         dma=replace(chip.dma, segments=1, local_latency=3),
-        host=replace(chip.host, queues=3),
+        host=replace(chip.host, queues=3, p=7, q=3, setup=0, latency=1, room=512),
         link=replace(chip.link, count=0),
     )
 

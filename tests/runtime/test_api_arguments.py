@@ -23,7 +23,7 @@ JUNK: list[Any] = [
 ]  # fmt: skip
 # Made by functions, not by users, or by Python's own constructors of enumerations and errors.
 MADE = set("Buffer Device Executable Run GlobalData XlaComputation ChannelType Padding SystolithError".split())
-INTERNAL = {"Device.attach_queues", "Shape.text"}
+INTERNAL = {"Device.attach_queues", "Device.expect_run", "Device.end_run", "Shape.text"}
 
 
 @cache

@@ -17,7 +17,7 @@ from systolith.hw.patterns import PATTERN_BITS, pattern_entry
 from systolith.isa.chip import Chip
 from systolith.isa.encode import encode_code
 from systolith.isa.program import Program
-from systolith.sim.host_queue import HostQueue
+from systolith.sim.host_times import ALL_THERE, HostTimes, totals
 from systolith.sim.memory import Bytes, Machine
 
 PATTERN_WORDS = -(-PATTERN_BITS // 32)
@@ -27,6 +27,12 @@ IMEM, PATTERNS, BUFFERS = "u_issue.u_imem", "u_issue.u_patterns.u_table", "u_dma
 KERNELS, CONTROL, CONSTANTS = "u_vpu.u_kernels", "u_vpu.u_control", "u_vpu.u_constants"
 VMEM, SMEM, HBM = "u_memories.u_vmem.u_memory", "u_memories.u_smem", "u_memories.u_hbm"
 HOST = "u_memories.gen_host.u_host_queues"
+
+ALL = 2**31
+"""Bytes, more than a run moves."""
+
+NEVER = 2**32 - 1
+"""The cycle of nothing."""
 
 
 def accumulators(unit: int) -> str:
@@ -137,9 +143,10 @@ def _memories(before: Contents, chip: Chip) -> Iterator[Write]:
     yield _table(BUFFERS, [word for base in before.bases for word in (base & 0xFFFFFFFF, base >> 32)])
 
 
-def _infeed(queues: list[HostQueue]) -> Iterator[Write]:
-    size = CAPACITIES["HostBytes"]
-    for n, queue in enumerate(queues):
+def _host(machine: Machine, times: HostTimes) -> Iterator[Write]:
+    """The contents of the infeed queues, and when the host sends and takes bytes of all queues."""
+    size, most, count = CAPACITIES["HostBytes"], CAPACITIES["HostTimes"], len(machine.infeed)
+    for n, queue in enumerate(machine.infeed):
         data = queue.contents()
         if data.size > size:
             raise ModelError(f"infeed queue {n}: {data.size} bytes, the model has {size}")
@@ -148,7 +155,17 @@ def _infeed(queues: list[HostQueue]) -> Iterator[Write]:
         words.view(np.uint8)[: data.size] = data
         if words.size:
             yield Write(HOST, n * size, words)
-        yield Write(HOST, len(queues) * size + 4 * n, np.array([data.size], np.uint32))
+    for side, given in enumerate((times.infeed, times.outfeed)):
+        for n in range(count):
+            entry, steps = side * count + n, totals(given.get(n, [(0, ALL)]))
+            first = steps.pop(0)[1] if steps and not steps[0][0] else 0
+            if len(steps) >= most:
+                raise ModelError(f"host queue {n}: {len(steps)} times of the host, the model has {most - 1}")
+            yield Write(HOST, count * size + 4 * entry, np.array([first], np.uint32))
+            columns = zip(*steps, (NEVER, 0), strict=True)
+            for base, column in zip((0, 8 * count * most), columns, strict=True):
+                address = count * (size + 8) + base + 4 * entry * most
+                yield Write(HOST, address, np.array(column, np.uint32))
 
 
 @dataclass(frozen=True)
@@ -159,14 +176,14 @@ class Start:
     before: Contents
 
 
-def start_of(program: Program, chip: Chip, machine: Machine) -> Start:
-    """The writes for a program and for the contents of a machine before it runs.
+def start_of(program: Program, chip: Chip, machine: Machine, times: HostTimes = ALL_THERE) -> Start:
+    """The writes for a program and for the contents of a machine before it runs; `times`: of the host.
 
     Raises:
         ModelError: there is no room for it.
     """
     before = contents(machine)
-    return Start([*tables(program, chip), *_memories(before, chip), *_infeed(machine.infeed)], before)
+    return Start([*tables(program, chip), *_memories(before, chip), *_host(machine, times)], before)
 
 
 def job(chip: Chip, start: Start, outfeed: list[int], limit: int) -> Job:

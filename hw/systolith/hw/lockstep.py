@@ -33,6 +33,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
 from systolith.isa.program import Program
 from systolith.isa.verify import require_chip
+from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CycleLimit
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.naming import Iterations
@@ -54,12 +55,14 @@ class Case:
         buffers: memory of buffer-table entries, as for `simulate`; not changed.
         setup: fills further memories, queues and links of the simulator's machine.
         max_cycles: that it may take; None: any number.
+        host: when it has data and room.
     """
 
     program: Program
     buffers: Mapping[int, Bytes] | None = None
     setup: Setup | None = None
     max_cycles: int | None = None
+    host: HostTimes = ALL_THERE
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,10 @@ class Result:
         return self.cycles / self.seconds if self.seconds else 0.0
 
 
-def _simulate(program: Program, chip: Chip, machine: Machine, max_cycles: int | None) -> Reference:
-    plane = TimePlane(program, chip)
-    limit = CycleLimit(program, max_cycles, plane.now) if max_cycles is not None else None
+def _simulate(case: Case, chip: Chip, machine: Machine) -> Reference:
+    program = case.program
+    plane = TimePlane(program, chip, case.host)
+    limit = CycleLimit(program, case.max_cycles, plane.now) if case.max_cycles is not None else None
     issued: list[Instruction] = []
     iterations: list[Iterations] = []
     sequencer = Sequencer(program, machine)
@@ -157,8 +161,8 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
     machine = Machine(case.program, chip, _copied(case.buffers or {}))
     if case.setup:
         case.setup(machine)
-    start = start_of(case.program, chip, machine)
-    reference = _simulate(case.program, chip, machine, case.max_cycles)
+    start = start_of(case.program, chip, machine, case.host)
+    reference = _simulate(case, chip, machine)
     return reference, job(chip, start, [data.size for data in reference.after.outfeed], reference.cycles + MARGIN)
 
 

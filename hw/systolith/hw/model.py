@@ -70,6 +70,11 @@ PARAMETERS = {
     "dma.segments": "DmaSegments",
     "dma.local_latency": "DmaLocalLatency",
     "host.queues": "HostQueues",
+    "host.p": "HostP",
+    "host.q": "HostQ",
+    "host.setup": "HostSetup",
+    "host.latency": "HostLatency",
+    "host.room": "HostRoom",
     "link.count": "Links",
 }
 WIDE = ("HbmBytes",)  # parameters of 64 bits
@@ -85,6 +90,7 @@ CAPACITIES = {
     "Constants": 65536,
     "HbmModelBytes": 64 * MIB,
     "HostBytes": 65536,
+    "HostTimes": 1024,
 }
 
 VERILATE = (

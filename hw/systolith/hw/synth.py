@@ -57,6 +57,7 @@ SMALL = {
     "VmemBytes": 64,
     "SmemBytes": 64,
     "HostBytes": 16,
+    "HostTimes": 4,
     "ImemWords": 16,
     "Patterns": 2,
     "Buffers": 2,

@@ -115,9 +115,14 @@ class Dma:
 
 @dataclass(frozen=True)
 class Host:
-    """The host interface."""
+    """The host interface: p/q bytes a cycle in each direction."""
 
     queues: Annotated[int, Ge(0), Le(64), Doc("", "infeed queues, and as many outfeed queues")]
+    p: Annotated[int, Ge(1), Le(2**20), Doc("bytes", "bandwidth of each direction is p/q bytes a cycle: numerator")]
+    q: Annotated[int, Ge(1), Le(2**12), Doc("cycles", "bandwidth of each direction is p/q bytes a cycle: denominator")]
+    setup: Annotated[int, Ge(0), Le(100000), Doc("cycles", "of each transfer, before its first byte")]
+    latency: Annotated[int, Ge(1), Le(100000), Doc("cycles", "from a transfer's last byte to the signal")]
+    room: Annotated[int, Ge(4), Le(2**30), Doc("bytes", "that an outfeed queue holds until the host takes them")]
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,10 @@ class Cost:
         chunks: grants of HBM that it needs; 0 if it does not touch HBM.
         hbm_bytes: bytes that HBM moves for it, whole granules.
         array_active: cycles in which a row enters the array.
+        host_bytes: that the host must have, or have room for, before the occupancy begins.
         causes: where the occupancy goes besides useful work: `self_conflict` (accesses of strided or wide rows),
-            `weight_shift`, `granularity` (chunks moved for nothing), `fill` (pipelines that fill and drain).
+            `weight_shift`, `granularity` (chunks moved for nothing), `fill` (pipelines that fill and drain),
+            `host_link` (the host's link is slower than the memories, and is set up).
     """
 
     occupancy: int
@@ -44,6 +46,7 @@ class Cost:
     hbm_bytes: int = 0
     array_active: int = 0
     causes: dict[str, int] = field(default_factory=dict)
+    host_bytes: int = 0
 
 
 def issue_cycles(instr: Instruction, chip: Chip) -> int:
@@ -164,14 +167,23 @@ def _side_cycles(pattern: Pattern, chip: Chip) -> int:
 
 
 def dma_cost(src: Pattern, src_space: Space, dst: Pattern, dst_space: Space, chip: Chip) -> Cost:
-    """`dma.load`, `dma.store`: chunks of HBM, or one chunk a cycle between other memories."""
+    """`dma.load`, `dma.store`: chunks of HBM, or one chunk a cycle between other memories; the host's link in between.
+
+    The host: `host.setup`, then the longer of the cycles of the other side and bytes x q / p.
+    """
     h = chip.hbm
     useful = -(-src.elements * src.dtype.size // h.chunk)
     sides = ((src, src_space), (dst, dst_space))
     local = max((_side_cycles(p, chip) for p, space in sides if space is not Space.HBM), default=0)
     if Space.HBM not in (src_space, dst_space):
         cycles = max(useful, local)
-        return Cost(cycles, cycles + chip.dma.local_latency, causes={"self_conflict": cycles - useful})
+        causes = {"self_conflict": cycles - useful}
+        if Space.HOST in (src_space, dst_space):
+            size = src.elements * src.dtype.size
+            occupancy = chip.host.setup + max(cycles, -(-size * chip.host.q // chip.host.p))
+            causes["host_link"] = occupancy - cycles
+            return Cost(occupancy, occupancy + chip.host.latency, causes=causes, host_bytes=size)
+        return Cost(cycles, cycles + chip.dma.local_latency, causes=causes)
     n, run = runs(src if src_space is Space.HBM else dst)
     moved = n * -(-run // h.granule) * h.granule
     needed = -(-moved // h.chunk)

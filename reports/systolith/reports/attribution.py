@@ -22,10 +22,11 @@ HIDDEN = 10  # a unit occupied so many times the cycles charged to the group: th
 SEEN = 0.01  # of a group's cycles: shorter waits are not worth a word
 FULL = "fifo_full_"
 COMPUTE, MEMORY, VECTOR, CONTROL, LATENCY, NOTHING = "compute", "memory", "vector", "control", "latency", "nothing"
+HOST = "host"
 BOUND_BY_UNIT = {
     "s": COMPUTE, "w": COMPUTE, "ld": MEMORY, "st": MEMORY, "vpu": VECTOR, "xlu": VECTOR, "seq": CONTROL,
 }  # fmt: skip
-BOUND_BY_STALL = {"hbm_bandwidth": MEMORY, "hbm_contention": MEMORY, "fifo_empty": CONTROL}
+BOUND_BY_STALL = {"hbm_bandwidth": MEMORY, "hbm_contention": MEMORY, "fifo_empty": CONTROL, "host": HOST}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Attribution:
         unit: the limiter; "" if none of its instructions took time.
         cause: `busy`, or the limiter's stall.
         share: of the cycles charged to the group, at most 1.
-        bound: class: compute, memory, vector, control, latency, nothing.
+        bound: class: compute, memory, vector, control, latency, host, nothing.
         sentence: for people.
     """
 
@@ -146,6 +147,7 @@ GERUND = {
     "hbm_latency": "waiting for data to arrive from HBM (latency)",
     "hbm_bandwidth": "waiting for HBM bandwidth",
     "hbm_contention": "waiting while the other DMA queue has the HBM",
+    "host": "waiting for the host to send data, or to make room",
     "weight_shift": "waiting for a weight tile to shift into the array",
     "fence": "waiting at a fence for earlier transfers",
     "self_conflict": "in conflicts of the unit's own accesses on its memory port",

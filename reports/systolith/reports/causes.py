@@ -34,6 +34,8 @@ FIXED = {
     "hbm_bandwidth": ("HBM bandwidth", "bandwidth", 3),
     "hbm_contention": ("HBM contention", "contention", 4),
     "hbm_latency": ("HBM latency", "latency", 5),
+    "host": ("host", "host", 5),
+    "host_link": ("host link", "host-link", 5),
     "weight_shift": ("weight shift", "shift", 6),
     "fence": ("fence", "fence", 40),
     "branch": ("branch penalty", "branch", 41),
@@ -57,6 +59,7 @@ FAMILIES = (
     Family("own overhead", frozenset({"conflict", "fill", "granularity", "fetch", "branch"}),
            "port conflicts, pipeline fill, granules, instruction fetch and branches"),
     Family("HBM", frozenset({"bandwidth", "contention", "latency"}), "HBM's bandwidth, contention or latency"),
+    Family("host", frozenset({"host", "host-link"}), "the host's data or room, or the link to it"),
     Family("wait: DMA", frozenset({"wait-ld", "wait-st"}), "a token of the DMA queues"),
     Family("wait: weights", frozenset({"wait-w", "shift"}), "weight tiles loading or shifting in"),
     Family("wait: other unit", frozenset({"wait-s", "wait-vpu", "wait-xlu", "wait-seq", "fence", "other"}),
@@ -69,7 +72,7 @@ FAMILIES = (
 def family(name: str) -> Family:
     """The family of a cause."""
     css = cause(name).css
-    return next((f for f in FAMILIES if css in f.css), FAMILIES[5])
+    return next((f for f in FAMILIES if css in f.css), FAMILIES[6])
 
 
 OCCUPIED = ("busy", "self_conflict", "fill", "granularity")  # the unit has an instruction that it is working on

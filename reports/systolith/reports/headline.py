@@ -100,6 +100,7 @@ BOUNDS = {
     "vector": ("vector and cross-lane units", "vpu"),
     "control": ("instruction issue", "fetch"),
     "latency": ("latencies and dependencies", "latency"),
+    "host": ("host", "host"),
     "nothing": ("hidden or empty", "idle"),
 }
 

@@ -71,6 +71,15 @@ def load_numbered(path: Path, prefix: str) -> list[Array]:
     """Arrays `<prefix>0`, `<prefix>1`, ... of an npz file.
 
     Raises:
+        InputError: as `load_beside`.
+    """
+    return load_beside(path, prefix, "")[0]
+
+
+def load_beside(path: Path, prefix: str, other: str) -> tuple[list[Array], Array | None]:
+    """Arrays `<prefix>0`, `<prefix>1`, ... of an npz file, and one of another name, if it is there.
+
+    Raises:
         InputError: the file cannot be read as npz, or a number is missing.
     """
     try:
@@ -84,11 +93,12 @@ def load_numbered(path: Path, prefix: str) -> list[Array]:
         raise InputError(
             f"{path}: cannot read as npz: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from None
+    beside = found.pop(other, None)
     expected = [f"{prefix}{i}" for i in range(len(found))]
     missing = [name for name in expected if name not in found]
     if missing:
         raise InputError(f"{path}: expected arrays {prefix}0 to {prefix}{len(found) - 1}, {missing[0]} is missing")
-    return [found[name] for name in expected]
+    return [found[name] for name in expected], beside
 
 
 def random_array(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -> Array:

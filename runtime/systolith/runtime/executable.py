@@ -25,6 +25,7 @@ from systolith.runtime.hbm import Allocation, OutOfMemoryError, Owner
 from systolith.runtime.run import Run, started
 from systolith.runtime.sized import filled, shown, sizes_of
 from systolith.runtime.task import Task
+from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CancelledRunError, check_limit
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import MODES, RunResult, simulate
@@ -199,6 +200,7 @@ class Executable:
         hostile: bool = False,
         max_cycles: int | None = None,
         decisions: Sequence[int] | None = None,
+        host: HostTimes = ALL_THERE,
     ) -> list[Buffer]:
         """Run on a device.
 
@@ -211,6 +213,7 @@ class Executable:
             hostile: memory starts as poison, races are reported.
             max_cycles: as for `simulate`: a run that takes more fails, and names the HLO loop that it is in.
             decisions: in mode "time", where control depends on data: those of a run with values (`Run.decisions`).
+            host: when, in cycles of the run, infeeds have data and outfeeds have room.
 
         Raises:
             SystolithError: the arguments do not match the parameters, there is no such device or mode, options do not
@@ -219,11 +222,11 @@ class Executable:
         target = self.client.device(device)
         check_limit(max_cycles)
         if mode == TIME:
-            return self._timed(target, len(arguments), hostile, max_cycles, decisions)
+            return self._timed(target, len(arguments), hostile, max_cycles, decisions, host)
         if decisions is not None:
             raise SystolithError(f"decisions are for mode time, not for mode {mode}")
         taken = self._arguments(target, arguments)
-        return self._shown(start(self, target, taken, self._simulation(mode, hostile, max_cycles))[0])
+        return self._shown(start(self, target, taken, self._simulation(mode, hostile, max_cycles, host))[0])
 
     def _shown(self, results: list[Buffer]) -> list[Buffer]:
         """Results that the host sees, with the sizes that others hold."""
@@ -233,15 +236,29 @@ class Executable:
             by_number[decl.number].sizes = tuple(by_number.get(n) for n in decl.sizes)
         return [by_number[d.number] for d in shown(declared)]
 
-    def _simulation(self, mode: str, hostile: bool, max_cycles: int | None) -> Callable[..., RunResult]:
+    def _simulation(
+        self, mode: str, hostile: bool, max_cycles: int | None, host: HostTimes
+    ) -> Callable[..., RunResult]:
         if mode not in MODES:
             raise SystolithError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
         return partial(
-            simulate, self.program, self.client.chip, mode=mode, hostile=bool(hostile), max_cycles=max_cycles
+            simulate,
+            self.program,
+            self.client.chip,
+            mode=mode,
+            hostile=bool(hostile),
+            max_cycles=max_cycles,
+            host=host,
         )
 
     def _timed(
-        self, target: Device, given: int, hostile: bool, max_cycles: int | None, decisions: Sequence[int] | None
+        self,
+        target: Device,
+        given: int,
+        hostile: bool,
+        max_cycles: int | None,
+        decisions: Sequence[int] | None,
+        host: HostTimes,
     ) -> list[Buffer]:
         """Start a run in mode `time`."""
         if hostile:
@@ -258,6 +275,7 @@ class Executable:
                     mode=TIME,
                     max_cycles=max_cycles,
                     decisions=decisions,
+                    host=host,
                     cancelled=cancelled.is_set,
                 )
             except TraceNeededError as error:

@@ -9,9 +9,10 @@ import numpy as np
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
-from systolith.runtime.arrays import Array, InputError, as_bits, load_numbered
+from systolith.runtime.arrays import Array, InputError, as_bits, load_beside
 from systolith.runtime.device import element_type
 from systolith.sim.host_queue import Item
+from systolith.sim.host_times import ALL_THERE, HostTimes, HostTimesError
 from systolith.sim.memory import Machine
 
 QUEUE = 0
@@ -24,19 +25,33 @@ class FeedFiles:
     Args:
         path: of the arrays for the infeed; None: there are none.
 
+    Attributes:
+        times: when the arrays arrive: at the `cycles` of the file, if it has them.
+
     Raises:
-        InputError: the file cannot be read, or holds an array that has no element type.
+        InputError: the file cannot be read, holds an array that has no element type, or other cycles than one for each.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._arrays = load_numbered(path, "infeed") if path else []
+        self._arrays, cycles = load_beside(path, "infeed", "cycles") if path else ([], None)
         self._machine: Machine | None = None
         for n, array in enumerate(self._arrays):
             try:
                 element_type(array)
             except SystolithError as error:
                 raise InputError(f"{path}: infeed{n}: {error}") from None
+        self.times = ALL_THERE if cycles is None else self._times(cycles)
+
+    def _times(self, cycles: Array) -> HostTimes:
+        """When the arrays arrive."""
+        count = len(self._arrays)
+        if cycles.shape != (count,) or cycles.dtype.kind not in "iu":
+            raise InputError(f"{self._path}: cycles: must be {count} integers, one for each array")
+        try:
+            return HostTimes({QUEUE: [(int(at), a.nbytes) for at, a in zip(cycles, self._arrays, strict=True)]})
+        except HostTimesError as error:
+            raise InputError(f"{self._path}: cycles: {error}") from None
 
     def attach(self, machine: Machine) -> None:
         """Fill the infeed queue of a run.

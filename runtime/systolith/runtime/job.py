@@ -273,6 +273,7 @@ def _simulate(
             decisions=decisions,
             observer=checker,
             setup=feeds.attach if request.mode != "time" else None,
+            host=feeds.times,
             max_cycles=request.max_cycles,
         )
     except TraceNeededError as error:

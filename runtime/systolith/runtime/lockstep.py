@@ -41,7 +41,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
     feeds = FeedFiles(request.infeed)
-    case = Case(program, bind(program, arguments, results), feeds.attach, max_cycles=request.max_cycles)
+    case = Case(program, bind(program, arguments, results), feeds.attach, request.max_cycles, feeds.times)
     with Lockstep(chip) as both:
         stage("running")
         result = both.run(case)

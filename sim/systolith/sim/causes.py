@@ -18,6 +18,8 @@ WEIGHT_SHIFT = "weight_shift"
 HBM_LATENCY = "hbm_latency"
 HBM_BANDWIDTH = "hbm_bandwidth"
 HBM_CONTENTION = "hbm_contention"
+HOST = "host"
+HOST_LINK = "host_link"
 FENCE = "fence"
 FIFO_EMPTY = "fifo_empty"
 FETCH = "fetch"
@@ -34,6 +36,8 @@ DOCS: dict[str, str] = {
     HBM_LATENCY: "everything granted, waiting for the data to arrive",
     HBM_BANDWIDTH: "transfer under way, waiting for credit: the bandwidth limits",
     HBM_CONTENTION: "transfer under way, the other DMA queue is granted",
+    HOST: "transfer under way, the host has not sent its data, or not made room for it",
+    HOST_LINK: "transfer under way, the host's link is set up, or its bandwidth limits",
     FENCE: "waiting for earlier instructions of the same queue to retire",
     FIFO_EMPTY: "waiting for SEQ to issue",
     FETCH: "SEQ: fetching the words of instructions that it issues",

@@ -20,6 +20,7 @@ from systolith.isa.program import TokenDecl
 from systolith.sim import causes as why
 from systolith.sim.deadlock import explain
 from systolith.sim.hbm import Arbiter
+from systolith.sim.host_times import ALL_THERE, HostClock, HostTimes, HostTimesError
 from systolith.sim.naming import Describe, Iterations
 from systolith.sim.queues import SEQ, Limits, Op, Queue, Record, Token, Work
 
@@ -39,12 +40,20 @@ class Engine:
         queues: names of the unit queues, without `seq`.
         tokens: the program's tokens.
         describe: text for an executed instruction, in error messages.
+        host: when it has data and room.
 
     Attributes:
         iterations: of the hardware loops around the next instruction, for error messages.
     """
 
-    def __init__(self, limits: Limits, queues: Sequence[str], tokens: Sequence[TokenDecl], describe: Describe) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        queues: Sequence[str],
+        tokens: Sequence[TokenDecl],
+        describe: Describe,
+        host: HostTimes = ALL_THERE,
+    ) -> None:
         self.limits = limits
         self.describe = describe
         self.seq = Queue(SEQ, 0)
@@ -59,6 +68,10 @@ class Engine:
         self._arbiter = Arbiter(limits.p, limits.q, limits.chunk, len(limits.hbm_clients))
         self._ready: list[Queue] = []
         self._prepared: dict[Work, Op] = {}
+        self._host = {
+            "ld": HostClock("infeed", host.infeed, 0),
+            "st": HostClock("outfeed", host.outfeed, limits.host_room),
+        }
         for client, name in enumerate(limits.hbm_clients):
             self.queues[name].client = client
             self._clients.append(self.queues[name])
@@ -216,8 +229,9 @@ class Engine:
                 q.transfer = (op, i, start)
                 q.blocked = True
                 return
-            q.free = end = start + op.occupancy
-            retire = start + op.latency
+            begin = start if op.host < 0 else self._begin(q, op, i, start)
+            q.free = end = begin + op.occupancy
+            retire = begin + op.latency
             if retire > q.retire:
                 q.retire = retire
                 q.tail = why.DRAIN
@@ -229,6 +243,20 @@ class Engine:
             record.set(i, start, end, retire)
             if op.signals:
                 self._signal(op, retire, start if op.shifts else retire)
+
+    def _begin(self, q: Queue, op: Op, i: int, start: int) -> int:
+        """When the host is ready for a transfer that starts.
+
+        Raises:
+            HostTimesError: it never is.
+        """
+        try:
+            begin = self._host[q.name].begin(op.host, op.host_bytes, start)
+        except HostTimesError as problem:
+            raise HostTimesError(f"{self.describe(self.record.index[i], ())}: {problem}") from None
+        if begin > start:
+            self.record.stall(i, why.HOST, begin - start)
+        return begin
 
     def _after_waits(self, op: Op, i: int, start: int) -> int:
         """Consume the tokens that `op` (position `i`) waits for: when all are there, at `start` or later."""

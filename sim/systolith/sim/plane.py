@@ -11,6 +11,7 @@ from systolith.isa.opcodes import OPCODES, queue_of, queues, registers_of
 from systolith.isa.program import Program
 from systolith.sim.engine import Engine
 from systolith.sim.hazards import Hazard, RaceDetector
+from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.naming import Iterations, named
 from systolith.sim.queues import SEQ, Op
 from systolith.sim.stats import Facts, Trace
@@ -23,10 +24,11 @@ class TimePlane:
     Args:
         program: the program.
         chip: the chip.
+        host: when it has data and room.
     """
 
-    def __init__(self, program: Program, chip: Chip) -> None:
-        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program))
+    def __init__(self, program: Program, chip: Chip, host: HostTimes = ALL_THERE) -> None:
+        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program), host)
         self._works = Works(program, chip)
         self._ops: list[Op | None] = [None] * len(program.code)
         self._code = program.code

@@ -27,6 +27,8 @@ class Work(NamedTuple):
         waits, signals: tokens, each at most once.
         fence: start only when all earlier ones of the queue have retired.
         alone: it retires at start + latency, not in order.  Those of a queue have one latency: they stay in order.
+        host: the host queue of its bytes; -1: none.  Its occupancy and latency count from when the host is ready.
+        host_bytes: of it.
     """
 
     queue: str
@@ -40,6 +42,8 @@ class Work(NamedTuple):
     signals: tuple[int, ...] = ()
     fence: bool = False
     alone: bool = False
+    host: int = -1
+    host_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Limits:
         fifo_depth: instructions a queue holds.
         token_max: largest count of a token.
         branch_penalty: cycles.
+        host_room: bytes that an outfeed queue holds.
         p, q, chunk: HBM moves p/q bytes a cycle in chunks of `chunk` bytes.
         hbm_clients: the queues that have access to HBM, in the arbiter's order.
     """
@@ -60,6 +65,7 @@ class Limits:
     p: int
     q: int
     chunk: int
+    host_room: int = 0
     hbm_clients: tuple[str, ...] = ("ld", "st")
 
 
@@ -134,7 +140,7 @@ class Op:
     """A `Work` made ready for the engine."""
 
     __slots__ = (
-        *("alone", "busy", "chunks", "fence", "fetch", "latency", "losses", "occupancy", "queue"),
+        *("alone", "busy", "chunks", "fence", "fetch", "host", "host_bytes", "latency", "losses", "occupancy", "queue"),
         *("shifts", "signals", "waits"),
     )
 
@@ -151,6 +157,8 @@ class Op:
         self.signals = signals
         self.fence = work.fence
         self.alone = work.alone
+        self.host = work.host
+        self.host_bytes = work.host_bytes
 
 
 class Record:
@@ -161,8 +169,8 @@ class Record:
         queue: queue number, 0 for SEQ.
         issue, start, end, retire: cycles; the occupancy ends at `end`.
 
-    The gaps before starts, in parts, are a log: position `stall_at` waited `stall_cycles` because of cause number
-    `stall_cause` (in `cause_numbers`).
+    The gaps before starts, in parts, and waits for the host after them, are a log: position `stall_at`
+    waited `stall_cycles` because of cause number `stall_cause` (in `cause_numbers`).
     """
 
     def __init__(self) -> None:

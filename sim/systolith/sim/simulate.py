@@ -19,6 +19,7 @@ from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
+from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CancelledRunError, CycleLimit
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import HazardPlane, TimePlane
@@ -63,6 +64,7 @@ def simulate(
     observer: Observer | None = None,
     setup: Hook | None = None,
     max_cycles: int | None = None,
+    host: HostTimes = ALL_THERE,
     cancelled: Callable[[], bool] | None = None,
 ) -> RunResult:
     """Run a program to its end.
@@ -78,6 +80,7 @@ def simulate(
         decisions: `RunResult.decisions` of an earlier run, for mode `time`.
         observer: called during a run with values.
         setup: called with the machine before a run with values (to fill infeed queues, connect links).
+        host: when it has data and room, for the cycles.
         max_cycles: that the run may take; in mode `values` an instruction counts as one, the least that it takes.
         cancelled: asked after each instruction; the run ends where it says so.
 
@@ -100,7 +103,7 @@ def simulate(
     sequencer = Sequencer(program, machine, decisions)
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
-        _run(result, sequencer, _hooks(observer), hostile, max_cycles, cancelled or _never)
+        _run(result, sequencer, _hooks(observer), hostile, max_cycles, cancelled or _never, host)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
         raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
@@ -155,10 +158,11 @@ def _run(
     hostile: bool,
     max_cycles: int | None,
     cancelled: Callable[[], bool],
+    host: HostTimes,
 ) -> None:
     """Drive the planes with the executed instructions."""
     program, chip = result.program, result.chip
-    time = TimePlane(program, chip) if result.mode != "values" else None
+    time = TimePlane(program, chip, host) if result.mode != "values" else None
     hazards = HazardPlane(program, chip) if hostile else None
     limit = CycleLimit(program, max_cycles, time.now if time is not None else None) if max_cycles is not None else None
     executed = [0] * len(program.code)

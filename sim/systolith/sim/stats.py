@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from systolith.isa.chip import Chip
 from systolith.isa.program import Origin, Program
+from systolith.sim.causes import HOST
 from systolith.sim.hazards import Hazard
 from systolith.sim.queues import Record
 
@@ -35,8 +36,9 @@ class Trace:
         queue: position in `queues`.
         issue, start, end, retire: cycles; the unit is occupied from start to end.
         queues: queue names, `seq` first.
-        stall_at, stall_cause, stall_cycles: the gaps before starts, in parts, in order of time for each entry: entry
-            `stall_at` waited `stall_cycles` because of `causes[stall_cause]` (`causes.DOCS`).
+        stall_at, stall_cause, stall_cycles: the gaps before starts, in parts, and waits for the host after them, in
+            order of time for each entry: entry `stall_at` waited `stall_cycles` because of `causes[stall_cause]`
+            (`causes.DOCS`).
         causes: names.
     """
 
@@ -186,9 +188,9 @@ class RunResult:
     def by(self, key: str) -> list[dict[str, Any]]:
         """Figures by `hlo` (HLO instruction) or `group` (fusion group), the most critical first.
 
-        Each entry: name, cycles (critical), busy {queue: occupied cycles}, instructions, macs, hbm_bytes {read,
-        written}, first_start, last_retire, stalls {queue: {cause: cycles}} (in the gaps before its
-        instructions).
+        Each entry: name, cycles (critical), busy {queue: occupied cycles, without waits for the host}, instructions,
+        macs, hbm_bytes {read, written}, first_start, last_retire, stalls {queue: {cause: cycles}} (in the gaps before
+        its instructions, and for the host).
         """
         t, f = self.trace, self.facts
         if t is None or f is None:
@@ -204,6 +206,9 @@ class RunResult:
         cycles = total(self.critical())
         busy = np.bincount(of * nq + t.queue, t.end - t.start, n * nq).astype(np.int64).reshape(n, nq)
         stalls = self._stalls(t, of, n)
+        for entry, waits in enumerate(stalls):
+            for name, causes in waits.items():
+                busy[entry, t.queues.index(name)] -= causes.get(HOST, 0)
         count, macs = np.bincount(of, minlength=n), total(f.macs[t.index])
         read, written = total(f.read[t.index]), total(f.written[t.index])
         first, last = np.full(n, self.cycles or 0), np.zeros(n, np.int64)

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from systolith.isa.chip import Chip
-from systolith.isa.instruction import Space, Stream
+from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.opcodes import OPCODES, size_words
 from systolith.isa.program import Program
 from systolith.isa.timing import Cost, CostModel
@@ -15,14 +15,20 @@ from systolith.sim import causes as why
 from systolith.sim.queues import Limits, Work
 from systolith.sim.stats import Facts, origin_of
 
-LOSSES = (why.SELF_CONFLICT, why.FILL, why.GRANULARITY)
+LOSSES = (why.SELF_CONFLICT, why.FILL, why.GRANULARITY, why.HOST_LINK)
 Losses = tuple[tuple[str, int], ...]
 
 
 def limits_of(chip: Chip) -> Limits:
     """The parameters of the chip that the time plane uses."""
     h = chip.hbm
-    return Limits(chip.fifo.depth, chip.token.max, chip.seq.branch_penalty, h.p, h.q, h.chunk)
+    return Limits(chip.fifo.depth, chip.token.max, chip.seq.branch_penalty, h.p, h.q, h.chunk, chip.host.room)
+
+
+def _host_queue(instr: Instruction) -> int:
+    """The host queue that a copy goes to or comes from."""
+    src, dst = (cast(Stream, instr.args[name]) for name in ("src", "dst"))
+    return src.buffer if src.space is Space.HOST else dst.buffer
 
 
 class Works:
@@ -57,6 +63,8 @@ class Works:
             instr.signals,
             instr.fence,
             OPCODES[instr.op].retires_alone,
+            _host_queue(instr) if cost.host_bytes else -1,
+            cost.host_bytes,
         )
 
     def _losses_of(self, cost: Cost) -> Losses:

@@ -8,6 +8,7 @@ through tiles in VMEM.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
@@ -35,7 +36,7 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
             continue
         queue = lowering.ctx.feed(i.name, Role.INFEED, shape.dtype, shape.dims, QUEUE)
         line = recast(place, queue.dims, place.dtype)
-        for box in _pieces(lowering, i, line):
+        for box in _pieces(lowering, line, line.dtype.size * prod(line.dims)):
             tile = lowering.ctx.out_tile(line, box)
             lowering.ctx.copy(view(queue, box), tile, "infeed")
             lowering.ctx.stage_out(tile, line, box, "store infeed")
@@ -51,7 +52,7 @@ def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> 
             continue
         queue = lowering.ctx.feed(i.name, Role.OUTFEED, shape.dtype, shape.dims, QUEUE)
         line = recast(lowering.cached(array), queue.dims, array.dtype)
-        for box in _pieces(lowering, i, line):
+        for box in _pieces(lowering, line, lowering.ctx.chip.host.room):
             lowering.ctx.copy(lowering.ctx.stage_in(line, box, "load outfeed"), view(queue, box), "outfeed")
     yield from ()
     return ()
@@ -63,10 +64,10 @@ def _check_queue(lowering: Lowering, i: Instruction) -> None:
         raise compile_error(i, f"chip {chip.name!r} has no host queues (host.queues); take another chip")
 
 
-def _pieces(lowering: Lowering, i: Instruction, line: Array) -> Iterator[Box]:
-    """Boxes of a line of elements that a tile can take, in order; one, where no tile is needed."""
+def _pieces(lowering: Lowering, line: Array, most: int) -> Iterator[Box]:
+    """Boxes of a line of elements, in order: of at most so many bytes, and as a tile can take, where one is needed."""
     (count,) = line.dims
-    whole = line.buf.space is Space.VMEM
-    size = count if whole else max(lowering.ctx.budget // 2 // line.dtype.size, 1)
+    most = most if line.buf.space is Space.VMEM else min(most, lowering.ctx.budget // 2)
+    size = max(most // line.dtype.size, 1)
     for start in range(0, count, size):
         yield Box((start,), (min(size, count - start),))

@@ -47,7 +47,7 @@ def search(cases: Iterable[Case], check: Check, limit: int = 3000) -> Iterator[F
 
 def on_core(core: lockstep.Lockstep, case: Case) -> str | None:
     """How the core differs from the simulator."""
-    result = core.run(lockstep.Case(case.program, case.buffers(), case.setup))
+    result = core.run(lockstep.Case(case.program, case.buffers(), case.setup, host=case.host))
     return None if result.difference is None else str(result.difference)
 
 

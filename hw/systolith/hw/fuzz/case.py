@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program
+from systolith.sim.host_times import HostTimes
 from systolith.sim.memory import Machine
 from systolith.sim.simulate import RunResult, simulate
 
 Bytes = NDArray[np.uint8]
+
+
+OFTEN = 0.7
+"""How often a host queue has cycles."""
+
+SLOWLY, ALL = 1 << 13, 1 << 24
+"""Bytes that the host takes from an outfeed queue in parts, and then."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +74,33 @@ class Case:
         for number in range(self.chip.link.count):
             machine.links[number] = Machine(nothing, self.chip, {})
 
+    @property
+    def host(self) -> HostTimes:
+        """When the host sends what the infeed queues have, and takes from the outfeed queues: some cycles, in any case.
+
+        They follow from the case alone, so that a smaller one has others.
+        """
+        rng = np.random.default_rng([len(self.program.code), sum(len(p.data) for p in self.pieces)])
+        infeed = dict.fromkeys(range(self.chip.host.queues), 0)
+        for p in self.pieces:
+            if p.space is Space.HOST:
+                infeed[p.number] += len(p.data)
+        return HostTimes(
+            {n: _steps(rng, total) for n, total in infeed.items() if rng.random() < OFTEN},
+            {n: [*_steps(rng, SLOWLY), (1000, ALL)] for n in infeed if rng.random() < OFTEN},
+        )
+
     def run(self, hostile: bool = False) -> RunResult:
         """Simulate it.
 
         Raises:
             SystolithError: it is not legal.
         """
-        return simulate(self.program, self.chip, self.buffers(), hostile=hostile, setup=self.setup)
+        return simulate(self.program, self.chip, self.buffers(), hostile=hostile, setup=self.setup, host=self.host)
+
+
+def _steps(rng: np.random.Generator, total: int) -> list[tuple[int, int]]:
+    """Bytes that come in parts at random cycles, some of them at one."""
+    count = int(rng.integers(1, 12))
+    parts = np.diff(np.sort(rng.integers(0, total + 1, count - 1)), prepend=0, append=total)
+    return list(zip(np.sort(rng.integers(0, 80 * count, count)).tolist(), parts.tolist(), strict=True))

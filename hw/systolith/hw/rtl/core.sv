@@ -41,6 +41,11 @@ module core
   parameter int unsigned DmaSegments = 2,
   parameter int unsigned DmaLocalLatency = 6,
   parameter int unsigned HostQueues = 2,
+  parameter int unsigned HostP = 4,
+  parameter int unsigned HostQ = 1,
+  parameter int unsigned HostSetup = 8,
+  parameter int unsigned HostLatency = 24,
+  parameter int unsigned HostRoom = 16384,
   parameter int unsigned Links = 2,
   // Capacities of the models of tables and memories.
   parameter int unsigned ImemWords = 65536,
@@ -50,7 +55,8 @@ module core
   parameter int unsigned ControlRows = 8192,
   parameter int unsigned Constants = 4096,
   parameter int unsigned HbmModelBytes = 16777216,
-  parameter int unsigned HostBytes = 65536
+  parameter int unsigned HostBytes = 65536,
+  parameter int unsigned HostTimes = 1024
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -63,7 +69,8 @@ module core
   localparam int unsigned Queues = 4 + 2 * Mxus;
   localparam int unsigned Elements = Lanes * Sublanes;
   localparam int unsigned Lists = LoadSlots + StoreSlots + AluSlots;
-  localparam int unsigned DmaTail = (HbmLatency > DmaLocalLatency) ? HbmLatency : DmaLocalLatency;
+  localparam int unsigned MemoryTail = (HbmLatency > DmaLocalLatency) ? HbmLatency : DmaLocalLatency;
+  localparam int unsigned DmaTail = (MemoryTail > HostLatency) ? MemoryTail : HostLatency;
   localparam int unsigned StreamTail = Rows + Cols + Pipeline;
 
   // SEQ and the queues.
@@ -118,6 +125,9 @@ module core
   // DMA.
   space_e [1:0]                                 src_space, dst_space;
   logic [15:0]                                  ld_number, st_number;
+  logic [1:0]                                   host_start, host_ready;
+  logic [1:0][15:0]                             host_number;
+  logic [1:0][31:0]                             host_bytes;
   logic [1:0][HbmChunk-1:0]                     src_read, dst_write;
   logic [1:0][HbmChunk-1:0][HbmAddressBits-1:0] src_address, dst_address;
   logic [1:0][1:0]                              src_size, dst_size;
@@ -133,7 +143,11 @@ module core
     .HbmGranule  (HbmGranule),
     .HbmLatency  (HbmLatency),
     .Segments    (DmaSegments),
-    .LocalLatency(DmaLocalLatency)
+    .LocalLatency(DmaLocalLatency),
+    .HostP       (HostP),
+    .HostQ       (HostQ),
+    .HostSetup   (HostSetup),
+    .HostLatency (HostLatency)
   ) u_dma (
     .clk_i,
     .rst_ni,
@@ -142,6 +156,10 @@ module core
     .pattern_i      (dma_pattern),
     .done_o         (done[1:0]),
     .tail_o         (dma_tail),
+    .host_start_o   (host_start),
+    .host_number_o  (host_number),
+    .host_bytes_o   (host_bytes),
+    .host_ready_i   (host_ready),
     .src_space_o    (src_space),
     .ld_number_o    (ld_number),
     .src_read_o     (src_read),
@@ -286,6 +304,8 @@ module core
     .ModelBytes  (HbmModelBytes),
     .HostQueues  (HostQueues),
     .HostBytes   (HostBytes),
+    .HostRoom    (HostRoom),
+    .HostTimes   (HostTimes),
     .Links       (Links),
     .DmaElements (HbmChunk),
     .VpuElements (Elements),
@@ -302,6 +322,10 @@ module core
     .seq_data_o         (smem_out),
     .seq_write_i        (smem_write),
     .seq_data_i         (smem_in),
+    .host_start_i       (host_start),
+    .host_number_i      (host_number),
+    .host_bytes_i       (host_bytes),
+    .host_ready_o       (host_ready),
     .ld_number_i        (ld_number),
     .st_number_i        (st_number),
     .dma_src_space_i    (src_space),

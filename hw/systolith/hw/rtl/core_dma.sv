@@ -12,6 +12,10 @@ module core_dma
   parameter int unsigned HbmLatency = 20,
   parameter int unsigned Segments = 2,
   parameter int unsigned LocalLatency = 6,
+  parameter int unsigned HostP = 4,
+  parameter int unsigned HostQ = 1,
+  parameter int unsigned HostSetup = 8,
+  parameter int unsigned HostLatency = 24,
   localparam int unsigned E = HbmChunk
 ) (
   input  logic                                  clk_i,
@@ -22,6 +26,10 @@ module core_dma
   input  pattern_t [1:0][1:0]                   pattern_i,
   output logic [1:0]                            done_o,
   output logic [1:0][31:0]                      tail_o,
+  output logic [1:0]                            host_start_o,     // a transfer from (ld) or to (st) a host queue starts
+  output logic [1:0][15:0]                      host_number_o,
+  output logic [1:0][31:0]                      host_bytes_o,
+  input  logic [1:0]                            host_ready_i,
   output space_e [1:0]                          src_space_o,
   output logic [15:0]                           ld_number_o,      // host queue that ld reads
   output logic [1:0][E-1:0]                     src_read_o,
@@ -39,7 +47,7 @@ module core_dma
   input  logic [1:0][1:0][E-1:0][31:0]          index_data_i
 );
 
-  logic [1:0]                     request, grant;
+  logic [1:0]                     request, grant, unused_out;
   logic [1:0][15:0]               number, src_number, dst_number;
   logic [1:0][HbmAddressBits-1:0] base;
 
@@ -71,7 +79,11 @@ module core_dma
       .HbmGranule  (HbmGranule),
       .HbmLatency  (HbmLatency),
       .Segments    (Segments),
-      .LocalLatency(LocalLatency)
+      .LocalLatency(LocalLatency),
+      .HostP       (HostP),
+      .HostQ       (HostQ),
+      .HostSetup   (HostSetup),
+      .HostLatency (HostLatency)
     ) u_dma (
       .clk_i,
       .rst_ni,
@@ -84,6 +96,11 @@ module core_dma
       .hbm_grant_i    (grant[d]),
       .buffer_o       (number[d]),
       .buffer_base_i  (base[d]),
+      .host_start_o   (host_start_o[d]),
+      .host_out_o     (unused_out[d]),
+      .host_number_o  (host_number_o[d]),
+      .host_bytes_o   (host_bytes_o[d]),
+      .host_ready_i   (host_ready_i[d]),
       .src_space_o    (src_space_o[d]),
       .src_number_o   (src_number[d]),
       .src_read_o     (src_read_o[d]),

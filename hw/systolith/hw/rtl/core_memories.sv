@@ -12,6 +12,8 @@ module core_memories
   parameter int unsigned ModelBytes = 16777216,  // of it, which the model has
   parameter int unsigned HostQueues = 2,
   parameter int unsigned HostBytes = 65536,    // of each host queue
+  parameter int unsigned HostRoom = 16384,
+  parameter int unsigned HostTimes = 1024,
   parameter int unsigned Links = 2,
   parameter int unsigned DmaElements = 32,
   parameter int unsigned VpuElements = 16,
@@ -32,6 +34,10 @@ module core_memories
   // DMA: 0 ld, 1 st; the source of ld and the destination of st may be a numbered host queue or link.
   input  logic [15:0]                                       ld_number_i,
   input  logic [15:0]                                       st_number_i,
+  input  logic [1:0]                                        host_start_i,
+  input  logic [1:0][15:0]                                  host_number_i,
+  input  logic [1:0][31:0]                                  host_bytes_i,
+  output logic [1:0]                                        host_ready_o,
   input  space_e [1:0]                                      dma_src_space_i,
   input  logic [1:0][DmaElements-1:0]                       dma_src_read_i,
   input  logic [1:0][DmaElements-1:0][HbmAddressBits-1:0]   dma_src_address_i,
@@ -232,10 +238,16 @@ module core_memories
     host_queues #(
       .Queues(HostQueues),
       .Bytes (HostBytes),
+      .Room  (HostRoom),
+      .Times (HostTimes),
       .E     (DmaElements)
     ) u_host_queues (
       .clk_i,
       .rst_ni,
+      .start_i       (host_start_i),
+      .start_number_i(host_number_i),
+      .start_bytes_i (host_bytes_i),
+      .ready_o       (host_ready_o),
       .pop_i        (host_read),
       .pop_number_i (ld_number_i),
       .pop_size_i   (dma_src_size_i[0]),
@@ -246,7 +258,8 @@ module core_memories
       .push_data_i  (dma_dst_data_i[1])
     );
   end else begin : gen_no_host
-    assign host_data = '0;
+    assign host_data    = '0;
+    assign host_ready_o = '1;
   end
 
   // The VMEM at the other end of each link.

@@ -11,6 +11,10 @@ module dma
   parameter int unsigned HbmLatency = 20,    // cycles from the last grant to the retirement
   parameter int unsigned Segments = 2,       // of HbmChunk bytes, a cycle, on the side that is not HBM
   parameter int unsigned LocalLatency = 6,   // cycles, of copies without HBM
+  parameter int unsigned HostP = 4,          // bytes, in HostQ cycles, of the host's link
+  parameter int unsigned HostQ = 1,
+  parameter int unsigned HostSetup = 8,      // cycles before its first byte
+  parameter int unsigned HostLatency = 24,   // cycles from its last byte to the retirement
   localparam int unsigned E = HbmChunk       // elements a cycle, of the smallest
 ) (
   input  logic                             clk_i,
@@ -25,6 +29,12 @@ module dma
   input  logic                             hbm_grant_i,
   output logic [15:0]                      buffer_o,
   input  logic [HbmAddressBits-1:0]        buffer_base_i,
+  // The host: of the instruction that starts, and whether it is ready for the last one that started.
+  output logic                             host_start_o,
+  output logic                             host_out_o,       // the last one goes to the host
+  output logic [15:0]                      host_number_o,
+  output logic [31:0]                      host_bytes_o,
+  input  logic                             host_ready_i,
   // Source: data in the same cycle.
   output systolith_pkg::space_e            src_space_o,
   output logic [15:0]                      src_number_o,
@@ -53,7 +63,7 @@ module dma
 
   stream_t     src, dst;
   logic [1:0]  in_hbm;
-  logic [31:0] chunks;
+  logic [31:0] chunks, size;
 
   assign src       = to_stream(words_i[SrcWord+:systolith_pkg::StreamWords]);
   assign dst       = to_stream(words_i[DstWord+:systolith_pkg::StreamWords]);
@@ -69,7 +79,8 @@ module dma
     .valid_i (start_i),
     .pattern_i,
     .hbm_i   (in_hbm),
-    .chunks_o(chunks)
+    .chunks_o(chunks),
+    .bytes_o (size)
   );
 
   // The one under way: chunks that are still to be granted, and whether the last cycle brought one.
@@ -83,9 +94,43 @@ module dma
 
   assign hbm_request_o = start_i ? in_hbm != '0 : hbm_q && left_q != '0;
   assign left          = start_i ? chunks : left_q;
-  assign granted       = (start_i ? in_hbm != '0 : hbm_q) ? hbm_grant_i : left != '0;
-  assign done_o        = busy_q && left_q == '0;
-  assign tail_o        = hbm_q ? HbmLatency : LocalLatency;
+  assign granted       = (start_i ? in_hbm != '0 : hbm_q) ? hbm_grant_i : left != '0 && (!host || open);
+  assign done_o        = busy_q && left_q == '0 && !waits_q && pause_q == '0 && owed_q == '0;
+  assign tail_o        = hbm_q ? HbmLatency : host_q ? HostLatency : LocalLatency;
+
+  // With the host: it waits until the host is ready, then for the link's set-up; then it moves chunks while the link
+  // moves its bytes, of which it owes HostQ times as many units as it moves HostP a cycle.
+  localparam int unsigned OwedBits = 32 + $clog2(HostQ + 1);
+
+  logic                host_q, waits_q, out_q, host, waits, open;
+  logic [31:0]         pause_q, pause;
+  logic [OwedBits-1:0] owed_q, owed;
+
+  assign host_out_o    = start_i ? dst.space == systolith_pkg::SpaceHost : out_q;
+  assign host_start_o  = start_i && (src.space == systolith_pkg::SpaceHost || host_out_o);
+  assign host_number_o = host_out_o ? dst.buffer : src.buffer;
+  assign host_bytes_o  = size;
+  assign host          = start_i ? host_start_o : host_q;
+  assign waits         = (start_i ? host_start_o : waits_q) && !host_ready_i;
+  assign pause         = start_i ? (host_start_o ? HostSetup : 32'd0) : pause_q;
+  assign owed          = start_i ? (host_start_o ? OwedBits'(size) * OwedBits'(HostQ) : '0) : owed_q;
+  assign open          = !waits && pause == '0;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      host_q  <= 1'b0;
+      out_q   <= 1'b0;
+      waits_q <= 1'b0;
+      pause_q <= '0;
+      owed_q  <= '0;
+    end else begin
+      host_q  <= host;
+      out_q   <= host_out_o;
+      waits_q <= waits;
+      pause_q <= (waits || pause == '0) ? pause : pause - 32'd1;
+      owed_q  <= !open ? owed : (owed > OwedBits'(HostP)) ? owed - OwedBits'(HostP) : '0;
+    end
+  end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -180,8 +225,8 @@ module dma
 
 `ifndef SYNTHESIS
   initial begin
-    assert (HbmLatency >= 1 && LocalLatency >= 1)
-    else $error("dma: latencies %0d and %0d: elements move one cycle after they are granted", HbmLatency, LocalLatency);
+    assert (HbmLatency >= 1 && LocalLatency >= 1 && HostLatency >= 1)
+    else $error("dma: latencies %0d, %0d, %0d: elements move a cycle after their grant", HbmLatency, LocalLatency, HostLatency);
   end
 
   always_ff @(posedge clk_i) begin

@@ -10,7 +10,8 @@ module dma_chunks
   input  logic           valid_i,
   input  pattern_t [1:0] pattern_i,  // 0: source, 1: destination
   input  logic [1:0]     hbm_i,      // that side is HBM
-  output logic [31:0]    chunks_o    // at least 1
+  output logic [31:0]    chunks_o,   // at least 1
+  output logic [31:0]    bytes_o     // that go through
 );
 
   localparam int unsigned LogChunk = $clog2(HbmChunk);
@@ -40,6 +41,10 @@ module dma_chunks
     end
   end
 
+  runs_t source;
+
+  assign source   = runs_of(pattern_i[0]);
+  assign bytes_o  = 32'(ByteBits'(source.count) * ByteBits'(source.bytes));
   assign chunks_o = (needs[0] > needs[1]) ? needs[0][31:0] : needs[1][31:0];
 
 `ifndef SYNTHESIS

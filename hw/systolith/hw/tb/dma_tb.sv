@@ -7,6 +7,10 @@ module dma_tb
   parameter int unsigned HbmLatency = 20,
   parameter int unsigned Segments = 2,
   parameter int unsigned LocalLatency = 6,
+  parameter int unsigned HostP = 4,
+  parameter int unsigned HostQ = 1,
+  parameter int unsigned HostSetup = 8,
+  parameter int unsigned HostLatency = 24,
   parameter int unsigned P = 16,
   parameter int unsigned Q = 1,
   parameter int unsigned Bytes = 4096,        // of each memory, and of each host queue
@@ -46,7 +50,10 @@ module dma_tb
   logic [SlotBits-1:0]                            now, last;
   logic [15:0]                                    buffer;
   systolith_pkg::space_e                          src_space, dst_space;
-  logic [15:0]                                    src_number, dst_number;
+  logic [15:0]                                    src_number, dst_number, host_number;
+  logic                                           host_start, host_out;
+  logic [31:0]                                    host_bytes;
+  logic [1:0]                                     host_ready;
   logic [Chunk-1:0]                               src_read, dst_write;
   logic [Chunk-1:0][core_pkg::HbmAddressBits-1:0] src_address, dst_address;
   logic [1:0]                                     src_size, dst_size;
@@ -76,7 +83,11 @@ module dma_tb
     .HbmGranule  (Granule),
     .HbmLatency  (HbmLatency),
     .Segments    (Segments),
-    .LocalLatency(LocalLatency)
+    .LocalLatency(LocalLatency),
+    .HostP       (HostP),
+    .HostQ       (HostQ),
+    .HostSetup   (HostSetup),
+    .HostLatency (HostLatency)
   ) u_dma (
     .clk_i,
     .rst_ni,
@@ -89,6 +100,11 @@ module dma_tb
     .hbm_grant_i    (grant[0]),
     .buffer_o       (buffer),
     .buffer_base_i  (40'(buffer) * 40'(BufferBytes)),
+    .host_start_o   (host_start),
+    .host_out_o     (host_out),
+    .host_number_o  (host_number),
+    .host_bytes_o   (host_bytes),
+    .host_ready_i   (host_ready[host_out]),
     .src_space_o    (src_space),
     .src_number_o   (src_number),
     .src_read_o     (src_read),
@@ -216,10 +232,16 @@ module dma_tb
   host_queues #(
     .Queues(Queues),
     .Bytes (Bytes),
+    .Room  (Bytes),
+    .Times (4),
     .E     (Chunk)
   ) u_host (
     .clk_i,
     .rst_ni,
+    .start_i       ({host_start && host_out, host_start && !host_out}),
+    .start_number_i({2{host_number}}),
+    .start_bytes_i ({2{host_bytes}}),
+    .ready_o       (host_ready),
     .pop_i        ((src_space == systolith_pkg::SpaceHost) ? src_read : '0),
     .pop_number_i (src_number),
     .pop_size_i   (src_size),

@@ -13,6 +13,7 @@ from systolith.reports.causes import FAMILIES, family, unit_label
 from systolith.reports.charts.data import Activity, Compared, Memory, Roofline, Stalls, Traffic, Use
 from systolith.reports.figures.style import (
     BLUE,
+    DARK,
     GREEN,
     GREY,
     ORANGE,
@@ -35,7 +36,7 @@ NAMED = 6  # groups with a number in the roofline
 KEY = 30  # characters of a name in a key of two columns
 COLOURS = dict(zip((f.label for f in FAMILIES), PALETTE, strict=True))
 ROOFS = {"MXU": BLUE, "HBM": VERMILLION, "VPU": GREEN, "transcendental": PURPLE}
-BOUND_COLOURS = dict(zip(BOUNDS, (BLUE, VERMILLION, PURPLE, ORANGE, SKY, GREY), strict=True))
+BOUND_COLOURS = dict(zip(BOUNDS, (BLUE, VERMILLION, PURPLE, ORANGE, SKY, DARK, GREY), strict=True))
 MIB = 1 << 20
 
 

@@ -15,10 +15,11 @@ from systolith.reports.charts.labels import Box, Mark, place
 COLUMN = 3.3  # inches
 TEXT = 7.0  # points
 
-# Okabe and Ito, "Color Universal Design" (2008), and a grey.
+# Okabe and Ito, "Color Universal Design" (2008), their black as a dark grey, and a light one.
 BLUE, SKY, VERMILLION, ORANGE = "#0072B2", "#56B4E9", "#D55E00", "#E69F00"
 GREEN, PURPLE, YELLOW, GREY = "#009E73", "#CC79A7", "#F0E442", "#C8C8C8"
-PALETTE = (BLUE, SKY, VERMILLION, ORANGE, GREEN, PURPLE, YELLOW, GREY)
+DARK = "#404040"
+PALETTE = (BLUE, SKY, VERMILLION, DARK, ORANGE, GREEN, PURPLE, YELLOW, GREY)
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # matplotlib brings it: the same figure on every machine
