@@ -133,3 +133,12 @@ def endless() -> sl.XlaComputation:
         "ENTRY e {\n p = s32[] parameter(0)\n ROOT w = s32[] while(p), condition=condition, body=body\n}\n"
     )
     return sl.XlaComputation.of(module)
+
+
+def hungry() -> sl.XlaComputation:
+    """A run that waits for its infeed, and takes no processor meanwhile."""
+    module = sl.parse_hlo(
+        "HloModule hungry\nENTRY e {\n k = token[] after-all()\n a = (s32[], token[]) infeed(k)\n"
+        " ROOT x = s32[] get-tuple-element(a), index=0\n}\n"
+    )
+    return sl.XlaComputation.of(module)

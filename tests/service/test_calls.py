@@ -154,7 +154,7 @@ def test_data_of_many_messages(client: RemoteClient) -> None:
 
 
 def test_what_a_client_lets_go_is_freed(client: RemoteClient) -> None:
-    for _ in range(12):  # 12 x 2 MB, of the 16 MB of the chip
+    for _ in range(9):  # of 2 MB each; the chip has 16 MB
         client.transfer_to_server(sl.Literal.create(np.zeros(1 << 19, np.float32)))
         gc.collect()
     held = [client.transfer_to_server(sl.Literal.create(np.zeros(1 << 19, np.float32))) for _ in range(8)]
