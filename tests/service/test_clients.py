@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -26,6 +27,8 @@ from tests.service.served import Raw, alive, doubled, endless, hungry, serving, 
 
 X = sl.Literal.r1(np.arange(8, dtype=np.float32))
 DEADLINE = 20
+LABEL = r'[a-z]+="[A-Za-z_]+"'
+SAMPLE = rf"([a-z_]+(?:\{{{LABEL}(?:,{LABEL})*\}})?) (\d+(?:\.\d+)?)"
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
@@ -161,6 +164,40 @@ def test_one_client_cannot_take_all_calls(client: RemoteClient, address: str) ->
         assert client.transfer(client.transfer_to_server(X)) == X
         ended.set()
         del held
+
+
+def test_metrics_count_calls_and_bytes(client: RemoteClient, address: str) -> None:
+    """Source of the grammar: Prometheus' text format 0.0.4."""
+
+    def read() -> dict[str, float]:
+        text = client.metrics()
+        assert text.endswith("\n")
+        found: dict[str, float] = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                said = re.fullmatch(SAMPLE, line)
+                assert said, line
+                assert said[1] not in found
+                found[said[1]] = float(said[2])
+            else:
+                assert re.fullmatch(r"# (HELP systolith_[a-z_]+ .+|TYPE systolith_[a-z_]+ (counter|gauge))", line), line
+        return found
+
+    client.transfer_to_server(X)
+    before = read()
+    client.transfer_to_server(X)
+    with pytest.raises(sl.SystolithError):
+        client.transfer_to_server(X, device=9)
+    after = read()
+
+    def more(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    assert more('systolith_calls_total{method="TransferToServer",status="OK"}') == 1
+    assert more('systolith_calls_total{method="TransferToServer",status="INVALID_ARGUMENT"}') == 1
+    assert 2 * 32 < more('systolith_received_bytes_total{method="TransferToServer"}') < 2 * 64
+    assert more('systolith_call_seconds_total{method="TransferToServer"}') >= 0
+    assert after["systolith_sessions"] >= 1
 
 
 def test_sessions_leave_nothing_in_the_server(server: Server, client: RemoteClient) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-OVERTIME = 70
-"""Exit status of a worker in which a run took more than its seconds."""
+OVERTIME, NO_MEMORY = 70, 71
+"""Exit statuses of a worker: a run took more than its seconds, messages more than its memory."""
 
 HEADER = struct.Struct("<BII")
 

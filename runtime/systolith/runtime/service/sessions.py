@@ -13,7 +13,7 @@ from itertools import count
 from multiprocessing.context import ForkServerProcess
 
 from systolith.isa.chip import Chip
-from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, frame, how_ended
+from systolith.runtime.service.frames import HEADER, NO_MEMORY, OVERTIME, Kind, Status, frame, how_ended
 from systolith.runtime.service.limits import Limits
 
 LAST_SECONDS = 5.0
@@ -163,9 +163,11 @@ class Session:
         except (asyncio.IncompleteReadError, ConnectionError):
             await asyncio.to_thread(self._process.join, 1)
             code = self._process.exitcode
-            limit = f"a run took more than {self.limits.seconds:g} s, the limit of the service"
-            why = limit if code == OVERTIME else f"its process ended with status {code}"
-            self.close(f"the session has ended: {why}")
+            known = {
+                OVERTIME: f"a run took more than {self.limits.seconds:g} s, the limit of the service",
+                NO_MEMORY: "messages take more memory than the limit of the service",
+            }
+            self.close(f"the session has ended: {known.get(code or 0, f'its process ended with status {code}')}")
 
     def overtime(self) -> None:
         """End a session whose call takes too long."""

@@ -28,7 +28,7 @@ from systolith.runtime.client import Client
 from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, arrays_of, dense_parts, value_of
-from systolith.runtime.service.frames import HEADER, OVERTIME, Kind, Status, ended, frame
+from systolith.runtime.service.frames import HEADER, NO_MEMORY, OVERTIME, Kind, Status, ended, frame
 from systolith.runtime.service.limits import Limits
 from systolith.runtime.service.messages import METHODS, filled, message_class, messages_of
 
@@ -130,10 +130,10 @@ class Session:
         yield message_class("Nothing")()
 
     def _only(self, messages: Messages) -> Any:
-        taken = list(messages)
-        if len(taken) != 1:
-            raise SystolithError(f"expected one message, got {len(taken)}")
-        return taken[0]
+        taken = next(messages, None)
+        if taken is None or next(messages, None) is not None:
+            raise SystolithError("expected one message")
+        return taken
 
     def _received(self, messages: Messages) -> tuple[Literal, int]:
         """A value and a device, from its messages."""
@@ -286,6 +286,11 @@ def serve_session(link: socket.socket, chip: Chip, devices: int, limits: Limits)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     session = Session(chip, devices, limits)
     Thread(target=_watch, args=(link, session), daemon=True).start()
-    with suppress(OSError):
+    status = 0
+    try:
         Link(link, session).serve()
-    os._exit(0)
+    except MemoryError:
+        status = NO_MEMORY
+    except OSError:
+        pass  # the front is gone
+    os._exit(status)
