@@ -12,7 +12,7 @@ from systolith.reports.charts import data
 from systolith.reports.headline import shares
 from systolith.reports.roofline import peaks
 from systolith.reports.run_data import from_json
-from tests.reports.fabricate import fabricate
+from tests.reports.fabricate import fabricate, with_energy
 
 KNOWN = Path(__file__).with_suffix(".json")
 
@@ -21,6 +21,8 @@ def figure_data() -> dict[str, Any]:
     """Data of the charts by their names, numbers with nine digits."""
     run, slow = from_json(fabricate()), from_json(fabricate(2.0))
     chip = peaks(run.chip_parameters)
+    power = data.power(from_json(with_energy(fabricate())), chip)
+    assert power is not None
     why = attribute_run(run, chip)
     both = [{s.bound: s.cycles for s in shares(r, attribute_run(r, chip))} for r in (run, slow)]
     found: dict[str, Any] = {
@@ -29,6 +31,7 @@ def figure_data() -> dict[str, Any]:
         "utilisation": [asdict(use) for use in data.utilisation(run, chip)],
         "traffic": asdict(data.traffic(run, chip)),
         "timeline": asdict(data.activity(run, chip)),
+        "power": asdict(power),
         "memory": asdict(data.memory(run, chip)),
         "comparison": [asdict(c) for c in data.compared([run, slow], ["base", "slow"], [chip, chip], both)],
     }

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from systolith.runtime.cli import cli
-from tests.reports.fabricate import fabricate
+from tests.reports.fabricate import fabricate, with_energy
 
 
 def frames(folder: Path) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("csv")
     paths = [folder / "base.json", folder / "slow.json"]
     for path, scale in zip(paths, (1.0, 2.0), strict=True):
-        raw = fabricate(scale) | {
+        raw = with_energy(fabricate(scale)) | {
             "what_if": [{"name": 'fast, "very"', "changes": {"hbm.p": "9"}, "cycles": 9, "seconds": 0.5}]
         }
         path.write_text(json.dumps(raw))
@@ -36,6 +36,7 @@ def test_every_table_has_every_row_of_every_run(tables: dict[str, Any]) -> None:
     rows = {
         "groups": len(raw["groups"]), "ops": len(raw["ops"]), "chip": len(raw["chip_parameters"]), "what_if": 1,
         "timeline": len(raw["timeline"]["read"]), "units": sum(map(len, raw["units"].values())), "stalls": 2,
+        "energy": 11,
     }  # fmt: skip
     assert set(tables) == {*rows, "figures"}
     for name, number in rows.items():
@@ -56,6 +57,9 @@ def test_values_are_those_of_the_record(tables: dict[str, Any]) -> None:
     line = tables["timeline"][tables["timeline"].run == "base"]
     assert list(line.end) == raw["timeline"]["edges"][1:]
     assert list(line.vmem_held) == raw["timeline"]["vmem"]
+    energy = tables["energy"][tables["energy"].run == "base"]
+    assert energy[energy["of"] == "unit"].femtojoules.sum() == 6 * 10**12
+    assert line.watts.tolist()[:2] == pytest.approx([40, 40 + 60 / 9])
     assert list(tables["what_if"].name) == ['fast, "very"'] * 2
     cycles = tables["figures"][tables["figures"].figure == "cycles"]
     assert cycles.value.astype(float).tolist() == [raw["cycles"], fabricate(2.0)["cycles"]]

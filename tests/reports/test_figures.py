@@ -17,14 +17,14 @@ from systolith.reports import plot
 from systolith.reports.run_data import from_json
 from systolith.runtime.cli import cli
 from systolith.runtime.report_command import run_names
-from tests.reports.fabricate import fabricate
+from tests.reports.fabricate import fabricate, with_energy
 
 ROWS = [{"area": i, "cycles": (i * 7) % 11 + 100 / i, "name": f"design {i}"} for i in range(1, 30)]
 SWINGS = [{"parameter": p, "value": v, "cycles": 90 + 7 * v} for p in ("mxu.count", "hbm.p") for v in (1, 2, 4)]
 
 
 def figures() -> dict[str, Any]:
-    run = fabricate()
+    run = with_energy(fabricate())
     drawn = {name: draw(run) for name, draw in plot.OF_A_RUN.items()}
     drawn["comparison"] = plot.comparison([run, fabricate(2.0)], ["base", "slow"])
     drawn["pareto"] = plot.pareto(ROWS, "area", "cycles", "name")
@@ -108,7 +108,7 @@ def report(*arguments: object) -> tuple[int, str]:
 
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
-    path.write_text(json.dumps(fabricate()))
+    path.write_text(json.dumps(with_energy(fabricate())))
     code, said = report(path, "--figures", tmp_path / "f", "--format", "svg")
     assert (code, said) == (0, f"wrote {tmp_path / 'f'}\n")
     wanted = {f"{kind}.{suffix}" for kind in plot.OF_A_RUN for suffix in ("svg", "txt")}
@@ -137,6 +137,8 @@ def test_what_a_record_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "f" / "memory.svg").exists()
     with pytest.raises(SystolithError, match="no figure of the memory"):
         plot.memory(run)
+    with pytest.raises(SystolithError, match="no figure of the power: there are no energy figures in chip tpu_v3"):
+        plot.power(run)
     with pytest.raises(SystolithError, match="no figure of the timeline: the record has no times"):
         plot.timeline(run | {"timeline": {}})
 

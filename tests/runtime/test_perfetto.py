@@ -14,6 +14,7 @@ from systolith.runtime.cli import cli
 from systolith.runtime.held import held
 from systolith.runtime.job import Outcome, Request, run
 from systolith.runtime.perfetto import perfetto_trace
+from systolith.sim.energy import energy_of
 from tests.corpus.load import load
 
 Track = messages.TrackDescriptor
@@ -127,6 +128,15 @@ def test_counters_add_up(outcome: Outcome, trace: Read) -> None:
     assert outcome.memory
     for space, steps in held(outcome.result, outcome.memory).items():
         assert [value for _, value in trace.counters[f"{space.upper()} bytes held"]] == steps.held.tolist()
+
+
+def test_power_of_a_chip_with_energies_adds_up_to_the_energy() -> None:
+    result = run(Request(load("mlp_infer").path, "tpu_v3", mode="time")).result
+    energy = energy_of(result)
+    assert energy is not None
+    points = Read(perfetto_trace(result)).counters["power"]
+    joules = sum(watts * (end - start) * 1e-9 for (start, watts), (end, _) in pairwise(points))
+    assert joules == pytest.approx(energy.total * 1e-15, rel=0.02)
 
 
 @pytest.mark.parametrize("suffix", ["perfetto-trace", "pftrace"])

@@ -99,9 +99,21 @@ def _timeline(run: RunData) -> Iterator[Row]:
         "vmem_held": time.vmem,
         "hbm_held": time.hbm,
     }
+    if run.energy is not None and run.energy.timeline.edges == time.edges:
+        series["watts"] = run.energy.timeline.watts
     series |= {f"busy_{queue}": busy for queue, busy in time.busy.items()}
     for n, (start, end) in enumerate(pairwise(time.edges)):
         yield {"start": start, "end": end} | {name: values[n] for name, values in series.items() if values}
+
+
+def _energy(run: RunData) -> Iterator[Row]:
+    if run.energy is None:
+        return
+    whole = {key: getattr(run.energy, f"{key}_fj") for key in ("total", "dynamic", "host", "idle", "leakage")}
+    parts = {"run": whole, "unit": run.energy.by_unit, "event": run.energy.by_event, "group": run.energy.by_group}
+    for kind, amounts in (parts | {"op": run.energy.by_op}).items():
+        for name, amount in amounts.items():
+            yield {"of": kind, "name": name, "femtojoules": amount}
 
 
 def _chip(run: RunData) -> Iterator[Row]:
@@ -122,6 +134,7 @@ TABLES: dict[str, Callable[[RunData], Iterator[Row]]] = {
     "stalls": _stalls,
     "ops": _ops,
     "timeline": _timeline,
+    "energy": _energy,
     "chip": _chip,
     "what_if": _what_if,
 }

@@ -76,6 +76,7 @@ def render_report(run: RunData, top: int | None = None) -> str:
         unplotted=roofs.undrawn,
         groups_table=group_table(run, chip, why, top),
         ops_table=op_table(run, top),
+        power_chart=time.power(watts) if (watts := data.power(run, chip)) else "",
         energy_units=energy_unit_table(run),
         energy_ops=energy_op_table(run),
         traffic_chart=time.traffic(data.traffic(run, chip)) if over_time else "",

@@ -82,6 +82,16 @@ def memory(run: AnyRun) -> PaperFigure:
     return draw.memory(data.memory(_having(found, "memory"), chip), _subject(found))
 
 
+def power(run: AnyRun) -> PaperFigure:
+    """Power over time, on a chip that states energies."""
+    found, chip = _run(run)
+    watts = data.power(_having(found, "power"), chip)
+    assert watts is not None
+    from systolith.reports.figures import runs as draw
+
+    return draw.power(watts, _subject(found))
+
+
 def comparison(runs: Sequence[AnyRun], names: Sequence[str] | None = None) -> PaperFigure:
     """Simulated times of runs beside the first one.
 
@@ -126,7 +136,7 @@ def sensitivity(
 
 OF_A_RUN = {
     "roofline": roofline, "utilisation": utilisation, "stalls": stalls, "timeline": timeline, "traffic": traffic,
-    "memory": memory,
+    "memory": memory, "power": power,
 }  # fmt: skip
 
 
@@ -203,7 +213,13 @@ def _held(run: RunData) -> str:
     return _times(run) or ("" if known else "the record does not say what memory holds (of a binary none does)")
 
 
-LACKING = {"timeline": _times, "traffic": _times, "memory": _held}
+def _energies(run: RunData) -> str:
+    """What a run lacks for a figure of power over time."""
+    known = run.energy is not None and run.energy.timeline.edges
+    return "" if known else f"there are no energy figures in chip {run.chip}"
+
+
+LACKING = {"timeline": _times, "traffic": _times, "memory": _held, "power": _energies}
 
 
 def _having(run: RunData, kind: str) -> RunData:

@@ -48,6 +48,7 @@ FIGURES = {
     "hbm_bytes": Measure(lambda run: run.hbm_bytes.read + run.hbm_bytes.written),
     "hbm_allocated": Measure(lambda run: sum(run.hbm_allocated.values())),
     "vmem_high_water": Measure(lambda run: run.vmem_high_water),
+    "joules": Measure(lambda run: run.energy.joules if run.energy else None),
     "mxu_busy": Measure(lambda run: mxu_use(run, peaks(run.chip_parameters)).busy, False),
     "mxu_active": Measure(lambda run: mxu_use(run, peaks(run.chip_parameters)).active, False),
     "mxu_useful": Measure(lambda run: mxu_use(run, peaks(run.chip_parameters)).useful, False),

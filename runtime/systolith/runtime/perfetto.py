@@ -2,8 +2,8 @@
 
 Tracks of the process, from the top: the fusion groups and the HLO operations (the run shared out, as reports do: to
 each the time in which the oldest unfinished instruction is its own), a track a queue with every executed instruction,
-counters of HBM traffic and of bytes held.  Arrows go from the instruction that signals a token to the one that waits
-for it.
+counters of HBM traffic, of bytes held and of power.  Arrows go from the instruction that signals a token to the one
+that waits for it.
 Times are nanoseconds of the chip's clock, rounded; arguments have the cycles.
 
 Source of the messages: `protos/perfetto/trace` of Perfetto; the fields used here only.
@@ -25,6 +25,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
 from systolith.runtime.held import held
 from systolith.sim.chrome import COUNTER_BUCKETS, executed, write_trace
+from systolith.sim.energy import energy_of
 from systolith.sim.stats import RunResult, Trace
 
 SUFFIXES = (".perfetto-trace", ".pftrace")
@@ -173,6 +174,10 @@ def _counters(result: RunResult, memory: MemoryUse | None, ns: Callable[[int], i
     for space, steps in (held(result, memory) if memory else {}).items():
         points = list(zip(steps.times.tolist(), steps.held.tolist(), strict=True))
         series.append((f"{space.upper()} bytes held", {"unit": BYTES}, points))
+    energy = energy_of(result)
+    if energy is not None:
+        watts = energy.watts(np.array(line["edges"], np.int64)).tolist()
+        series.append(("power", {"unit_name": "W"}, list(zip(line["edges"], [*watts, 0.0], strict=True))))
     for number, (name, unit, points) in enumerate(series):
         uuid = COUNTERS + number
         about = {"uuid": uuid, "parent_uuid": PROCESS, "name": name, "sibling_order_rank": uuid, "counter": unit}

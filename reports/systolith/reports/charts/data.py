@@ -232,6 +232,24 @@ def memory(run: RunData, chip: Peaks) -> Memory:
 
 
 @dataclass(frozen=True)
+class Power:
+    """Power over time: `edges` in cycles, one more than there are parts; watts in each part and on average."""
+
+    edges: tuple[int, ...]
+    watts: tuple[float, ...]
+    average: float
+    clock_hz: float
+
+
+def power(run: RunData, chip: Peaks) -> Power | None:
+    """Power of a run; None on a chip without energies."""
+    if run.energy is None or not run.energy.timeline.edges:
+        return None
+    time = run.energy.timeline
+    return Power(tuple(time.edges), tuple(time.watts), run.energy.average_watts, chip.clock_hz)
+
+
+@dataclass(frozen=True)
 class Compared:
     """A run beside others.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from systolith.reports.causes import queue_class, unit_label
-from systolith.reports.charts.data import Activity, Memory, Span, Traffic
+from systolith.reports.charts.data import Activity, Memory, Power, Span, Traffic
 from systolith.reports.numbers import count, decimal, percent, si, size
 from systolith.reports.svg import CHAR, Svg, shorten, ticks
 
@@ -104,6 +104,26 @@ def memory(data: Memory) -> str:
         svg.text(
             WIDTH - RIGHT, floor - tall - 6, f"{percent(peak / held.capacity)} of its size at most", "t small", "end"
         )
+    return str(svg)
+
+
+def power(data: Power) -> str:
+    """Watts over time, and their average."""
+    top, bottom = 24.0, 150.0
+    cycles, peak = data.edges[-1], max([data.average, *data.watts]) * 1.05 or 1.0
+    svg = Svg(WIDTH, bottom + 40, "Power over time")
+    axis(svg, cycles, data.clock_hz, top, bottom)
+    for tick in ticks(peak, 4):
+        y = bottom - (bottom - top) * tick / peak
+        svg.line(LEFT, y, WIDTH - RIGHT, y, "grid")
+        svg.text(LEFT - 8, y + 4, f"{decimal(tick)} W" if tick else "0", "t small", "end")
+    for (start, end), watts in zip(pairwise(data.edges), data.watts, strict=True):
+        x, w = LEFT + SPAN * start / cycles, SPAN * (end - start) / cycles
+        tall = (bottom - top) * watts / peak
+        svg.rect(x, bottom - tall, w, tall, "f-written", f"cycles {count(start)} to {count(end)}: {si(watts, 'W')}")
+    y = bottom - (bottom - top) * data.average / peak
+    svg.line(LEFT, y, WIDTH - RIGHT, y, "limit")
+    svg.text(WIDTH - RIGHT, top - 8, f"{si(data.average, 'W')} on average", "t small", "end")
     return str(svg)
 
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from systolith.reports.causes import FAMILIES, family, unit_label
-from systolith.reports.charts.data import Activity, Compared, Memory, Roofline, Stalls, Traffic, Use
+from systolith.reports.charts.data import Activity, Compared, Memory, Power, Roofline, Stalls, Traffic, Use
 from systolith.reports.figures.style import (
     BLUE,
     DARK,
@@ -242,6 +242,26 @@ def _time(axes: Axes, cycles: int, clock_hz: float) -> None:
     axes.set_xlim(0, cycles)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / scale:g}"))
     axes.set_xlabel(f"{unit} ({si(cycles / clock_hz, 's')} in all)")
+
+
+def power(data: Power, subject: str) -> PaperFigure:
+    """Watts over time."""
+    caption = (
+        f"Power over time: {subject}. The energy of each instruction flows evenly from its start to its end, that of"
+        f" the clock, leakage and the host always, in {len(data.watts)} equal parts of the run; the line is the"
+        f" average, {si(data.average, 'W')}. Energies are those that the chip states."
+    )
+    with styled():
+        figure = paper_figure(1.6, caption)
+        axes = figure.add_subplot()
+        axes.stairs(data.watts, data.edges, fill=True, color=ORANGE, linewidth=0)
+        axes.axhline(data.average, color=VERMILLION, linestyle="--", label="average")
+        axes.set_ylim(0, 1.08 * max([data.average, *data.watts]) or 1.0)
+        axes.set_ylabel("power (W)")
+        axes.grid(axis="y")
+        _time(axes, data.edges[-1], data.clock_hz)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), handlelength=1.6, borderpad=0)
+        return figure
 
 
 def comparison(data: Sequence[Compared]) -> PaperFigure:
