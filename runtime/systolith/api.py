@@ -51,12 +51,11 @@ from systolith.runtime.global_data import GlobalData, XlaComputationInstance
 from systolith.runtime.jit import jit
 from systolith.runtime.run import Run, last_run
 from systolith.runtime.sources import parse_module
+from systolith.sim.host_times import HostTimes
 
 if TYPE_CHECKING:
     from systolith.reports import plot
     from systolith.runtime.sweep.run import sweep
-from systolith.runtime.sweep.run import sweep
-from systolith.sim.host_times import HostTimes
 
 chip = load_chip
 """`chip("tpu_v3", {"vmem.bytes": "8MiB"})`: a preset or file, and other values of its fields."""
