@@ -68,6 +68,16 @@ def test_a_compiled_program_is_taken_from_the_cache_of_jax(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_each_of_several_threads_has_its_own_runs_recorded(tmp_path: Path) -> None:
+    times = 60
+    done = run("recorded.py", str(times), SYSTOLITH_REPORT=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    programs = json.loads((tmp_path / "summary.json").read_text())["programs"]
+    runs = sorted(line["runs"] for line in programs if "lambda" in line["program"])
+    assert runs == [times] * 3 + [times + 1]  # one more: the first call
+
+
+@pytest.mark.slow
 def test_the_example_learns_and_its_runs_are_recorded(tmp_path: Path) -> None:
     """As a user runs it: JAX finds the plugin by its entry point."""
     install(tmp_path, "entry_of_systolith", "", {"jax_plugins": {"systolith": "systolith.pjrt.plugin"}})

@@ -192,3 +192,58 @@ def test_what_jax_donates_without_saying_to_which_result() -> None:
     on_chip = sl.jit(twice, sl.Client("tiny"), donate_argnums=0)
     np.testing.assert_allclose(on_chip(x, w), twice(jnp.asarray(x), jnp.asarray(w)), atol=1e-2)
     assert on_chip.last_executable.memory.aliased == x.nbytes
+
+
+SIZED = """HloModule grow, input_output_alias={ OUT: (0, {}, must-alias) }
+ENTRY main {
+  a = f32[<=8,4] parameter(0)
+  b = f32[<=8,4] parameter(1)
+  ROOT s = f32[<=8,4] add(a, b)
+}
+"""
+SIZED_TUPLE = """HloModule grow, input_output_alias={ {1}: (0, {}, must-alias) }, buffer_donor={ (1, {}) }
+ENTRY main {
+  a = f32[<=8,4] parameter(0)
+  b = f32[<=8,4] parameter(1)
+  s = f32[<=8,4] add(a, b)
+  d = f32[<=8,4] multiply(b, b)
+  ROOT t = (f32[<=8,4], f32[<=8,4]) tuple(d, s)
+}
+"""
+SIZED_INSIDE = """HloModule grow, input_output_alias={ {}: (0, {}, must-alias) }
+ENTRY main {
+  a = f32[8] parameter(0)
+  n = s32[] constant(3)
+  c = f32[<=8] set-dimension-size(a, n), dimensions={0}
+  d = f32[<=8] add(c, c)
+  e = s32[] constant(8)
+  f = f32[8] set-dimension-size(d, e), dimensions={0}
+  ROOT s = f32[8] add(a, a)
+}
+"""
+
+
+@pytest.mark.parametrize("text", [SIZED.replace("OUT", "{}"), SIZED_TUPLE])
+def test_arrays_of_dynamic_sizes_are_updated_in_place(client: sl.Client, text: str) -> None:
+    grow = client.compile(text)
+    ones = np.ones((5, 4), np.float32)
+    (x, *_), y = (
+        client.compile(SIZED.replace(", input_output_alias={ OUT: (0, {}, must-alias) }", ""))(ones, ones),
+        ones,
+    )
+    place = x.offset
+    *others, result = grow(x, y * 3)
+    assert result.offset == place
+    assert (result.numpy() == 5).all()
+    assert result.numpy().shape == (5, 4)
+    assert [o.numpy().tolist() for o in others] == [[[9.0] * 4] * 5] * len(others)
+    with pytest.raises(sl.SystolithError, match="was donated to grow"):
+        x.numpy()
+
+
+def test_dynamic_sizes_inside_leave_donation_as_it_is(client: sl.Client) -> None:
+    grow = client.compile(SIZED_INSIDE)
+    x = client.put(np.ones(8, np.float32))
+    place = x.offset
+    (result,) = grow(x)
+    assert (result.offset, result.numpy().tolist()) == (place, [2] * 8)

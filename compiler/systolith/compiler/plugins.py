@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from systolith.compiler.errors import CompileError
@@ -86,6 +88,22 @@ def installed(group: str) -> Mapping[str, Plugin]:
             raise _error(point, f"{found[point.name].point.value!r} has this name, too")
         found[point.name] = Plugin(point, _loaded(point))
     return found
+
+
+def stamp() -> str:
+    """Tells installed extensions apart: their entry points, versions, and sizes and dates of files."""
+    return " ".join(_stamp(point) for group in SIGNATURES for point in sorted(entry_points(group=group)))
+
+
+def _stamp(point: EntryPoint) -> str:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    try:
+        found = find_spec(point.module)
+        status = Path(found.origin).stat() if found is not None and found.origin is not None else None
+    except (Exception, SystemExit):  # it says what is wrong when a module is compiled
+        status = None
+    file = f"{status.st_size} {status.st_mtime_ns}" if status is not None else ""
+    return f"{point.group} {point.name} {point.value} {package} {file}"
 
 
 def _loaded(point: EntryPoint) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from systolith import compiler, isa
+from systolith.compiler import plugins
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.records import Recorder
@@ -115,8 +116,8 @@ def platform_version(settings: Settings) -> str:
 
 @cache
 def compiler_stamp() -> str:
-    """Tells versions of the compiler's files apart, by their sizes and dates."""
-    found = sha256()
+    """Tells versions of the compiler's files apart, by their sizes and dates, and what packages add to it."""
+    found = sha256(plugins.stamp().encode())
     for area in (compiler, isa):
         for path in sorted(Path(area.__path__[0]).rglob("*.py")):
             status = path.stat()

@@ -36,9 +36,9 @@ class PadDynamicSizes:
                 raise refused(i, "a size without a bound has no lowering")
         callees = Callees(module)
         sizes = EntrySizes()
-        _Computation(module.entry, callees).entry(sizes)
+        wrapped = _Computation(module.entry, callees).entry(sizes)
         callees.place()
-        sizes.note(module)
+        sizes.note(module, wrapped)
         return True
 
 
@@ -65,8 +65,8 @@ class _Computation:
         copy = clone_computation(computation, callees.name(f"{computation.name}.padded"))
         return _Computation(copy, callees).inner(given, wanted)
 
-    def entry(self, sizes: EntrySizes) -> None:
-        """With sizes as further parameters and results."""
+    def entry(self, sizes: EntrySizes) -> bool:
+        """With sizes as further parameters and results; says if one result has become the first of a tuple."""
         p, parameters = self.p, self.computation.parameters
         number = len(parameters)
         flat = [sum(s.is_array for s in x.shape.leaves()) for x in parameters]
@@ -99,6 +99,7 @@ class _Computation:
         else:
             self.computation.root = p.whole(value)
         self.computation.instructions = p.made
+        return bool(more) and isinstance(value, Padded)
 
     def inner(self, given: Shape, wanted: Shape | None) -> Computation:
         """With flat tuples: of what is given (arrays, then their sizes), and of what is wanted.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
 
+from systolith.compiler.hlo.attributes import Alias
 from systolith.compiler.hlo.ir import Module
 
+ALIASES = "input_output_alias"
 KEY = "systolith_sizes"
 """Frontend attribute of the module that has them."""
 
@@ -47,10 +49,19 @@ class EntrySizes:
         """Likewise of results."""
         return _of(self.results, number, rank)
 
-    def note(self, module: Module) -> None:
-        """Have the module say it, if there are some; its layout and aliases of before hold no longer."""
-        for key in ("entry_computation_layout", "input_output_alias", "buffer_donor"):
-            module.attributes.pop(key, None)
+    def note(self, module: Module, wrapped: bool) -> None:
+        """Have the module say it, if there are some; its layout of before holds no longer.
+
+        Sizes stand behind the parameters and results of before, which keep their numbers.
+
+        Args:
+            module: with sizes.
+            wrapped: its result was an array, and is now the first of a tuple.
+        """
+        module.attributes.pop("entry_computation_layout", None)
+        aliases = cast("tuple[Alias, ...]", module.attributes.get(ALIASES, ()))
+        if wrapped and aliases:
+            module.attributes[ALIASES] = tuple(replace(a, output=(0, *a.output)) for a in aliases)
         text = [
             f"{kind}{place.number}.{place.dimension}={n}"
             for kind, found in (("p", self.parameters), ("r", self.results))
