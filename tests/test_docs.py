@@ -38,6 +38,12 @@ NOT_OURS = {
     "relu6.py",
     "atanh.py",
     "grouped.hlo",
+    "args.npz",
+    "gemm.hlo",
+    "gemm8.hlo",
+    "mlp.hlo",
+    "mlp.py",
+    "net.hlo",
     "_src/tpu_info.py",
 }
 """A user's own files, files that commands write, and files of other projects."""

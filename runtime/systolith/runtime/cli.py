@@ -20,6 +20,7 @@ from systolith.runtime.console import emit, log_to_stderr, output_console, progr
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
 from systolith.runtime.hlo_commands import cost, opt
+from systolith.runtime.imports.command import import_command
 from systolith.runtime.man_page import man
 from systolith.runtime.ops_command import ops
 from systolith.runtime.refusals import listing_refusals
@@ -277,7 +278,7 @@ def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> in
     return GOOD if result.ok else FAILED
 
 
-for command in (opt, ops, cost, man, explain, chips, report, schema, serve, sweep):
+for command in (opt, ops, cost, man, explain, chips, report, schema, serve, sweep, import_command):
     cli.add_command(command)
 
 

@@ -1,0 +1,1 @@
+"""Models of other tools, as HLO: SCALE-Sim topologies and configurations, ONNX."""

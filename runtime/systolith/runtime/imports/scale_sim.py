@@ -1,0 +1,188 @@
+"""SCALE-Sim's files: a topology (CSV of convolutions or of products) as a module, a configuration as a chip.
+
+Formats: the README of scalesim-project/SCALE-Sim.  A layer reads its operands from memory, as there, so layers are
+independent results of one module.  An edge of an output is rounded up, as there: the last window reads zeros beyond.
+"""
+
+from __future__ import annotations
+
+import configparser
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from systolith.compiler.hlo.ir import Module
+from systolith.isa.chip import Chip, load_chip, variant
+from systolith.isa.dtypes import dtype
+from systolith.isa.errors import SystolithError
+from systolith.isa.files import read_text
+from systolith.runtime.sources import parse_module
+
+BASE = "tpu_v3"
+"""The chip of whatever a configuration does not say."""
+
+_CONVOLUTION = (
+    "IFMAP height", "IFMAP width", "filter height", "filter width", "channels", "filters", "stride height",
+    "stride width",
+)  # fmt: skip
+_PRODUCT = ("M", "N", "K")
+_DEPTHWISE = "DP"
+_LARGEST = 2**24
+
+
+class ScaleSimError(SystolithError):
+    """A file is none of SCALE-Sim's, or says what no chip here does."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A row of a topology: its line, its name, and its numbers."""
+
+    line: int
+    name: str
+    numbers: tuple[int, ...]
+
+
+def read_topology(path: Path, element: str = "bf16") -> Module:
+    """The module of a topology.
+
+    Args:
+        path: the CSV; a row has a name, and 3 numbers (M, N, K) or 7 or 8 (a convolution).
+        element: type of all operands.
+
+    Raises:
+        ScaleSimError: naming file, line and column.
+    """
+    layers = _layers(path)
+    lines = ["HloModule " + _name(path.stem), "", "ENTRY network {"]
+    taken: dict[str, int] = {}
+    roots = []
+    for number, layer in enumerate(layers):
+        name = _name(layer.name)
+        taken[name] = taken.get(name, 0) + 1
+        name = name if taken[name] == 1 else f"{name}.{taken[name]}"
+        make = _product if len(layer.numbers) == len(_PRODUCT) else _convolution
+        x, w, y, operation = make(layer, path)
+        lines += [
+            f"  {name}.x = {element}{x} parameter({2 * number})",
+            f"  {name}.w = {element}{w} parameter({2 * number + 1})",
+            f"  {name} = {element}{y} {operation.format(f'{name}.x, {name}.w')}",
+        ]
+        roots.append((f"{element}{y}", name))
+    shapes, names = (", ".join(part) for part in zip(*roots, strict=True))
+    lines += [f"  ROOT results = ({shapes}) tuple({names})", "}"]
+    return parse_module("\n".join(lines) + "\n", str(path))
+
+
+def _layers(path: Path) -> list[Layer]:
+    rows = csv.reader(read_text(path, ScaleSimError).splitlines())
+    found = []
+    for line, row in enumerate(rows, 1):
+        cells = [cell.strip() for cell in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        if line == 1 or not cells:  # the first is the heading
+            continue
+        if any(":" in cell for cell in cells[1:]):
+            raise ScaleSimError(f"{path}:{line}: sparsity {cells[-1]}: no chip here skips zeros; leave that column out")
+        try:
+            numbers = tuple(int(cell) for cell in cells[1:])
+        except ValueError:
+            raise ScaleSimError(f"{path}:{line}: {', '.join(cells[1:])}: must be whole numbers") from None
+        if len(numbers) not in (len(_PRODUCT), len(_CONVOLUTION) - 1, len(_CONVOLUTION)):
+            raise ScaleSimError(
+                f"{path}:{line}: {len(numbers)} numbers: a product has {', '.join(_PRODUCT)}; a convolution has"
+                f" {', '.join(_CONVOLUTION)} (or one stride)"
+            )
+        for name, number in zip(_PRODUCT if len(numbers) == 3 else _CONVOLUTION, numbers, strict=False):
+            if not 1 <= number <= _LARGEST:
+                raise ScaleSimError(f"{path}:{line}: {name} = {number}: must be from 1 to {_LARGEST}")
+        found.append(Layer(line, cells[0], numbers))
+    if not found:
+        raise ScaleSimError(f"{path}: no layers: a heading, then a layer a line")
+    return found
+
+
+def _product(layer: Layer, path: Path) -> tuple[str, str, str, str]:
+    m, n, k = layer.numbers
+    return f"[{m},{k}]", f"[{k},{n}]", f"[{m},{n}]", "dot({}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+
+
+def _convolution(layer: Layer, path: Path) -> tuple[str, str, str, str]:
+    h, w, fh, fw, channels, filters, *strides = layer.numbers
+    sh, sw = strides * 2 if len(strides) == 1 else strides
+    if fh > h or fw > w:
+        raise ScaleSimError(f"{path}:{layer.line}: {layer.name}: a filter of {fh} x {fw} is larger than {h} x {w}")
+    oh, ow = ceil((h - fh + sh) / sh), ceil((w - fw + sw) / sw)
+    pads = [(o - 1) * s + f - n for o, s, f, n in ((oh, sh, fh, h), (ow, sw, fw, w))]
+    window = f"size={fh}x{fw} stride={sh}x{sw} pad=0_{pads[0]}x0_{pads[1]}"
+    depthwise = _DEPTHWISE in layer.name
+    groups = f", feature_group_count={channels}" if depthwise else ""
+    kernel, features = (1, channels * filters) if depthwise else (channels, filters)
+    operation = f"convolution({{}}), window={{{{{window}}}}}, dim_labels=b01f_01io->b01f{groups}"
+    return f"[1,{h},{w},{channels}]", f"[{fh},{fw},{kernel},{features}]", f"[1,{oh},{ow},{features}]", operation
+
+
+def _name(text: str) -> str:
+    name = re.sub(r"[^\w.-]", "_", text)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
+# Configurations.
+
+_FIELDS = {"arrayheight": "mxu.rows", "arraywidth": "mxu.cols"}
+_SRAMS = ("ifmapsramszkb", "filtersramszkb", "ofmapsramszkb")
+
+
+def read_configuration(path: Path, element: str = "bf16", dataflow: str | None = None) -> Chip:
+    """The chip of a configuration: one array, all SRAM as VMEM, its bandwidth as that of HBM.
+
+    SCALE-Sim counts words: one is an element, so that sizes in bytes are as many times larger as the element is.
+
+    Args:
+        path: the file.
+        element: type of all operands.
+        dataflow: `ws` runs any dataflow weight-stationary; None: others are refused.
+
+    Raises:
+        ScaleSimError: naming file, section and key.
+    """
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        parser.read_string(read_text(path, ScaleSimError))
+        found: Mapping[str, str] = parser["architecture_presets"]
+    except (configparser.Error, KeyError) as problem:
+        text = " ".join(str(problem).split())
+        raise ScaleSimError(f"{path}: not a configuration with a section [architecture_presets]: {text}") from None
+    flow = found.get("dataflow", "ws").strip()
+    if flow != "ws" and dataflow != "ws":
+        raise ScaleSimError(
+            f"{path}: Dataflow : {flow}: the matrix units are weight-stationary (ws); --dataflow ws runs it so"
+        )
+    if parser.get("sparsity", "sparsitysupport", fallback="false").strip().lower() == "true":
+        raise ScaleSimError(f"{path}: SparsitySupport : true: no chip here skips zeros; set it to false")
+    size = dtype(element).size
+    changes: dict[str, Any] = {"name": _name(path.stem), "mxu.count": 1}
+    changes |= {field: _number(found, key, path) for key, field in _FIELDS.items()}
+    changes["vmem.bytes"] = sum(_number(found, key, path) for key in _SRAMS) * 1024 * size
+    if parser.get("run_presets", "interfacebandwidth", fallback="USER").strip().upper() == "USER":
+        words = _numbers(found, "bandwidth", path)[0]
+        changes |= {"hbm.p": words * size, "hbm.q": 1}
+    return variant(load_chip(BASE), changes)
+
+
+def _number(found: Mapping[str, str], key: str, path: Path) -> int:
+    return _numbers(found, key, path)[0]
+
+
+def _numbers(found: Mapping[str, str], key: str, path: Path) -> Sequence[int]:
+    try:
+        return [int(part) for part in found[key].split(",")]
+    except KeyError:
+        raise ScaleSimError(f"{path}: [architecture_presets] has no {key}") from None
+    except ValueError:
+        raise ScaleSimError(f"{path}: {key} : {found[key]}: must be a whole number") from None

@@ -1,0 +1,126 @@
+"""ONNX models against ONNX's own reference evaluator: each operation of the table, and blocks on a chip."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from systolith.compiler.hlo.values.evaluator import evaluate  # noqa: E402
+from systolith.isa.errors import SystolithError  # noqa: E402
+from systolith.runtime.imports.onnx_model import import_model  # noqa: E402
+from systolith.runtime.imports.onnx_table import TABLE  # noqa: E402
+from tests.runtime.command import systolith  # noqa: E402
+from tests.runtime.imports.onnx_cases import CASES, Case, bert_block, model, model_of, resnet_block  # noqa: E402
+
+
+def check(proto: Any, inputs: dict[str, Any], tolerance: float = 2e-5) -> None:
+    expected = ReferenceEvaluator(proto).run(None, inputs)
+    made = import_model(proto)
+    got = evaluate(made.module, *inputs.values(), *made.weights, precision="highest")
+    assert len(got) == len(expected)
+    for g, e in zip(got, expected, strict=True):
+        assert g.shape == e.shape
+        assert g.dtype == e.dtype
+        np.testing.assert_allclose(g, e, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_operations_are_those_of_onnx(case: Case) -> None:
+    check(*model_of(case))
+
+
+def test_every_operation_of_the_table_has_a_case() -> None:
+    assert {case.op for case in CASES} == set(TABLE)
+
+
+@pytest.mark.parametrize("make", [resnet_block, bert_block])
+def test_blocks_are_those_of_onnx(make: Any) -> None:
+    proto, inputs = make()
+    check(proto, inputs, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("make", [resnet_block, bert_block])
+def test_blocks_run_from_file_to_cycles(make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto, inputs = make()
+    path, hlo, args, out = (tmp_path / name for name in ("m.onnx", "m.hlo", "args.npz", "out.npz"))
+    onnx.save(proto, path)
+    ran = systolith(capsys, "import", path, "-o", hlo, "--args", args, "--random", 3)
+    assert ran.code == 0, ran
+    given = np.load(args)
+    fed = {name: given[f"arg{n}"] for n, name in enumerate(inputs)}
+    if "ids" in fed:
+        fed["ids"] = inputs["ids"]
+        np.savez(args, **{**given, "arg0": inputs["ids"]})
+    (expected,) = ReferenceEvaluator(proto).run(None, fed)
+    np.savez(out, out0=expected)
+    words = ("--chip", "tiny", "--args", args, "--expect", out, "--precision", "highest", "--json")
+    ran = systolith(capsys, "run", hlo, *words)
+    assert ran.code == 0, ran
+    record = json.loads(ran.out)
+    assert record["checks"]["expected"] == 1
+    assert record["cycles"] > 0
+
+
+def test_large_initializers_are_parameters_and_small_ones_constants() -> None:
+    big, small = np.ones((64, 32), np.float32), np.ones(32, np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]
+    made = import_model(model(nodes, {"x": np.ones((4, 64), np.float32)}, {"w": big, "b": small}, ["y"]))
+    assert [p.dims for p in made.module.entry.parameters] == [(4, 64), (64, 32)]
+    assert len(made.weights) == 1
+
+
+def test_older_operators_are_converted() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 3, 1, 4)).astype(np.float32)
+    proto = model([helper.make_node("Squeeze", ["x"], ["y"], axes=[0, 2])], {"x": x}, {}, ["y"], opset=11)
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (3, 4)))
+    made = import_model(proto)
+    assert np.array_equal(evaluate(made.module, x)[0], x.reshape(3, 4))
+
+
+def symbolic() -> Any:
+    declared = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ("batch", 4))
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ("batch", 4))
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [declared], [result])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def test_symbolic_dimensions_are_asked_for() -> None:
+    with pytest.raises(SystolithError, match=r"input 'x': dimension 0 is symbolic; give its size: --dim batch=N"):
+        import_model(symbolic())
+    assert import_model(symbolic(), sizes={"batch": 3}).module.entry.parameters[0].dims == (3, 4)
+
+
+X = {"x": np.ones((1, 2, 6, 6), np.float32)}
+REFUSED = [
+    (helper.make_node("Det", ["x"], ["y"], name="d"), "Det 'd': no such operation in the table; there are Abs"),
+    (helper.make_node("Foo", ["x"], ["y"], domain="com.me"), "no such operation of domain com.me in the table"),
+    (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], ceil_mode=1), "ceil_mode = 1: must be 0"),
+    (helper.make_node("Pad", ["x", "p"], ["y"], mode="reflect"), "mode = reflect: must be constant"),
+    (helper.make_node("Reshape", ["x", "x"], ["y"]), "'x': must be known before the run"),
+    (helper.make_node("Relu", ["z"], ["y"]), "input 'z' is nowhere computed"),
+    (helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2]), "output 'i': only the first 1"),
+]
+
+
+@pytest.mark.parametrize(("node", "message"), REFUSED, ids=[m for _, m in REFUSED])
+def test_what_is_not_in_the_table_is_named(node: Any, message: str) -> None:
+    known = {"p": np.zeros(8, np.int64)}
+    with pytest.raises(SystolithError, match=message):
+        import_model(model([node], X, known, ["y"]))
+
+
+def test_a_file_that_is_no_model_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.onnx").write_text("this is no model")
+    ran = systolith(capsys, "import", tmp_path / "m.onnx", "-o", tmp_path / "m.hlo")
+    assert ran.code == 2
+    assert "not an ONNX model" in ran.err
+    assert not (tmp_path / "m.hlo").exists()

@@ -1,0 +1,139 @@
+"""SCALE-Sim's topologies and configurations: the shapes and multiplications that it counts, run on its chip."""
+
+from __future__ import annotations
+
+import json
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from systolith.isa.chip import load_chip
+from systolith.isa.errors import SystolithError
+from systolith.runtime.imports.scale_sim import read_configuration, read_topology
+from tests.runtime.command import systolith
+
+CONVOLUTIONS = """\
+Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,
+Conv1, 18, 17, 3, 3, 4, 16, 2,
+Conv/2, 8, 8, 1, 1, 16, 8, 1, 2,
+DP1, 10, 10, 3, 3, 8, 1, 1,
+"""
+PRODUCTS = "Layer, M, N, K,\nFC1, 16, 24, 32,\nFC1, 8, 8, 64,\n"
+CONFIGURATION = """\
+[general]
+run_name = example
+
+[architecture_presets]
+ArrayHeight:    32
+ArrayWidth:     16
+IfmapSramSzkB:   64
+FilterSramSzkB:  32
+OfmapSramSzkB:   32
+Dataflow : ws
+Bandwidth : 10
+
+[run_presets]
+InterfaceBandwidth: USER
+"""
+
+
+def write(folder: Path, text: str, name: str = "net.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_topology_has_the_multiplications_that_scale_sim_counts(tmp_path: Path) -> None:
+    """By the formula of its documentation: outputs, rounded up, times the window."""
+    module = read_topology(write(tmp_path, CONVOLUTIONS))
+    rows = [(18, 17, 3, 3, 4, 16, 2, 2), (8, 8, 1, 1, 16, 8, 1, 2), (10, 10, 3, 3, 1, 8, 1, 1)]
+    expected = {
+        (1, ceil((h - fh + sh) / sh), ceil((w - fw + sw) / sw), n): fh * fw * c
+        for h, w, fh, fw, c, n, sh, sw in rows
+    }  # fmt: skip
+    found = [i for i in module.entry.instructions if i.opcode == "convolution"]
+    assert [i.name for i in found] == ["Conv1", "Conv_2", "DP1"]
+    assert {i.dims: i.operands[1].dims[0] * i.operands[1].dims[1] * i.operands[1].dims[2] for i in found} == expected
+
+
+def test_products(tmp_path: Path) -> None:
+    module = read_topology(write(tmp_path, PRODUCTS), "f32")
+    found = [i for i in module.entry.instructions if i.opcode == "dot"]
+    assert [(i.name, i.dims, i.operands[0].dims) for i in found] == [
+        ("FC1", (16, 24), (16, 32)),
+        ("FC1.2", (8, 8), (8, 64)),
+    ]
+
+
+def test_a_configuration_is_a_chip(tmp_path: Path) -> None:
+    chip = read_configuration(write(tmp_path, CONFIGURATION, "scale.cfg"))
+    assert (chip.mxu.count, chip.mxu.rows, chip.mxu.cols) == (1, 32, 16)
+    assert chip.vmem.bytes == 128 * 1024 * 2
+    assert chip.hbm.p / chip.hbm.q == 20
+    assert read_configuration(tmp_path / "scale.cfg", "s8").vmem.bytes == 128 * 1024
+
+
+WRONG = [
+    ("Layer, M, N, K,\n", "no layers"),
+    ("Layer, M, N, K,\na, 1, x, 2,\n", r":2: 1, x, 2: must be whole numbers"),
+    ("Layer, M, N, K,\na, 1, 2,\n", r":2: 2 numbers: a product has M, N, K; a convolution has IFMAP height"),
+    ("Layer, M, N, K,\na, 1, 0, 2,\n", r":2: N = 0: must be from 1"),
+    ("Layer, M, N, K, Sparsity,\na, 1, 1, 2, 2:4,\n", r":2: sparsity 2:4"),
+    ("h\na, 3, 3, 5, 5, 1, 1, 1,\n", r":2: a: a filter of 5 x 5 is larger than 3 x 3"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_wrong_topology_is_refused_by_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SystolithError, match=message):
+        read_topology(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("Dataflow : ws", "Dataflow : os", "Dataflow : os: the matrix units are weight-stationary"),
+        ("ArrayWidth:     16", "", "has no arraywidth"),
+        ("ArrayWidth:     16", "ArrayWidth: wide", "arraywidth : wide: must be a whole number"),
+        ("ArrayWidth:     16", "ArrayWidth: 24", "mxu.cols = 24"),
+        ("[architecture_presets]", "[x]", r"section \[architecture_presets\]"),
+        ("[general]", "[sparsity]\nSparsitySupport: true\n[general]", "SparsitySupport : true"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SystolithError, match=message):
+        read_configuration(write(tmp_path, CONFIGURATION.replace(old, new), "scale.cfg"))
+
+
+def test_another_dataflow_runs_weight_stationary_if_told_so(tmp_path: Path) -> None:
+    path = write(tmp_path, CONFIGURATION.replace("Dataflow : ws", "Dataflow : os"), "scale.cfg")
+    assert read_configuration(path, dataflow="ws").mxu.rows == 32
+
+
+def test_a_topology_runs_on_the_chip_of_its_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, cfg = write(tmp_path, CONVOLUTIONS), write(tmp_path, CONFIGURATION, "scale.cfg")
+    hlo, chip = tmp_path / "net.hlo", tmp_path / "scale.toml"
+    ran = systolith(capsys, "import", net, "-o", hlo, "--scale-sim", cfg, "--chip-file", chip)
+    assert ran.code == 0, ran
+    assert load_chip(chip).mxu.rows == 32
+    ran = systolith(capsys, "run", hlo, "--chip", chip, "--random", 0, "--check", "--json")
+    assert ran.code == 0, ran
+    record = json.loads(ran.out)
+    # The last window's row beyond the input is no useful work; depthwise layers run on the vector unit.
+    assert record["macs"] == (8 * 3 + 2) * 8 * 3 * 4 * 16 + 8 * 4 * 8 * 16
+    assert record["chip"] == "scale"
+
+
+def test_what_does_not_go_together_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, cfg = write(tmp_path, CONVOLUTIONS), write(tmp_path, CONFIGURATION, "scale.cfg")
+    for words, message in (
+        ((net, "--scale-sim", cfg), "give both"),
+        ((net, "--args", tmp_path / "a.npz"), "are for ONNX models"),
+        ((net, "--dtype", "f33"), "no such element type"),
+        ((cfg,), "must be a SCALE-Sim topology"),
+    ):
+        ran = systolith(capsys, "import", *words, "-o", tmp_path / "x.hlo")
+        assert (ran.code, ran.out) == (2, "")
+        assert message in ran.err
+        assert not (tmp_path / "x.hlo").exists()
