@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from systolith.reports.causes import FAMILIES, cause, family
 from systolith.reports.charts import data
-from systolith.reports.charts.study import TableError, pareto, sensitivity
+from systolith.reports.charts.study import TableError, elasticities, pareto, sensitivity, shown
 from systolith.reports.roofline import peaks
 from systolith.reports.run_data import from_json
 from systolith.sim.causes import DOCS
@@ -94,6 +94,20 @@ def test_tables_that_cannot_be_drawn(rows: list[dict[str, object]], part: str) -
         pareto(rows, "x", "y")
     with pytest.raises(TableError):
         sensitivity(rows, "y", 1.0, "x", "x")
+
+
+def test_elasticities_come_strongest_first() -> None:
+    rows = [{"field": "a", "elasticity": 0.1}, {"field": "b", "elasticity": -0.5}]
+    assert elasticities(rows, "time").bars == (("b", -0.5), ("a", 0.1))
+    with pytest.raises(TableError, match="'elasticity' of c is no number: None"):
+        elasticities([{"field": "c", "elasticity": None}], "time")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1 << 20, "1Mi"), (3 << 10, "3Ki"), (1000, "1000"), (0.5, "0.5"), ("x", "x")]
+)
+def test_values_in_few_characters(value: object, text: str) -> None:
+    assert shown(value) == text
 
 
 @pytest.mark.parametrize("base", [0.0, -1.0, float("nan"), float("inf")])

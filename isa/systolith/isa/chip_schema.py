@@ -212,6 +212,15 @@ GROUPS: dict[str, Any] = {n: t for n, t in get_type_hints(Chip).items() if is_da
 FIELDS: dict[str, Declared] = SCHEMA | ENERGY | AREA
 """Fields of a chip, those that no digest covers too."""
 
+TIME_FIELDS = frozenset(
+    {
+        "clock_mhz", "seq.branch_penalty", "seq.fetch_words", "fifo.depth", "mxu.segments", "mxu.segment_bytes",
+        "mxu.load_latency", "mxu.pipeline", "xlu.latency", "hbm.p", "hbm.q", "hbm.granule", "hbm.latency",
+        "dma.segments", "dma.local_latency",
+    }
+)  # fmt: skip
+"""Fields that decide how long instructions take, and neither which programs are legal nor their results."""
+
 
 def value_of(chip: Chip, name: str) -> Any:
     """The value of a field by its dotted name, such as `mxu.rows`."""

@@ -134,6 +134,14 @@ def sensitivity(
     return studies.sensitivity(study.sensitivity(table, metric, base, parameter, value))
 
 
+def elasticities(table: study.Table, metric: str, parameter: str = "field", value: str = "elasticity") -> PaperFigure:
+    """How a metric follows parameters; arguments as for `charts.study.elasticities`."""
+    _require_matplotlib()
+    from systolith.reports.figures import studies
+
+    return studies.elasticities(study.elasticities(table, metric, parameter, value))
+
+
 OF_A_RUN = {
     "roofline": roofline, "utilisation": utilisation, "stalls": stalls, "timeline": timeline, "traffic": traffic,
     "memory": memory, "power": power,

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from systolith.isa.chip import Chip, changes_of, describe, variant
+from systolith.isa.chip_schema import TIME_FIELDS
 from systolith.isa.errors import ConfigError
 from systolith.isa.program import Program
 from systolith.sim.simulate import RunResult, simulate
 
-TIME_FIELDS = frozenset(
-    "clock_mhz seq.branch_penalty seq.fetch_words fifo.depth mxu.segments mxu.segment_bytes mxu.load_latency"
-    " mxu.pipeline xlu.latency hbm.p hbm.q hbm.chunk hbm.granule hbm.latency dma.segments dma.local_latency".split()
-)
-"""Fields that decide how long instructions take, and neither which programs are legal nor their results."""
+# Of `hbm.chunk`, which follows the bandwidth, the compiler chooses loads by: a program is right with any.
+MOVABLE = TIME_FIELDS | {"hbm.chunk"}
 
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "hbm-bandwidth": ("unlimited HBM bandwidth (64 KiB a cycle)", {"hbm.p": 65536, "hbm.q": 1}),
@@ -67,11 +65,11 @@ def retimed(program: Program, chip: Chip, what: Supposition) -> tuple[Program, C
     """
     other = variant(chip, what.changes)
     both = zip(describe(chip), describe(other), strict=True)
-    moved = [a.field for a, b in both if a.value != b.value and a.field not in (*TIME_FIELDS, "name")]
+    moved = [a.field for a, b in both if a.value != b.value and a.field not in {*MOVABLE, "name"}]
     if moved:
         raise ConfigError(
             f"--what-if {what.name}: {moved[0]} decides which programs there are, not only their times:"
-            f" run again with --set, which compiles again; of times are {', '.join(sorted(TIME_FIELDS))}"
+            f" run again with --set, which compiles again; of times are {', '.join(sorted(MOVABLE))}"
         )
     return replace(program, chip=other.name, chip_digest=other.digest(), target=other), other
 

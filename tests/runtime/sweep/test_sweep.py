@@ -16,10 +16,10 @@ from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.options import Options
 from systolith.isa.chip import SCHEMA, load_chip, variant
-from systolith.isa.chip_schema import value_of
+from systolith.isa.chip_schema import TIME_FIELDS, value_of
 from systolith.isa.errors import ConfigError, SystolithError
 from systolith.runtime.sweep import run, work
-from systolith.runtime.sweep.points import TIME_FIELDS, Space, with_times_of
+from systolith.runtime.sweep.points import Space, with_times_of
 from systolith.runtime.sweep.pool import Processes
 from systolith.runtime.sweep.run import sweep
 from systolith.runtime.sweep.study import study_of

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from systolith.reports.charts.study import pareto
+from systolith.runtime.sweep.run import sweep
 from tests.runtime.command import systolith
 from tests.runtime.sweep.studies import TEXT, toml
 
@@ -30,6 +32,23 @@ def test_a_sweep_writes_its_table_and_says_what_is_best(tmp_path: Path, capsys: 
     record = json.loads(again.out)
     assert (record["known"], record["computed"], record["ok"]) == (4, 0, True)
     assert list(csv.DictReader(out.open())) == rows
+
+
+def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out, folder = toml(tmp_path, TEXT), tmp_path / "r.csv", tmp_path / "f"
+    ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1, "--figures", folder, "--format", "svg")
+    assert ran.code == 0, ran
+    assert f"wrote {out}, {folder}" in ran.err
+    names = {file.name for file in folder.iterdir()}
+    assert names == {f"{kind}.{end}" for kind in ("pareto-layer", "elasticity-layer-tiny") for end in ("svg", "txt")}
+    results = sweep(path, tmp_path / "r.sqlite")
+    formulas = results.study.pareto
+    front = [tuple(results.value(f, results.rows.index(row)) for f in formulas) for row in results.pareto()]
+    every = [{f.text: results.value(f, n) for f in formulas} for n in results.good()]
+    drawn = pareto(every, formulas[0].text, formulas[1].text).front
+    assert [(p.x, p.y) for p in drawn] == front
+    caption = (folder / "pareto-layer.txt").read_text()
+    assert f"On the line the {len(front)} points" in caption
 
 
 def test_a_refused_point_ends_with_1_and_is_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from systolith.isa.errors import SystolithError
 
-MI = 1 << 20
-
 
 class Frame(Protocol):
     """A pandas DataFrame, as far as type checkers need it."""
@@ -127,7 +125,7 @@ def sensitivity(
     by_parameter: dict[str, list[tuple[float, str]]] = {}
     for row in rows:
         if (amount := _number(row[metric])) is not None:
-            by_parameter.setdefault(str(row[parameter]), []).append((amount / base, _shown(row[value])))
+            by_parameter.setdefault(str(row[parameter]), []).append((amount / base, shown(row[value])))
     if not by_parameter:
         raise TableError(f"table: none of its {len(rows)} rows has a number for {metric!r}")
     swings = []
@@ -136,6 +134,28 @@ def sensitivity(
         swings.append(Swing(name, low, high, low_at, high_at))
     swings.sort(key=lambda s: min(1.0, s.low) - max(1.0, s.high))
     return Sensitivity(metric, base, tuple(swings), len(rows) - sum(map(len, by_parameter.values())))
+
+
+@dataclass(frozen=True)
+class Elasticities:
+    """Percents of a metric for one percent of each parameter, the strongest first."""
+
+    metric: str
+    bars: tuple[tuple[str, float], ...]
+
+
+def elasticities(table: Table, metric: str, parameter: str = "field", value: str = "elasticity") -> Elasticities:
+    """How a metric follows parameters, from a row for each: its name, its elasticity.
+
+    Raises:
+        TableError: a row has no number, or there is no such column.
+    """
+    bars = []
+    for row in _rows(table, [parameter, value]):
+        if (amount := _number(row[value])) is None:
+            raise TableError(f"table: {value!r} of {row[parameter]} is no number: {row[value]!r}")
+        bars.append((str(row[parameter]), amount))
+    return Elasticities(metric, tuple(sorted(bars, key=lambda bar: -abs(bar[1]))))
 
 
 def _rows(table: Table, columns: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -157,9 +177,12 @@ def _number(value: object) -> float | None:
     return float(value) if isfinite(value) else None
 
 
-def _shown(value: object) -> str:
-    """A parameter's value in few characters: sizes in Mi."""
+def shown(value: object) -> str:
+    """A parameter's value in few characters: sizes in Mi or Ki."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return str(value)
     number = float(value)
-    return f"{number / MI:g}Mi" if number >= MI and number % MI == 0 else f"{number:.4g}"
+    for scale, prefix in ((1 << 20, "Mi"), (1 << 10, "Ki")):
+        if number >= scale and number % scale == 0:
+            return f"{number / scale:g}{prefix}"
+    return f"{number:.4g}"

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from matplotlib.ticker import FuncFormatter
 
-from systolith.reports.charts.study import Pareto, Sensitivity
+from systolith.reports.charts.study import Elasticities, Pareto, Sensitivity
 from systolith.reports.figures.style import (
     BLUE,
     GREY,
@@ -96,9 +96,38 @@ def sensitivity(data: Sensitivity) -> PaperFigure:
         return figure
 
 
+def elasticities(data: Elasticities) -> PaperFigure:
+    """A bar a parameter, to the left where the metric falls as the parameter grows."""
+    caption = (
+        f"Elasticity of {data.metric}: by how many percent it changes for one percent more of a parameter, the others"
+        " as they are; least squares of logarithms over all points."
+    )
+    with styled():
+        figure = paper_figure(0.5 + 0.2 * len(data.bars), caption)
+        axes = row_axes(figure, [shorten(name, 24) for name, _ in data.bars])
+        most = max(max(abs(value) for _, value in data.bars), 1e-9)
+        axes.set_xlim(-1.3 * most, 1.3 * most)
+        for row, (_, value) in enumerate(data.bars):
+            axes.barh(row, value, height=0.68, color=BLUE if value < 0 else ORANGE, linewidth=0)
+            away, side = ((-2, 0), "right") if value < 0 else ((2, 0), "left")
+            axes.annotate(f"{value:+.2f}", (value, row), away, textcoords="offset points", ha=side, va="center")
+        axes.axvline(0, color="black", linewidth=0.6)
+        axes.set_xlabel("elasticity (% for 1 % of the parameter)")
+        return figure
+
+
 def _short(value: float) -> str:
     """A number of an axis: 1200000 -> '1.2M'."""
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for scale, prefix in (
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+        (0.1, ""),
+        (1e-3, "m"),
+        (1e-6, "µ"),
+        (1e-9, "n"),
+    ):
         if abs(value) >= scale:
-            return f"{value / scale:g}{prefix}"
+            return f"{value / (scale if prefix else 1):.6g}{prefix}"
     return f"{value:g}"

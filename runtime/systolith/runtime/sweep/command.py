@@ -40,16 +40,32 @@ _SHOWN = 12
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes.  [default: one for each processor]")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.")
+@click.option("--figures", type=FILE, metavar="DIR", help="Write Pareto fronts and elasticities as figures into DIR.")
+@click.option(
+    "--format",
+    "suffix",
+    type=click.Choice(["pdf", "svg", "png"]),
+    default="pdf",
+    show_default=True,
+    help="Format of the figures.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def sweep(
-    study: Path, outputs: tuple[Path, ...], store: Path | None, jobs: int | None, dask: str | None, as_json: bool
+    study: Path,
+    outputs: tuple[Path, ...],
+    store: Path | None,
+    jobs: int | None,
+    dask: str | None,
+    figures: Path | None,
+    suffix: str,
+    as_json: bool,
 ) -> int:
     """Explore a design space: simulate every point of STUDY, a TOML file of models, chips and what varies.
 
     A point that is refused is a row with its reason, and exit code 1.  A sweep that was killed goes on where it was.
     """
     from systolith.isa.errors import SystolithError
-    from systolith.isa.files import json_text, require_apart, write_all
+    from systolith.isa.files import json_text, make_folder, require_apart, write_all
     from systolith.runtime.sweep.results import writer_of
     from systolith.runtime.sweep.run import sweep as run_sweep
 
@@ -64,13 +80,22 @@ def sweep(
             )
     with _progress(as_json) as watch:
         results = run_sweep(study, store, jobs, dask, watch)
-    write_all({path: fill for path in outputs for path, fill in results.fills(path).items()})
+    files = {path: fill for path in outputs for path, fill in results.fills(path).items()}
+    if figures:
+        from systolith.runtime.sweep.figures import figure_files
+
+        drawn, missing = figure_files(results, figures, suffix)
+        make_folder(figures)
+        files |= drawn
+        for line in missing:
+            tell(line)
+    write_all(files)
     if as_json:
         emit(json_text(_record(results)))
     else:
         for item in _summary(results):
             output_console().print(item)
-        tell(f"wrote {', '.join(map(str, outputs))}")
+        tell(f"wrote {', '.join(map(str, [*outputs, *([figures] if figures else [])]))}")
     for row in results.failures[:_SHOWN]:
         where = " ".join(f"{name}={row[name]}" for name in (*results.study.fields, *results.study.options))
         tell(f"{row['status']}: {row['model']} on {row['chip']} {where}: {row['reason']}")

@@ -17,20 +17,12 @@ import systolith.compiler
 import systolith.isa
 import systolith.sim
 from systolith.isa.chip import SCHEMA, Chip, describe, load_chip, value_of, variant
+from systolith.isa.chip_schema import TIME_FIELDS
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_bytes
 from systolith.runtime.sources import SourceError
 from systolith.runtime.sweep.formula import Formula
 from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, Axis, Range, Study, StudyError
-
-TIME_FIELDS = frozenset(
-    {
-        "clock_mhz", "seq.branch_penalty", "seq.fetch_words", "fifo.depth", "mxu.segments", "mxu.segment_bytes",
-        "mxu.load_latency", "mxu.pipeline", "xlu.latency", "hbm.p", "hbm.q", "hbm.granule", "hbm.latency",
-        "dma.segments", "dma.local_latency",
-    }
-)  # fmt: skip
-"""Fields that decide how long instructions take, and neither which programs are legal nor their results."""
 
 _ORDER = sorted(SCHEMA.keys() - {"name"}, key=lambda name: (name in TIME_FIELDS, name == "clock_mhz", name))
 

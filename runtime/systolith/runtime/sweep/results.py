@@ -96,7 +96,7 @@ class Results:
         """
         return float(formula({**self.values[n], **self.rows[n]}))
 
-    def _good(self) -> list[int]:
+    def good(self) -> list[int]:
         """The rows that ran and fulfil the constraints."""
         good = [n for n, row in enumerate(self.rows) if row["status"] == OK]
         return [n for n in good if all(f({**self.values[n], **self.rows[n]}) for f in self.study.constraints)]
@@ -108,7 +108,7 @@ class Results:
             FormulaError: it is no formula of columns.
         """
         formula = read_formula(objective, "best")
-        good = sorted(self._good(), key=lambda n: (self.rows[n]["model"], self.value(formula, n), n))
+        good = sorted(self.good(), key=lambda n: (self.rows[n]["model"], self.value(formula, n), n))
         return [self.rows[next(group)] for _, group in groupby(good, key=lambda n: self.rows[n]["model"])]
 
     def pareto(self, *objectives: str) -> list[Row]:
@@ -124,7 +124,7 @@ class Results:
         if not formulas:
             raise FormulaError("pareto: needs formulas that are to be small, such as 'seconds' and 'vmem.bytes'")
         front: list[Row] = []
-        good = sorted(self._good(), key=lambda n: self.rows[n]["model"])
+        good = sorted(self.good(), key=lambda n: self.rows[n]["model"])
         for _, group in groupby(good, key=lambda n: self.rows[n]["model"]):
             numbers = list(group)
             costs = np.array([[self.value(f, n) for f in formulas] for n in numbers])
