@@ -47,9 +47,30 @@ def test_a_variant_runs_rightly_or_is_refused(given: dict[str, Any]) -> None:
         assert_runs_rightly(sl.chip("tiny", given))
 
 
-@pytest.mark.parametrize("size", ["100kB", "65540", "0.125 MiB", 300_000])
+@pytest.mark.parametrize("size", ["100kB", "65540", "0.125 MiB", 300_000, 3_252_920])
 def test_vmem_of_any_size(size: object) -> None:
     assert_runs_rightly(sl.chip("tiny", {"vmem.bytes": size}))
+
+
+GATHER = """HloModule gather
+
+ENTRY main {
+  x = f32[50,24] parameter(0)
+  i = s32[9] iota(), iota_dimension=0
+  g = f32[9,24] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,24}
+  s = f32[9,10] slice(g), slice={[0:9],[3:23:2]}
+  ROOT r = f32[9,10] reverse(s), dimensions={1}
+}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("size", [3_252_920, "24 MiB", 5_578_436])
+def test_lists_of_indices_are_aligned_in_vmem_of_any_size(size: object) -> None:
+    """Its size decides the unit of addresses, which stays a power of two."""
+    client = sl.Client(sl.chip("tiny", {"vmem.bytes": size, "hbm.bytes": "1 GiB"}))
+    x = np.arange(50 * 24, dtype=np.float32).reshape(50, 24)
+    (got,) = client.compile(GATHER)(client.put(x))
+    np.testing.assert_array_equal(got.numpy(), x[:9, 3:23:2][:, ::-1])
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def changes_of(texts: tuple[str, ...] | list[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not (sign and name.strip() and value.strip()):
-            raise ConfigError(f"--set {short(text)}: must be FIELD=VALUE, such as vmem.bytes=8MiB")
+            raise ConfigError(f"{short(text)}: must be FIELD=VALUE, such as vmem.bytes=8MiB")
         found[name.strip()] = value.strip()
     return found
 

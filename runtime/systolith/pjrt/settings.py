@@ -1,7 +1,7 @@
 """What the user chooses: chip, number of devices, precision, a folder for records of runs.
 
 Options of the plugin (`jax.config.update("jax_pjrt_client_create_options", {"chip": "small"})`) win over the
-environment's `SYSTOLITH_CHIP`, `SYSTOLITH_DEVICES`, `SYSTOLITH_PRECISION` and `SYSTOLITH_REPORT`.
+environment's `SYSTOLITH_CHIP`, `SYSTOLITH_SET`, `SYSTOLITH_DEVICES`, `SYSTOLITH_PRECISION` and `SYSTOLITH_REPORT`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from systolith.isa.chip import Chip, load_chip
+from systolith.isa.chip import Chip, changes_of, load_chip, variant
 from systolith.isa.errors import SystolithError
 from systolith.runtime.device import MOST_DEVICES
 
-_DEFAULTS = {"chip": "tpu_v3", "devices": "1", "precision": "", "report": ""}
+_DEFAULTS = {"chip": "tpu_v3", "set": "", "devices": "1", "precision": "", "report": ""}
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ class Settings:
         precision, report = given["precision"][1] or None, given["report"][1]
         with _named(given["chip"][0]):
             chip = load_chip(given["chip"][1])
+        with _named(given["set"][0]):
+            if changes := changes_of(given["set"][1].split()):
+                chip = variant(chip, changes)
         with _named(given["devices"][0]):
             devices = _count(given["devices"][1])
         if precision is not None:

@@ -17,9 +17,15 @@ SET_HELP = "Another value of a field of the chip: vmem.bytes=8MiB, hbm.gbps=1800
 
 
 def _changes(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Mapping[str, str]:
+    if not texts:
+        return {}
     from systolith.isa.chip import changes_of
+    from systolith.isa.errors import ConfigError
 
-    return changes_of(texts) if texts else {}
+    try:
+        return changes_of(texts)
+    except ConfigError as error:
+        raise ConfigError(f"--set {error}") from None
 
 
 set_option = click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE", callback=_changes, help=SET_HELP)

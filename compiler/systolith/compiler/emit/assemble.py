@@ -42,8 +42,8 @@ class Emitted(NamedTuple):
 
 
 def line_bytes(chip: Chip) -> int:
-    """VMEM addresses are multiples of this, and tokens tell lines of this size apart."""
-    return max(32, chip.vmem.bytes >> 15)
+    """VMEM addresses are multiples of this power of two, and tokens tell lines of this size apart."""
+    return max(32, 1 << max(0, chip.vmem.bytes.bit_length() - 16))
 
 
 def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip: Chip, given: bool = False) -> Emitted:

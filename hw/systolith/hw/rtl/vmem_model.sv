@@ -1,6 +1,6 @@
 // VMEM as the matrix unit sees it: any aligned or unaligned segments, data in the next cycle.  A model: the banks are not.
 module vmem_model #(
-  parameter int unsigned Bytes = 262144,      // a power of two
+  parameter int unsigned Bytes = 262144,      // bytes of a segment beyond them are of no element
   parameter int unsigned Ports = 4,
   parameter int unsigned SegmentBytes = 32,
   parameter int unsigned WriteBytes = 64
