@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -40,8 +42,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield address, folder / "token", folder / "ca.pem"
 
 
-def test_a_client_with_token_and_certificate_is_served(secured: tuple[str, Path, Path]) -> None:
+def test_a_client_with_token_and_certificate_is_served(
+    secured: tuple[str, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, token, ca = secured
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody else sees the token
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     with sl.connect(address, token, ca) as client:
         assert client.transfer(client.transfer_to_server(X)) == X
@@ -138,6 +143,16 @@ def test_a_token_goes_off_loopback_with_a_certificate_only(tmp_path: Path) -> No
 
 
 def test_a_socket_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(path))
+        require_own(path)
+        if os.geteuid() == 0:
+            os.chown(path, 12345, -1)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        with pytest.raises(sl.SystolithError, match="no socket of this user"):
+            sl.connect(str(path))
     (tmp_path / "file").touch()
     with pytest.raises(sl.SystolithError, match="no socket of this user"):
         require_own(tmp_path / "file")

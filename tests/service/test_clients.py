@@ -252,6 +252,10 @@ def test_what_is_too_large_is_refused(client: RemoteClient, address: str) -> Non
             )
             assert code == "INVALID_ARGUMENT"
             assert "has 32 bytes, got more or fewer" in text
+        messages = [value(shape="pred[2]"), value(data=b"\1\2")]
+        assert raw.code(
+            path_of("TransferToServer"), *(m.SerializeToString() for m in messages), session=session_of(client)
+        ) == ("INVALID_ARGUMENT", "a value of shape pred[2] has bytes other than 0 and 1")
         text = message_class("Program")(text=bytes(400_000)).SerializeToString()
         assert raw.code(path_of("Compile"), *[text] * 3, session=session_of(client)) == (
             "RESOURCE_EXHAUSTED",
@@ -260,13 +264,47 @@ def test_what_is_too_large_is_refused(client: RemoteClient, address: str) -> Non
     assert client.transfer(client.transfer_to_server(X)) == X
 
 
-def test_memory_beyond_the_limit_is_refused_and_the_service_goes_on(address: str) -> None:
-    module = sl.parse_hlo(
-        "HloModule m\nENTRY e {\n z = f32[] constant(0)\n ROOT b = f32[1000000000] broadcast(z), dimensions={}\n}\n"
-    )
-    with sl.connect(address) as greedy, pytest.raises(sl.SystolithError):
-        greedy.execute_and_transfer(sl.XlaComputation.of(module))
-    with sl.connect(address) as client:
+def test_connections_have_a_limit_that_clients_do_not_notice(client: RemoteClient, address: str) -> None:
+    path = address.removeprefix("unix:")
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(32 * 4 + 20)]
+    for one in idle:
+        one.setblocking(False)
+        one.connect(path)
+    assert within(DEADLINE, lambda: any(_closed(one) for one in idle))
+    assert client.transfer(client.transfer_to_server(X)) == X
+    for one in idle:
+        one.close()
+    assert within(DEADLINE, lambda: _served(address))
+
+
+def _closed(link: socket.socket) -> bool:
+    try:
+        return link.recv(1 << 16) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _served(address: str) -> bool:
+    try:
+        sl.connect(address).close()
+    except ServiceError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_memory_is_limited(tmp_path: Path) -> None:
+    literal = sl.Literal.create(np.zeros(20 << 20, np.uint8))
+    with (
+        serving(tmp_path / "s", "--client-memory", 64, chip="tpu_v3") as (_, address),
+        sl.connect(address) as greedy,
+        sl.connect(address) as client,
+    ):
+        held = []
+        with pytest.raises(ServiceError, match="out of memory: the call needs more than the limit"):
+            held += [greedy.transfer_to_server(literal) for _ in range(10)]
         assert client.transfer(client.transfer_to_server(X)) == X
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -249,17 +248,12 @@ async def _serve(system: System, place: Place, started: Callable[[Address], None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: (hurry if signalled.is_set() else signalled).set())
-    path = place.address.path
     port = _bind(server, place)
-    made = os.lstat(path).st_ino if path else None
-    try:
-        await server.start()
-        started(place.address if path else Address(host=place.address.host, port=port))
-        await signalled.wait()
-        await front.drain(hurry)
-        await server.stop(1)
-    finally:
-        _remove(path, made)
+    await server.start()
+    started(place.address if place.address.path else Address(host=place.address.host, port=port))
+    await signalled.wait()
+    await front.drain(hurry)
+    await server.stop(1)  # gRPC removes its socket
 
 
 def _bind(server: grpc.aio.Server, place: Place) -> int:
@@ -275,12 +269,3 @@ def _bind(server: grpc.aio.Server, place: Place) -> int:
         raise ServeError(f"{address}: cannot be bound: in use, not of this machine, or not allowed") from None
     finally:
         os.umask(before)
-
-
-def _remove(path: Path | None, made: int | None) -> None:
-    """Remove the socket, unless another server has put its own there."""
-    try:
-        if path and os.lstat(path).st_ino == made:
-            path.unlink()
-    except OSError:
-        pass
