@@ -15,6 +15,9 @@ from systolith.isa.asm import assemble
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import ProgramError
 from systolith.isa.verify import verify_program
+from systolith.reports.attribution import attribute_run
+from systolith.reports.roofline import peaks
+from systolith.reports.run_data import load_run
 from systolith.runtime.exits import BAD_INPUT, GOOD
 from systolith.sim.host_times import HostTimes, HostTimesError
 from systolith.sim.simulate import RunResult, simulate
@@ -171,3 +174,18 @@ def test_cycles_of_arrival_come_with_the_file(tmp_path: Path, capsys: pytest.Cap
         ran = systolith(capsys, "run", echo, "--chip", "tiny", "--infeed", given)
         assert (ran.code, len(ran.err.splitlines())) == (BAD_INPUT, 1)
         assert "in.npz: cycles: " in ran.err
+
+
+def test_a_report_says_that_the_host_bounds_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop, given, start = tmp_path / "loop.hlo", tmp_path / "in.npz", tmp_path / "args.npz"
+    loop.write_text(LOOP)
+    items = {f"infeed{n}": item(n) for n in range(TURNS)}
+    np.savez(start, arg0=START)
+    for interval in (0, 2000):
+        np.savez(given, allow_pickle=False, **items, cycles=interval * np.arange(TURNS))
+        ran = systolith(capsys, "run", loop, "--chip", "tiny", "--args", start, "--infeed", given, "--json")
+        (tmp_path / "run.json").write_text(ran.out)
+        run = load_run(tmp_path / "run.json")
+        why = attribute_run(run, peaks(run.chip_parameters))["i"]
+        assert (why.bound == "host") == (interval > 0)
+        assert ("waiting for the host to send data" in why.sentence) == (interval > 0)

@@ -180,6 +180,8 @@ def _weights(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
 
 def _load(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
     moved = group.hbm_bytes.read + group.hbm_bytes.written
+    if not moved:
+        return ", with no bytes of HBM"
     rate = moved / (group.cycles * chip.hbm)
     # Prefetched in other groups' cycles, a group's bytes may exceed the bandwidth of its own cycles.
     text = f", moving {size(moved)} ({percent(rate, 0)} of the bandwidth of its cycles)"
