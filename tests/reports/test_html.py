@@ -147,3 +147,18 @@ def test_labels_of_the_roofline_do_not_overlap() -> None:
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(SystolithError, match="does not exist"):
         write_report(fabricate(), tmp_path / "no" / "r.html")
+
+
+def test_no_text_is_smaller_than_9_pixels_on_a_narrow_screen() -> None:
+    """Charts are at least 860 pixels wide there, 1000 units of their own; other text is as the style sheet says."""
+    text = render_report(from_json(fabricate()))
+    style = text[text.index("<style>") : text.index("</style>")]
+    screen, _, _ = style.partition("@media print")
+    (least,) = re.findall(r"@media screen and \(max-width: 760px\).*?svg \{ min-width: (\d+)px", screen, re.S)
+    charts = re.findall(r"svg \.\w+ \{[^}]*font-size: ([\d.]+)px", screen)
+    assert charts
+    assert min(map(float, charts)) * float(least) / 1000 >= 9
+    others = [float(n) for n in re.findall(r"font(?:-size)?: ([\d.]+)px", screen)]
+    assert min(others) >= 9
+    assert set(re.findall(r'<svg viewBox="0 0 (\d+) ', text)) == {"1000"}
+    assert text.count('<div class="chart') == text.count("<svg ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import click
 
@@ -28,6 +27,8 @@ def man(context: click.Context) -> None:
 
 def page(root: click.Context) -> Iterator[str]:
     """The lines of the page; `root`: context of the group of all commands."""
+    from importlib.metadata import version
+
     group = root.command
     assert isinstance(group, click.Group)
     yield f'.TH SYSTOLITH 1 "" "systolith {version("systolith")}"'
