@@ -270,7 +270,7 @@ def test_connections_have_a_limit_that_clients_do_not_notice(client: RemoteClien
     for one in idle:
         one.setblocking(False)
         one.connect(path)
-    assert within(DEADLINE, lambda: any(_closed(one) for one in idle))
+    assert within(5, lambda: any(_closed(one) for one in idle)), "they are closed in 10 s anyway"
     assert client.transfer(client.transfer_to_server(X)) == X
     for one in idle:
         one.close()
