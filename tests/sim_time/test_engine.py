@@ -196,7 +196,10 @@ def test_a_token_beyond_its_largest_count_traps() -> None:
     tokens = [TokenDecl("xlu", "vpu")]
     stream: Stream = [*[Work("xlu", signals=(0,))] * 4, *[vpu(50, waits=(0,))] * 4]
     limits = Limits(4, 2, 2, 32, 1, 32)  # signals at 3, 4 and 5; the first wait is over at 6
-    with pytest.raises(TokenOverflowError, match=r"token 0 \(xlu to vpu\) .* largest count 2"):
+    with pytest.raises(
+        TokenOverflowError,
+        match=r"token 0 \(xlu to vpu\) .* largest count 2 .token.max.: compiled programs need two more than fifo.depth",
+    ):
         run(stream, tokens, limits)
     run(stream, tokens, Limits(4, 4, 2, 32, 1, 32))
 

@@ -325,5 +325,5 @@ class Engine:
                 if k >= len(t.taken) or t.taken[k] > time:
                     raise TokenOverflowError(
                         f"token {t.number} ({t.producer} to {t.consumer}) is signalled at cycle {time} beyond its "
-                        f"largest count {most} (token.max)"
+                        f"largest count {most} (token.max): compiled programs need two more than fifo.depth"
                     )
