@@ -149,6 +149,11 @@ def test_stages_read_back_to_the_same_binary() -> None:
     assert from_bytes(binary) == compiled.program
 
 
+def test_too_much_for_hbm_is_refused_in_the_order_of_the_text() -> None:
+    with pytest.raises(CompileError, match=r"bytes of HBM .*; infeeds and outfeeds keep its order; most take"):
+        sl.Client(chip=sl.chip("tiny", {"hbm.bytes": 2**16, "vmem.bytes": 2**14})).compile(LARGE.replace("300", "30"))
+
+
 def test_a_chip_without_queues_is_refused() -> None:
     chip: Chip = replace(TINY, host=replace(TINY.host, queues=0))
     with pytest.raises(CompileError, match=r"infeed 'i' .*chip 'tiny' has no host queues"):

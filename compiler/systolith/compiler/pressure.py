@@ -177,8 +177,10 @@ def _refusal(lowered: Lowered, chip: Chip) -> HbmError:
     parts = ", ".join(f"{role} {size}" for role, size in sizes.items() if size)
     largest = sorted(own, key=lambda b: -b.bytes)[:_SHOWN]
     most = ", ".join(f"{b.decl.role} {b.name!r} {b.bytes}" for b in largest if b.decl)
+    fed = moves_for_host(lowered.module)
+    tried = "infeeds and outfeeds keep its order" if fed else "another order and computing values again save no more"
     return HbmError(
         f"module {lowered.module.name!r} needs {lowered.hbm} bytes of HBM ({parts}), chip {chip.name!r} has"
-        f" {chip.hbm.bytes}; another order and computing values again save no more; most take {most}: use a smaller"
+        f" {chip.hbm.bytes}; {tried}; most take {most}: use a smaller"
         " batch or type, donate arguments, or a chip with more HBM"
     )
