@@ -134,19 +134,23 @@ class _Attempt:
 
 
 def _fastest(attempts: Sequence[_Attempt]) -> tuple[Lowering, Fitted] | None:
-    """That of the fewest predicted cycles; None: none fits."""
-    found: list[tuple[int, _Attempt, Lowering, Fitted]] = []
+    """That of the fewest cycles, which are predicted if several fit; None: none fits."""
+    found: list[tuple[_Attempt, Lowering, Fitted]] = []
     for attempt in attempts:
         with suppress(DoesNotFitError):
             lowering, fitted = attempt.fitted()
             if fitted is not None:
-                found.append((round(predicted(lowering.ctx, fitted).total), attempt, lowering, fitted))
+                found.append((attempt, lowering, fitted))
     if not found:
         return None
-    cycles, best, lowering, fitted = min(found, key=lambda each: each[0])
-    lost = tuple(Alternative(_values_text(a.values), "slower", {"cycles": c}) for c, a, _, _ in found if a is not best)
-    why = "the least cycles" if lost else "else blocks lack room"
-    lowering.ctx.explain.append(Decision("memory", "", _values_text(best.values), why, {"cycles": cycles}, lost))
+    n, why, numbers, lost = 0, "else blocks lack room", dict[str, int](), tuple[Alternative, ...]()
+    if len(found) > 1:
+        priced = [(round(predicted(lowering.ctx, fitted).total), n) for n, (_, lowering, fitted) in enumerate(found)]
+        (cycles, n), *others = sorted(priced)
+        why, numbers = "the least cycles", {"cycles": cycles}
+        lost = tuple(Alternative(_values_text(found[k][0].values), "slower", {"cycles": c}) for c, k in others)
+    best, lowering, fitted = found[n]
+    lowering.ctx.explain.append(Decision("memory", "", _values_text(best.values), why, numbers, lost))
     return lowering, fitted
 
 
