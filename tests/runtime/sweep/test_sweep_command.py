@@ -5,6 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +94,32 @@ def test_a_table_of_which_nothing_is_known_is_not_overwritten(
     assert ran.code == 2
     assert "no " in ran.err
     assert out.read_text() == "mine\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_that_is_killed_leaves_no_process_and_goes_on_where_it_was(how: int, tmp_path: Path) -> None:
+    values = ", ".join(str(n) for n in range(8, 120, 4))
+    path = toml(tmp_path, TEXT + f'"hbm.latency" = [{values}]\n')
+    command = [sys.executable, "-m", "systolith", "sweep", str(path), "-o", str(tmp_path / "r.csv"), "--jobs", "2"]
+    ran = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    store = tmp_path / "r.sqlite"
+    workers: list[str] = []
+    while not store.exists() or store.stat().st_size < 20_000:
+        assert ran.poll() is None
+        workers = Path(f"/proc/{ran.pid}/task/{ran.pid}/children").read_text().split()
+        time.sleep(0.1)
+    ran.send_signal(how)
+    assert ran.wait() == (130 if how == signal.SIGINT else -how)
+    until = time.monotonic() + 30
+    while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in workers):
+        time.sleep(0.1)
+    assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
+    with sqlite3.connect(store) as db:
+        (count,) = db.execute("select count(*) from results").fetchone()
+    assert count > 0
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    assert json.loads(again.stdout)["known"] == count
 
 
 @pytest.mark.slow

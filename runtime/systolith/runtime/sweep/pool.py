@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -125,7 +126,7 @@ class Processes(_Flow):
 
     def _made(self) -> ProcessPoolExecutor:
         # Not forked: this process may have threads.
-        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _undisturbed)
+        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begun)
 
     def _submitted(self, job: Job) -> Future[Results]:
         return self._submit(measure, job)
@@ -154,9 +155,17 @@ class Processes(_Flow):
                 process.terminate()
 
 
-def _undisturbed() -> None:
-    """Leave Ctrl-C to the process that began the sweep."""
+def _begun() -> None:
+    """Leave Ctrl-C to the process that began the sweep, and end when that ends: even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class Cluster(_Flow):
