@@ -165,6 +165,13 @@ def test_a_bitcast_keeps_the_bytes_of_any_layouts(case: tuple[str, Array, Array]
     assert_bits(text, x, [wanted])
 
 
+@pytest.mark.parametrize("sizes", ["4", "2,2", "1,4", "4,1"])
+def test_a_parameter_given_back_as_parts_of_its_elements(sizes: str) -> None:
+    x = np.array([0x1122334455667788, -5])
+    text = f"HloModule m\nENTRY e {{\n x = s64[2] parameter(0)\n ROOT r = u32[{sizes}] bitcast(x)\n}}"
+    assert_bits(text, x, [x.view(np.uint32).reshape([int(n) for n in sizes.split(",")])])
+
+
 TILES = ["T(8,128)", "T(2,4)", "T(4)", "T(2,4)(2,1)", "T(*,4)", "T(2,1,4)S(1)"]
 
 

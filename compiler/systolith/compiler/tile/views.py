@@ -100,6 +100,7 @@ def recast(array: Array, dims: Sequence[int], dtype: DType | None = None) -> Arr
     if array.dtype.size > dtype.size:
         array = parts(array, dtype)
     elif array.dtype.size < dtype.size:
+        array = recast(array, (*dims, dtype.size // array.dtype.size))
         array = replace(array, dims=array.dims[:-1], strides=array.strides[:-1], origin=array.origin[:-1])
     array = replace(array, dtype=dtype)
     if array.dims == tuple(dims):
