@@ -76,7 +76,7 @@ def _yaml(text: str, path: Path) -> Iterator[tuple[str, str, str, Any]]:
     try:
         import yaml
     except ImportError:
-        raise ConfigError(f"{path}: YAML needs pyyaml: pip install pyyaml") from None
+        raise ConfigError(f"{path}: YAML needs PyYAML: pip install 'systolith[accelergy]'") from None
     try:
         tables = yaml.safe_load(text)["ERT"]["tables"]
         for table in tables:
