@@ -1,5 +1,6 @@
 """The log, completion in shells, the manual page, the version."""
 
+import logging
 import os
 import shutil
 import subprocess
@@ -75,3 +76,12 @@ def test_groff_reads_the_manual_page_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert "simulate it" in done.stdout
+
+
+@pytest.mark.parametrize("option", [(), ("-q",), ("-vv",)])
+def test_a_command_leaves_the_log_as_it_was(option: tuple[str, ...]) -> None:
+    """A program that runs commands in its own process keeps its handlers and levels."""
+    log = logging.getLogger("systolith")
+    before = log.level, log.handlers[:]
+    stderr(*option, "chips", "tiny")
+    assert (log.level, log.handlers) == before

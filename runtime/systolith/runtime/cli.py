@@ -55,7 +55,7 @@ def runs_on(default: str) -> Callable[[F], F]:
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and of the log only errors.")
 def cli(verbose: int, quiet: bool) -> None:
     """Compile XLA HLO for a TPU-style systolic chip, simulate it to the bit and the cycle, and explain the cycles."""
-    log_to_stderr(verbose, quiet)
+    click.get_current_context().with_resource(log_to_stderr(verbose, quiet))
 
 
 @cli.command()

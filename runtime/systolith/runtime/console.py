@@ -84,13 +84,20 @@ def output_console() -> Console:
     return output
 
 
-def log_to_stderr(verbose: int, quiet: bool) -> None:
+@contextmanager
+def log_to_stderr(verbose: int, quiet: bool) -> Iterator[None]:
     """Send the log to standard error: errors and warnings, of `quiet` errors; stages at `verbose` 1, all at 2."""
+    before = LOG.level, LOG.handlers[:]
     levels = (logging.WARNING, logging.INFO, logging.DEBUG)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     LOG.handlers[:] = [handler]
     LOG.setLevel(logging.ERROR if quiet else levels[min(verbose, 2)])
+    try:
+        yield
+    finally:
+        LOG.setLevel(before[0])
+        LOG.handlers[:] = before[1]
 
 
 @contextmanager
