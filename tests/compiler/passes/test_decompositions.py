@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -104,6 +104,7 @@ def test_qr(dims: tuple[int, ...], kind: str, imaginary: bool, mode: str, block:
 
 @settings(max_examples=8, deadline=None)
 @given(DIMS, KINDS, st.booleans(), st.booleans(), st.booleans())
+@example((2, 2, 3, 3), "graded", True, False, False)
 def test_eigenvalues(dims: tuple[int, ...], kind: str, imaginary: bool, lower: bool, tpu: bool) -> None:
     """One triangle is read; matrices with a NaN give NaN."""
     dims = (*dims[:-1], dims[-2])

@@ -106,11 +106,16 @@ class Eigh:
         return [corner, right, left, last, *gone_round(m, *turn.rows(v, w), 1)]
 
     def _after(self, r: Rewriter, state: State) -> tuple[State, Instruction]:
-        """Whether some matrix has more beside its diagonal than rounding leaves there."""
+        """Whether some matrix has more beside its diagonal than rounding leaves there.
+
+        The value of the row that `_even` adds does not count: no other element is as large, by far.
+        """
         m = Matrices(r)
         here = m.triangle(state[0].shape, "EQ")
         squares = [Real(r, m.square(x)) for x in state[:4]]
-        every = squares[0] + squares[1] + squares[2] + squares[3]
+        added = (3.0 * (2 * state[0].dims[1] - 1)) ** 2
+        counted = [x.like(0).where(x.test("GT", added), x) for x in (squares[0], squares[3])]
+        every = counted[0] + squares[1] + squares[2] + counted[1]
         beside = squares[1] + squares[2] + (squares[0] + squares[3]).like(0).where(here, squares[0] + squares[3])
         whole, off = (Real(r, m.reduced(self.callees, "add", x.i, (1, 2))) for x in (every, beside))
         least = 8.0 * float(whole.i.shape.dtype.finfo.eps)
