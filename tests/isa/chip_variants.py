@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from systolith.isa.chip_schema import SCHEMA
 
-# What a test can hold in memory and compile for.
+# The largest memories that a test can hold and compile for.
 MOST = {"vmem.bytes": 2**24, "hbm.bytes": 2**40}
 
 

@@ -1,4 +1,4 @@
-"""What JAX's compilation cache tells apart: the compiler, and what installed packages add to it."""
+"""Keys of JAX's compilation cache depend on the compiler and on the packages installed that extend it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memories hold over time, against the bytes that instructions touch."""
+"""Bytes held in memories over time, against the bytes that instructions touch."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -42,7 +42,7 @@ def test_the_version() -> None:
 
 
 def complete(words: str, number: int) -> list[str]:
-    """What bash would offer."""
+    """The completions that bash would offer."""
     about = {"_SYSTOLITH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
     code = "import sys; sys.argv[0] = 'systolith'; from systolith.runtime.cli import main; main()"
     command = [sys.executable, "-c", code]

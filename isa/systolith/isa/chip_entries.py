@@ -172,7 +172,7 @@ _TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a t
 
 
 def limits(d: Declared) -> str:
-    """What a field must be."""
+    """The type, range and unit that a field must have, for messages."""
     span = f" from {_figure(d.lo)} to {_figure(d.hi)}" if d.lo is not None and d.hi is not None else ""
     power = ", a power of two" if d.doc.power else ""
     multiple = f", a multiple of {d.doc.multiple}" if d.doc.multiple > 1 else ""

@@ -1,4 +1,4 @@
-"""What follows from other fields of a chip, and what no chip can be.
+"""Rules between the fields of a chip: those that follow from others, and combinations that no chip can have.
 
 A field of `DERIVED` may be left out: it follows from the others. A variant's value that it takes from its base follows
 them too, where they no longer allow it.

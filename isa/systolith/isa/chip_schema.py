@@ -203,7 +203,7 @@ class Chip:
 
 
 BESIDES = ("provenance", "declared", "absent", "energy", "area")
-"""What a chip says besides the values of its fields; no part of the digest."""
+"""Attributes of a chip that are not values of its fields; no part of the digest."""
 
 
 SCHEMA: dict[str, Declared] = {d.name: d for d in declared(Chip, "", BESIDES)}

@@ -211,18 +211,18 @@ def _nothing(run: RunData) -> str:
 
 
 def _times(run: RunData) -> str:
-    """What a run lacks for a figure over time."""
+    """Why a run has no figure over time; empty if it has one."""
     return "" if run.timeline.edges else "the record has no times"
 
 
 def _held(run: RunData) -> str:
-    """What a run lacks for a figure of memory over time."""
+    """Why a run has no figure of memory over time; empty if it has one."""
     known = run.timeline.vmem or run.timeline.hbm
     return _times(run) or ("" if known else "the record does not say what memory holds (of a binary none does)")
 
 
 def _energies(run: RunData) -> str:
-    """What a run lacks for a figure of power over time."""
+    """Why a run has no figure of power over time; empty if it has one."""
     known = run.energy is not None and run.energy.timeline.edges
     return "" if known else f"there are no energy figures in chip {run.chip}"
 

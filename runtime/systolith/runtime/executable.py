@@ -95,7 +95,7 @@ def bind(
 
 
 class _Interface:
-    """What a run takes and gives.
+    """Parameters and results of a run.
 
     Attributes:
         parameters, results: their declarations.

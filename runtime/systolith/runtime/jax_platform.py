@@ -1,4 +1,4 @@
-"""What JAX has to be told of the platform.
+"""Registers the platform `systolith` with JAX, and its lowering rules.
 
 JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are eigenvalues, and calls of
 Python from a running program, which are refused. For eigenvalues, singular values and LU factors the rules of CPUs are

@@ -1,4 +1,4 @@
-"""What `sl.jit` makes of a function: lowered by JAX for the platform `systolith`, compiled, and run on a client."""
+"""Functions of `sl.jit`: lowered by JAX for the platform `systolith`, compiled, and run on a client."""
 
 from __future__ import annotations
 

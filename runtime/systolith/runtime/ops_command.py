@@ -102,7 +102,7 @@ def operations(module: Module, chip: Chip) -> tuple[list[Row], list[str]]:
             compiled = front.compile(chip, Options(elided="zeros", probes=False))
             break
         except CompileError as problem:
-            # What replaces a refused operation may be refused itself, of its type: that says nothing new.
+            # The constant in place of a refused operation may be refused itself, for its type: that says nothing new.
             named = {line: _named(line) for line in problem.refusals}
             new = {line: name for line, name in named.items() if name not in refusals.values()}
             refusals |= new

@@ -39,7 +39,7 @@ class Supposition:
 
 
 def suppositions(texts: Sequence[str]) -> list[Supposition]:
-    """What the option's values stand for: `all`, a name of NAMED, or FIELD=VALUE,FIELD=VALUE.
+    """Parse values of the option `--what-if`: `all`, a name of NAMED, or FIELD=VALUE,FIELD=VALUE.
 
     Raises:
         ConfigError: a value is none of these.

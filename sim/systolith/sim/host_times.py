@@ -25,7 +25,7 @@ Steps = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class HostTimes:
-    """What the host does in a run.
+    """Times at which the host sends and takes bytes in a run.
 
     Attributes:
         infeed: of infeed queues by number, when how many bytes arrive.  Those left out: all are there at cycle 0.

@@ -224,7 +224,7 @@ class Memory:
 
 
 def memory(run: RunData, chip: Peaks) -> Memory:
-    """What VMEM and HBM hold over time."""
+    """Bytes held in VMEM and HBM over time."""
     time = run.timeline
     series = (("VMEM", time.vmem, chip.vmem), ("HBM", time.hbm, chip.hbm_bytes))
     held = (Held(name, tuple(most), capacity) for name, most, capacity in series if most)

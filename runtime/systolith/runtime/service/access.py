@@ -23,7 +23,7 @@ class AccessError(SystolithError):
 
 @dataclass(frozen=True)
 class Access:
-    """What peers must show, and the server shows them.
+    """Credentials: the token that clients must send, and the certificate that the server shows.
 
     Attributes:
         token: None: none is asked for.
@@ -48,7 +48,7 @@ def bearer(token: str) -> str:
 
 
 def server_access(address: Address, token: Path | None, certificate: Path | None, key: Path | None) -> Access:
-    """What a server at an address asks for and shows.
+    """Give the access control of a server at an address.
 
     Args:
         address: with an IP address.

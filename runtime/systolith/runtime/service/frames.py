@@ -51,5 +51,5 @@ def ended(status: Status, text: str = "") -> bytes:
 
 
 def how_ended(contents: bytes) -> tuple[Status, str]:
-    """What `ended` was given."""
+    """Decode the contents that `ended` encodes: the status and the text."""
     return Status(contents[0]), contents[1:].decode(errors="ignore")

@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Metrics:
-    """What happened so far.
+    """Counters of the service since its start.
 
     Attributes:
         sessions: open now.

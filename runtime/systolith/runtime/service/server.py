@@ -78,7 +78,7 @@ class Front(grpc.GenericRpcHandler):
         self._kept: set[asyncio.Task[Any]] = set()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """What does a call.  Nothing about the service depends on the method before the token is seen."""
+        """Give the handler of a call.  Nothing about the service depends on the method before the token is seen."""
         return grpc.stream_stream_rpc_method_handler(self._behaviour(details))
 
     def _behaviour(self, details: grpc.HandlerCallDetails) -> Behaviour:

@@ -161,7 +161,7 @@ class RemoteClient(Transfers[_Handle]):
         raise ServiceError(f"{self._address}: {text}") from None
 
     def _why_ended(self) -> str:
-        """What the service said at the end of the session."""
+        """The message with which the service ended the session."""
         try:
             next(self._stream, None)
         except grpc.RpcError as error:

@@ -49,7 +49,7 @@ class AbortedError(Exception):
 
 
 class Session:
-    """What one client has on the service.
+    """Devices, buffers and executables of one client on the service.
 
     Args:
         chip, devices: of the client's own devices.

@@ -51,7 +51,7 @@ def figure_files(results: Results, folder: Path, suffix: str) -> tuple[dict[Path
 
 
 def _point(results: Results, n: int) -> str:
-    """What varies, of a point, in few characters."""
+    """The values of a point's varied fields and options, in few characters."""
     row = results.rows[n]
     return " ".join(shown(row[name]) for name in (*results.study.fields, *results.study.options))
 

@@ -62,7 +62,7 @@ class Point:
 
     @property
     def key(self) -> str:
-        """What its result depends on, as 32 hexadecimal digits."""
+        """Digest of all that its result depends on: 32 hexadecimal digits."""
         chip = self.chip.digest() if self.chip is not None else [self.base, sorted(self.settings.items())]
         fixed = self.compiled_for.digest() if self.compiled_for is not None else ""
         parts = [self.model.digest, chip, fixed, sorted(self.options.items()), version()]
@@ -70,7 +70,7 @@ class Point:
 
     @property
     def program(self) -> tuple[str, str, str]:
-        """What its program depends on: points alike come one after the other."""
+        """Digests of all that its program depends on: points with the same one come one after the other."""
         chip = self.compiled_for or self.chip
         return self.model.digest, json.dumps(sorted(self.options.items())), chip.digest() if chip is not None else ""
 

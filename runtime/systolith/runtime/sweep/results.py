@@ -204,10 +204,10 @@ _WRITERS: Mapping[str, Callable[[Results], Fill]] = {".csv": _csv, ".parquet": _
 
 
 def writer_of(path: Path) -> Callable[[Results], Fill]:
-    """What writes a file of results.
+    """Choose the writer of a file of results by its suffix.
 
     Raises:
-        SystolithError: of no such ending.
+        SystolithError: no writer has this suffix.
     """
     if path.suffix not in _WRITERS:
         raise SystolithError(f"{path}: results are written as {', '.join(_WRITERS)}: give a name with such an ending")
