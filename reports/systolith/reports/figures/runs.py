@@ -33,7 +33,7 @@ from systolith.reports.numbers import percent, si, size
 from systolith.reports.svg import shorten
 
 NAMED = 6  # groups with a number in the roofline
-KEY = 30  # characters of a name in a key of two columns
+KEY = 23  # characters of a name in a key of two columns
 COLOURS = dict(zip((f.label for f in FAMILIES), PALETTE, strict=True))
 ROOFS = {"MXU": BLUE, "HBM": VERMILLION, "VPU": GREEN, "transcendental": PURPLE}
 BOUND_COLOURS = dict(zip(BOUNDS, (BLUE, VERMILLION, PURPLE, ORANGE, SKY, DARK, GREY), strict=True))
