@@ -24,7 +24,7 @@ PATTERN_WORDS = -(-PATTERN_BITS // 32)
 ALIGNMENT = 256  # bytes, of HBM buffers
 
 IMEM, PATTERNS, BUFFERS = "u_issue.u_imem", "u_issue.u_patterns.u_table", "u_dma.u_buffers"
-KERNELS, CONTROL, CONSTANTS = "u_vpu.u_kernels", "u_vpu.u_control", "u_vpu.u_constants"
+KERNELS, CONTROL, CONSTANTS = "u_units.u_vpu.u_kernels", "u_units.u_vpu.u_control", "u_units.u_vpu.u_constants"
 VMEM, SMEM, HBM = "u_memories.u_vmem.u_memory", "u_memories.u_smem", "u_memories.u_hbm"
 HOST = "u_memories.gen_host.u_host_queues"
 
@@ -37,7 +37,7 @@ NEVER = 2**32 - 1
 
 def accumulators(unit: int) -> str:
     """The instance of a matrix unit's accumulators."""
-    return f"u_matrix.gen_mxu[{unit}].u_mxu.u_acc.u_memory"
+    return f"u_units.u_matrix.gen_mxu[{unit}].u_mxu.u_acc.u_memory"
 
 
 def remote(link: int) -> str:

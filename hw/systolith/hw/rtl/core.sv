@@ -177,124 +177,85 @@ module core
     .index_data_i   (dma_list_data)
   );
 
-  // The vector unit.
-  space_e [LoadSlots-1:0]                    load_space;
-  logic [LoadSlots-1:0][15:0]                load_buffer;
-  logic [LoadSlots-1:0][Elements-1:0]        load_read;
-  logic [LoadSlots-1:0][Elements-1:0][31:0]  load_address, load_data, vmem_data;
-  logic [LoadSlots-1:0][1:0]                 load_size;
-  space_e [StoreSlots-1:0]                   store_space;
-  logic [StoreSlots-1:0][15:0]               store_buffer;
-  logic [StoreSlots-1:0][Elements-1:0]       store_write;
-  logic [StoreSlots-1:0][Elements-1:0][31:0] store_address, store_data;
-  logic [StoreSlots-1:0][1:0]                store_size;
-  logic [Lists-1:0][Elements-1:0]            vpu_list_read;
-  logic [Lists-1:0][Elements-1:0][31:0]      vpu_list_address, vpu_list_data;
-
-  vpu #(
-    .Lanes       (Lanes),
-    .Sublanes    (Sublanes),
-    .AluSlots    (AluSlots),
-    .LoadSlots   (LoadSlots),
-    .StoreSlots  (StoreSlots),
-    .TransSlots  (TransSlots),
-    .AluLatency  (AluLatency),
-    .LoadLatency (VpuLoadLatency),
-    .TransLatency(TransLatency),
-    .Kernels     (Kernels),
-    .ControlRows (ControlRows),
-    .Constants   (Constants)
-  ) u_vpu (
-    .clk_i,
-    .rst_ni,
-    .start_i        (start[2]),
-    .words_i        (vpu_words),
-    .pattern_i      (vpu_pattern),
-    .done_o         (done[2]),
-    .load_space_o   (load_space),
-    .load_buffer_o  (load_buffer),
-    .load_read_o    (load_read),
-    .load_address_o (load_address),
-    .load_size_o    (load_size),
-    .load_data_i    (load_data),
-    .store_space_o  (store_space),
-    .store_buffer_o (store_buffer),
-    .store_write_o  (store_write),
-    .store_address_o(store_address),
-    .store_size_o   (store_size),
-    .store_data_o   (store_data),
-    .index_read_o   (vpu_list_read),
-    .index_address_o(vpu_list_address),
-    .index_data_i   (vpu_list_data)
-  );
-
-  // The cross-lane unit.
-  logic [Lanes-1:0]            xlu_read, xlu_write;
-  logic [Lanes-1:0][31:0]      xlu_read_address, xlu_read_data, xlu_write_address, xlu_write_data;
-  logic [1:0]                  xlu_read_size, xlu_write_size;
-  logic [1:0][Lanes-1:0]       xlu_list_read;
-  logic [1:0][Lanes-1:0][31:0] xlu_list_address, xlu_list_data;
-
-  xlu #(
-    .Lanes   (Lanes),
-    .Sublanes(Sublanes),
-    .Latency (XluLatency)
-  ) u_xlu (
-    .clk_i,
-    .rst_ni,
-    .start_i        (start[3]),
-    .words_i        (xlu_words),
-    .pattern_i      (xlu_pattern),
-    .done_o         (done[3]),
-    .src_read_o     (xlu_read),
-    .src_address_o  (xlu_read_address),
-    .src_size_o     (xlu_read_size),
-    .src_data_i     (xlu_read_data),
-    .dst_write_o    (xlu_write),
-    .dst_address_o  (xlu_write_address),
-    .dst_size_o     (xlu_write_size),
-    .dst_data_o     (xlu_write_data),
-    .index_read_o   (xlu_list_read),
-    .index_address_o(xlu_list_address),
-    .index_data_i   (xlu_list_data)
-  );
-
-  // The matrix units, with their accumulators, which the vector unit reads and writes.
+  // The vector, cross-lane and matrix units.
+  space_e [LoadSlots-1:0]                                    load_space;
+  logic [LoadSlots-1:0][Elements-1:0]                        load_read;
+  logic [LoadSlots-1:0][Elements-1:0][31:0]                  load_address, load_data;
+  logic [LoadSlots-1:0][1:0]                                 load_size;
+  space_e [StoreSlots-1:0]                                   store_space;
+  logic [StoreSlots-1:0][Elements-1:0]                       store_write;
+  logic [StoreSlots-1:0][Elements-1:0][31:0]                 store_address, store_data;
+  logic [StoreSlots-1:0][1:0]                                store_size;
+  logic [Lists-1:0][Elements-1:0]                            vpu_list_read;
+  logic [Lists-1:0][Elements-1:0][31:0]                      vpu_list_address, vpu_list_data;
+  logic [Lanes-1:0]                                          xlu_read, xlu_write;
+  logic [Lanes-1:0][31:0]                                    xlu_read_address, xlu_read_data;
+  logic [Lanes-1:0][31:0]                                    xlu_write_address, xlu_write_data;
+  logic [1:0]                                                xlu_read_size, xlu_write_size;
+  logic [1:0][Lanes-1:0]                                     xlu_list_read;
+  logic [1:0][Lanes-1:0][31:0]                               xlu_list_address, xlu_list_data;
   logic [Mxus-1:0][1:0][Segments-1:0]                        segment_read;
   logic [Mxus-1:0][1:0][Segments-1:0][31:0]                  segment_address;
   logic [Mxus-1:0][1:0][Segments-1:0][SegmentBytes-1:0][7:0] segment_data;
 
-  core_matrix #(
-    .Mxus        (Mxus),
-    .Rows        (Rows),
-    .Cols        (Cols),
-    .AccRows     (AccRows),
-    .Segments    (Segments),
-    .SegmentBytes(SegmentBytes),
-    .Loads       (LoadSlots),
-    .Stores      (StoreSlots),
-    .Elements    (Elements)
-  ) u_matrix (
+  core_units #(
+    .Mxus          (Mxus),
+    .Rows          (Rows),
+    .Cols          (Cols),
+    .AccRows       (AccRows),
+    .Segments      (Segments),
+    .SegmentBytes  (SegmentBytes),
+    .Lanes         (Lanes),
+    .Sublanes      (Sublanes),
+    .AluSlots      (AluSlots),
+    .LoadSlots     (LoadSlots),
+    .StoreSlots    (StoreSlots),
+    .TransSlots    (TransSlots),
+    .AluLatency    (AluLatency),
+    .VpuLoadLatency(VpuLoadLatency),
+    .TransLatency  (TransLatency),
+    .XluLatency    (XluLatency),
+    .Kernels       (Kernels),
+    .ControlRows   (ControlRows),
+    .Constants     (Constants)
+  ) u_units (
     .clk_i,
     .rst_ni,
-    .start_i          (start[Queues-1:4]),
-    .words_i          (mxu_words),
-    .pattern_i        (mxu_pattern),
-    .done_o           (done[Queues-1:4]),
-    .segment_read_o   (segment_read),
-    .segment_address_o(segment_address),
-    .segment_data_i   (segment_data),
-    .load_space_i     (load_space),
-    .load_buffer_i    (load_buffer),
-    .load_read_i      (load_read),
-    .load_address_i   (load_address),
-    .vmem_data_i      (vmem_data),
-    .load_data_o      (load_data),
-    .store_space_i    (store_space),
-    .store_buffer_i   (store_buffer),
-    .store_write_i    (store_write),
-    .store_address_i  (store_address),
-    .store_data_i     (store_data)
+    .start_i            (start[Queues-1:2]),
+    .done_o             (done[Queues-1:2]),
+    .vpu_words_i        (vpu_words),
+    .vpu_pattern_i      (vpu_pattern),
+    .xlu_words_i        (xlu_words),
+    .xlu_pattern_i      (xlu_pattern),
+    .mxu_words_i        (mxu_words),
+    .mxu_pattern_i      (mxu_pattern),
+    .load_space_o       (load_space),
+    .load_read_o        (load_read),
+    .load_address_o     (load_address),
+    .load_size_o        (load_size),
+    .load_data_i        (load_data),
+    .store_space_o      (store_space),
+    .store_write_o      (store_write),
+    .store_address_o    (store_address),
+    .store_size_o       (store_size),
+    .store_data_o       (store_data),
+    .vpu_list_read_o    (vpu_list_read),
+    .vpu_list_address_o (vpu_list_address),
+    .vpu_list_data_i    (vpu_list_data),
+    .xlu_read_o         (xlu_read),
+    .xlu_read_address_o (xlu_read_address),
+    .xlu_read_size_o    (xlu_read_size),
+    .xlu_read_data_i    (xlu_read_data),
+    .xlu_write_o        (xlu_write),
+    .xlu_write_address_o(xlu_write_address),
+    .xlu_write_size_o   (xlu_write_size),
+    .xlu_write_data_o   (xlu_write_data),
+    .xlu_list_read_o    (xlu_list_read),
+    .xlu_list_address_o (xlu_list_address),
+    .xlu_list_data_i    (xlu_list_data),
+    .segment_read_o     (segment_read),
+    .segment_address_o  (segment_address),
+    .segment_data_i     (segment_data)
   );
 
   core_memories #(
@@ -345,7 +306,7 @@ module core
     .vpu_read_i         (load_read),
     .vpu_read_address_i (load_address),
     .vpu_read_size_i    (load_size),
-    .vpu_read_data_o    (vmem_data),
+    .vpu_read_data_o    (load_data),
     .vpu_write_space_i  (store_space),
     .vpu_write_i        (store_write),
     .vpu_write_address_i(store_address),
