@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from systolith import api as sl
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
@@ -13,7 +14,8 @@ from systolith.isa.dtypes import F32
 from systolith.runtime.arrays import random_array
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import check, compiled
-from tests.compiler.passes.differential import assert_unchanged, opcodes
+from tests.compiler.passes.differential import assert_unchanged, opcodes, transformed
+from tests.host.modules import check as fed
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
 P = " p = f32[4,2] parameter(0)\n"
@@ -139,15 +141,36 @@ REFUSED = {
     " ROOT r = f32[4,2] all-reduce(p), replica_groups={{0,1}}, to_apply=add": "all-reduce takes several devices",
     " ROOT r = f32[8,2] all-gather(p), replica_groups={}, dimensions={0}": "all-gather takes several devices",
     " ROOT r = f32[4,2] collective-permute(p), source_target_pairs={{0,1}}": "collective-permute takes several devices",
-    " t = token[] after-all()\n i = (f32[4,2], token[]) infeed(t)\n ROOT r = f32[4,2] get-tuple-element(i), index=0":
-    "take its values as parameters",
-    " t = token[] after-all()\n ROOT r = token[] outfeed(p, t), outfeed_shape=f32[4,2]": "give its values as results",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("body", REFUSED)
-def test_more_devices_and_the_host_are_refused(body: str) -> None:
+def test_more_devices_are_refused(body: str) -> None:
     text = f"HloModule m\n{ADD if 'to_apply' in body else ''}ENTRY e {{\n{P}{body}\n}}"
     with pytest.raises(CompileError, match=REFUSED[body]) as refused:
         compiled(text)
     assert len(refused.value.refusals) == 1
+
+
+def test_items_of_the_host_come_and_go_in_order_beside_them() -> None:
+    text = f"""HloModule m
+{ADD}ENTRY e {{
+{P} t = token[] after-all()
+ i = (f32[4,2], token[]) infeed(t)
+ x = f32[4,2] get-tuple-element(i), index=0
+ s = f32[4,2] all-reduce(x), replica_groups={{{{0}}}}, to_apply=add
+ u = token[] get-tuple-element(i), index=1
+ o = token[] outfeed(s, u), outfeed_shape=f32[4,2]
+ j = (f32[4,2], token[]) infeed(o)
+ y = f32[4,2] get-tuple-element(j), index=0
+ v = token[] get-tuple-element(j), index=1
+ d = f32[4,2] subtract(y, p)
+ g = f32[4,2] all-gather(d), replica_groups={{{{0}}}}, dimensions={{0}}
+ w = token[] outfeed(g, v), outfeed_shape=f32[4,2]
+ ROOT r = f32[4,2] subtract(s, y)
+}}"""
+    rng = np.random.default_rng(0)
+    first, second, p = (random_array(rng, F32, (4, 2)) for _ in range(3))
+    made = transformed(parse_hlo(text), RunOnOneDevice())
+    assert not {"all-reduce", "all-gather"} & set(opcodes(made))
+    fed(sl.Client("tiny"), text, [first, second], p)
