@@ -92,5 +92,8 @@ def buffer_table(buffers: Sequence[Buf], states: Mapping[int, bytes] | None = No
             b.decl = replace(decl, role=Role.TEMP, number=-1)
             left.discard(root.number)
     if left:
-        raise CompileError("states of rng-get-and-update-state beside dynamic sizes have no lowering; pad to the bound")
+        raise CompileError(
+            f"no result is in the memory of parameter {min(left)}, a state of rng-get-and-update-state: "
+            "keep its must-alias in the module's input_output_alias"
+        )
     return ordered
