@@ -80,7 +80,8 @@ class _Carried:
             return False
         if i in self.pinned or i is self.computation.result or condition.result is condition.parameters[0]:
             return False
-        readers = [u for c in (condition, body) for u in c.instructions if c.parameters[0] in u.operands]
+        states = [(c, c.parameters[0]) for c in (condition, body)]
+        readers = [u for c, state in states for u in c.instructions if state in u.operands]
         return all(u.opcode == "get-tuple-element" and u not in self.pinned for u in (*self.users[i], *readers))
 
     def _narrow(self, i: Instruction) -> None:
