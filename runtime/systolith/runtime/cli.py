@@ -16,6 +16,7 @@ import click
 
 from systolith.runtime.chip_command import chips
 from systolith.runtime.chip_options import chip_options, chosen, named_file
+from systolith.runtime.command_options import FILE
 from systolith.runtime.console import emit, log_to_stderr, output_console, progress, tell
 from systolith.runtime.exits import FAILED, GOOD, exit_code
 from systolith.runtime.explain_command import autotuning, explain, tell_unmet
@@ -29,7 +30,6 @@ from systolith.runtime.serve_command import serve
 from systolith.runtime.sweep.command import sweep
 
 F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(path_type=Path)
 ELIDED_HELP = "What constants are whose values the text leaves out ('{...}'); without it only `--mode time` takes them."
 INFEED_HELP = (
     "Arrays that infeeds take, in order: npz of infeed0, infeed1, ...; the parts of a tuple one after the other."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from systolith.runtime.chip_options import chip_options
+from systolith.runtime.command_options import FILE
 from systolith.runtime.console import emit, output_console, progress, tell
 from systolith.runtime.refusals import listing_refusals
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from systolith.compiler.driver import Compiled
     from systolith.compiler.explain import Decision
     from systolith.isa.chip import Chip
-
-FILE = click.Path(path_type=Path)
 
 
 def autotuning(command: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from systolith.runtime.chip_options import chip_options, chosen, named_file
+from systolith.runtime.command_options import FILE
 from systolith.runtime.console import emit, output_console, tell
 from systolith.runtime.exits import FAILED, GOOD
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from systolith.compiler.hlo.ir import Module
     from systolith.compiler.pass_table import Form
     from systolith.isa.chip import Chip
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from systolith.runtime.command_options import FILE, figure_format
 from systolith.runtime.console import emit, progress, tell
 from systolith.runtime.exits import FAILED, GOOD
 
-FILE = click.Path(path_type=Path)
 DEFAULT = Path("report.html")
 
 
@@ -22,14 +22,7 @@ DEFAULT = Path("report.html")
     "-o", "--output", type=FILE, help=f"The HTML file to write.  [default: {DEFAULT}, unless others are asked for]"
 )
 @click.option("--figures", type=FILE, metavar="DIR", help="Write figures for papers, and their captions, into DIR.")
-@click.option(
-    "--format",
-    "suffix",
-    type=click.Choice(["pdf", "svg", "png"]),
-    default="pdf",
-    show_default=True,
-    help="Format of the figures.",
-)
+@figure_format
 @click.option("--csv", "tables", type=FILE, metavar="DIR", help="Write every table as CSV into DIR.")
 @click.option(
     "--check",

@@ -11,10 +11,9 @@ import click
 
 from systolith.isa.errors import SystolithError
 from systolith.runtime.chip_options import chip_options
+from systolith.runtime.command_options import FILE
 from systolith.runtime.console import emit
 from systolith.runtime.service.limits import MIB, Limits
-
-FILE = click.Path(path_type=Path)
 
 # Option to its field of `Limits`, its unit and bytes in it, the least and the greatest, and its help.
 _LIMITS = {

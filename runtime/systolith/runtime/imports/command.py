@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
+from systolith.runtime.command_options import FILE
 from systolith.runtime.console import tell
 from systolith.runtime.exits import GOOD
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command("import")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from systolith.runtime.command_options import FILE, figure_format
 from systolith.runtime.console import emit, output_console, tell
 from systolith.runtime.exits import FAILED, GOOD
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from systolith.runtime.sweep.results import Results
     from systolith.runtime.sweep.run import Watch
 
-FILE = click.Path(path_type=Path)
 _SHOWN = 12
 
 
@@ -41,14 +41,7 @@ _SHOWN = 12
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes.  [default: one for each processor]")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.")
 @click.option("--figures", type=FILE, metavar="DIR", help="Write Pareto fronts and elasticities as figures into DIR.")
-@click.option(
-    "--format",
-    "suffix",
-    type=click.Choice(["pdf", "svg", "png"]),
-    default="pdf",
-    show_default=True,
-    help="Format of the figures.",
-)
+@figure_format
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def sweep(
     study: Path,
