@@ -14,7 +14,7 @@ from bench.hlo_text import copy, int8_mlp, product, triad
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip
-from systolith.sim.energy import EnergyUse, energy_of
+from systolith.sim.energy import EnergyUse
 from systolith.sim.simulate import RunResult, simulate
 
 COCOSSIM = "polarbearsrock/cocossim, benchmarks/tpuv6e: device time on silicon"
@@ -77,7 +77,7 @@ def _seconds(chip: str, text: str, *changes: tuple[str, object]) -> float:
 
 
 def _energy(chip: str, text: str) -> EnergyUse:
-    found = energy_of(_run(chip, text))
+    found = _run(chip, text).energy
     assert found is not None
     return found
 
@@ -134,13 +134,13 @@ def power() -> Iterator[Row]:
         yield Row(f"v1, {name}", "watts, busy", 40.0, use.average_watts, V1_POWER)
         above = use.average_watts * (1 - use.leakage / use.total)
         yield Row(f"v1, {name}", "watts above idle", 40.0 - 28.0, above, V1_POWER)
-        speed = 2 * use.result.macs / (use.result.seconds or 1) / 1e12
+        speed = 2 * use.macs / use.seconds / 1e12
         yield Row(f"v1, {name}", "TOPS/W, our speed at 40 W", speed / 40.0, use.tops_per_watt, V1_POWER)
     for chip, published in PRODUCTION.items():
         for m in (4096, 8):
             use, subject = _energy(f"tpu_{chip}", product(m, 4096, 4096)), f"{chip}, bf16 {m} x 4096 x 4096"
             yield Row(subject, "watts of the chip, production", published, 2 * use.average_watts, V4_POWER)
-            speed = 2 * 2 * use.result.macs / (use.result.seconds or 1) / 1e12
+            speed = 2 * 2 * use.macs / use.seconds / 1e12
             most, mean, least = (speed / watts for watts in published)
             figure = "TOPS/W, our speed at those watts"
             yield Row(subject, figure, (least, mean, most), use.tops_per_watt, V4_POWER)

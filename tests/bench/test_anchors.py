@@ -9,7 +9,6 @@ from bench.hlo_text import int8_mlp, product
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip
-from systolith.sim.energy import energy_of
 from systolith.sim.simulate import RunResult, simulate
 
 
@@ -26,7 +25,7 @@ def test_a_starved_tile_of_v1_shifts_for_a_fifth_of_its_time() -> None:
 
 
 def test_busy_arrays_of_v3_take_the_power_that_is_measured() -> None:
-    use = energy_of(timed("tpu_v3", product(1024, 1024, 1024)))
+    use = timed("tpu_v3", product(1024, 1024, 1024)).energy
     assert use is not None
     assert 175 < 2 * use.average_watts < 262  # least and most of production: Jouppi et al., ISCA 2023
 

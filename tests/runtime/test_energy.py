@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.hlo_text import int8_mlp
 from systolith import api as sl
+from systolith.compiler.driver import compile_module
+from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import Chip, load_chip, parse_chip, to_toml, variant
 from systolith.isa.chip_energy import ENERGY, EVENTS
 from systolith.isa.energy_table import with_energy
 from systolith.isa.errors import ConfigError
+from systolith.isa.events import EventModel
+from systolith.isa.instruction import Instruction
 from systolith.runtime.job import Request, run
+from systolith.sim.causes import InternalError
 from systolith.sim.energy import EnergyUse, energy_of
+from systolith.sim.simulate import simulate
+from systolith.sim.stats import RunResult
 from tests.corpus.load import load
 from tests.runtime.command import systolith
 
@@ -29,7 +40,7 @@ def use(chip: Chip, text: str, mode: str = "time", **more: Any) -> EnergyUse:
     """The energy of a run of HLO."""
     path = Path("m.hlo")
     path.write_text(text)
-    found = energy_of(run(Request(path, chip, mode=mode, **more)).result)
+    found = run(Request(path, chip, mode=mode, **more)).result.energy
     assert found is not None
     return found
 
@@ -52,14 +63,18 @@ def test_a_product_by_hand() -> None:
     found = use(TINY, dot("bf16", 64, 24, 8))
     events = found.by_event
     assert events["mxu_mac_bf16"] == 64 * 24 * 8
-    loads = sum(n for n, i in zip(found.result.executed, found.result.program.code, strict=True) if i.op == "mxu.load")
+    loads = sum(n for n, i in zip(found.executed, found.program.code, strict=True) if i.op == "mxu.load")
     assert loads >= 3
     assert events["mxu_weight_byte"] == loads * 8 * 8 * 2
     assert events["mxu_acc_byte"] >= 3 * 64 * 8 * 4
-    assert events["hbm_byte"] == sum(found.result.hbm_bytes.values()) >= (64 * 24 + 24 * 8) * 2 + 64 * 8 * 4
+    assert (
+        events["hbm_byte"]
+        == int(found.executed @ (found.facts.read + found.facts.written))
+        >= (64 * 24 + 24 * 8) * 2 + 64 * 8 * 4
+    )
     assert events["mxu_mac_s8"] == events["vpu_trans"] == events["link_byte"] == events["host_byte"] == 0
-    assert found.idle == found.result.cycles
-    assert found.leakage == found.result.cycles * 10**6 // 100  # mW, at 100 MHz
+    assert found.idle == found.cycles
+    assert found.leakage == found.cycles * 10**6 // 100  # mW, at 100 MHz
 
 
 def test_a_vector_operation_by_hand() -> None:
@@ -76,9 +91,9 @@ def test_a_vector_operation_by_hand() -> None:
 @pytest.mark.parametrize("name", ["mlp_infer", "lstm_scan", "reduce_variants", "int8_dot_i32"])
 def test_energies_add_up(name: str) -> None:
     result = run(Request(load(name).path, V3, random=0)).result
-    found = energy_of(result)
+    found = result.energy
     assert found is not None
-    record = found.to_json()
+    record = found.to_json(np.array(result.timeline()["edges"], np.int64))
     assert record["total_fj"] == sum(record[f"{part}_fj"] for part in ("dynamic", "host", "idle", "leakage"))
     assert sum(record["by_unit"].values()) == sum(record["by_event"].values()) == sum(found.by_instruction)
     assert sum(record["by_group"].values()) == record["dynamic_fj"] + record["host_fj"]
@@ -93,21 +108,96 @@ def test_energies_add_up(name: str) -> None:
 def test_time_and_full_agree() -> None:
     path = load("mlp_infer").path
     full, time = (
-        energy_of(run(Request(path, V3, mode=m, random=0 if m == "full" else None)).result) for m in ("full", "time")
+        run(Request(path, V3, mode=m, random=0 if m == "full" else None)).result.energy for m in ("full", "time")
     )
     assert full is not None
     assert time is not None
-    assert full.to_json() == time.to_json()
+    edges = np.arange(0, full.cycles, 100)
+    assert full.to_json(edges) == time.to_json(edges)
+
+
+MIXED = """HloModule mixed
+ENTRY e {
+  x = bf16[64,64] parameter(0)
+  y = bf16[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = bf16[64,64] tanh(y)
+  t = token[] after-all()
+  o = token[] outfeed(z, t)
+  ROOT r = bf16[64,64] add(y, z)
+}
+"""
+
+
+@lru_cache
+def mixed() -> RunResult:
+    chip = load_chip("tiny", {name: n + 3 for n, name in enumerate(ENERGY)} | {"energy.leakage": 1.5})
+    program = compile_module(parse_hlo(MIXED), chip).program
+    return simulate(program, chip, mode="time")
+
+
+@given(name=st.sampled_from([*EVENTS, "idle", "leakage", "total"]), off=st.integers(-50, 50).filter(bool))
+def test_a_part_that_is_off_by_anything_is_found(name: str, off: int) -> None:
+    use = mixed().energy
+    assert use is not None
+    assert min(use.dynamic, use.host, use.idle, use.leakage) > 0
+    use.check()
+    if name in EVENTS:
+        wrong = replace(use, by_event=use.by_event | {name: use.by_event[name] + off})
+    else:
+        wrong = replace(use, **{name: getattr(use, name) + off})
+    with pytest.raises(InternalError, match="energy: dynamic, host, idle and leakage add up to"):
+        wrong.check()
+
+
+@given(data=st.data())
+def test_an_instruction_that_is_charged_wrongly_is_found(data: st.DataObject) -> None:
+    """Executions that the trace and the sequencer count differently, and amounts that are another instruction's."""
+    result = mixed()
+    use, trace = result.energy, result.trace
+    assert use is not None
+    assert trace is not None
+    index = data.draw(st.sampled_from(sorted(set(trace.index.tolist()))))
+    executed = result.executed.copy()
+    executed[index] += data.draw(st.integers(1, 3))
+    with pytest.raises(InternalError, match="energy: "):
+        energy_of(use.program, use.chip, use.cycles, trace, use.facts, executed)
+    once = list(use.once)
+    once[index] += 1
+    with pytest.raises(InternalError, match="energy: instructions add up to"):
+        replace(use, once=once).check_sums()
+
+
+def test_bytes_of_hbm_are_those_of_the_run() -> None:
+    use = mixed().energy
+    assert use is not None
+    facts = replace(use.facts, read=use.facts.read + use.executed)
+    with pytest.raises(InternalError, match=r"energy: hbm_byte is \d+ fJ, and \d+ bytes"):
+        replace(use, facts=facts).check()
+
+
+def test_every_run_checks_its_energy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events of one kind of instruction, counted wrongly: no run of it ends, whoever asks for no record."""
+    right = EventModel.of
+
+    def wrong(self: EventModel, instr: Instruction) -> dict[str, int]:
+        return dict(right(self, instr)) | ({"hbm_byte": 1} if instr.op == "dma.load" else {})
+
+    monkeypatch.setattr(EventModel, "of", wrong)
+    program = compile_module(parse_hlo(MIXED), V3).program
+    for mode in ("time", "full"):
+        with pytest.raises(InternalError, match="energy: hbm_byte"):
+            simulate(program, V3, mode=mode)
+    simulate(program, V3, mode="values")
 
 
 def test_half_the_clock_doubles_leakage_alone() -> None:
     """Cycles stay where bandwidth and latency are in cycles."""
     fixed = variant(V3, {"hbm.p": V3.hbm.p, "hbm.q": V3.hbm.q, "hbm.latency": V3.hbm.latency})
     fast, slow = (use(variant(fixed, {"clock_mhz": clock}), dot("bf16", 256, 256, 256)) for clock in (940, 470))
-    assert fast.result.cycles == slow.result.cycles
+    assert fast.cycles == slow.cycles
     assert abs(slow.leakage - 2 * fast.leakage) <= 1
     assert slow.by_event == fast.by_event
-    assert slow.result.seconds == pytest.approx(2 * (fast.result.seconds or 0))
+    assert slow.seconds == pytest.approx(2 * fast.seconds)
 
 
 def negation(dtype: str) -> str:

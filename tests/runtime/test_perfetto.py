@@ -14,7 +14,6 @@ from systolith.runtime.cli import cli
 from systolith.runtime.held import held
 from systolith.runtime.job import Outcome, Request, run
 from systolith.runtime.perfetto import perfetto_trace
-from systolith.sim.energy import energy_of
 from tests.corpus.load import load
 
 Track = messages.TrackDescriptor
@@ -132,7 +131,7 @@ def test_counters_add_up(outcome: Outcome, trace: Read) -> None:
 
 def test_power_of_a_chip_with_energies_adds_up_to_the_energy() -> None:
     result = run(Request(load("mlp_infer").path, "tpu_v3", mode="time")).result
-    energy = energy_of(result)
+    energy = result.energy
     assert energy is not None
     points = Read(perfetto_trace(result)).counters["power"]
     joules = sum(watts * (end - start) * 1e-9 for (start, watts), (end, _) in pairwise(points))

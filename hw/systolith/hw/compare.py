@@ -19,7 +19,7 @@ from systolith.isa.instruction import Instruction, Space
 from systolith.isa.program import Program
 from systolith.sim.memory import Bytes
 from systolith.sim.naming import Iterations, during
-from systolith.sim.stats import Trace, origin_of
+from systolith.sim.trace import Trace, origin_of
 
 Ints = NDArray[np.int64]
 KINDS = ("issue", "start", "retire")

@@ -7,9 +7,9 @@ product switches as many rows of the array as it has elements, and all columns; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.kernel import CONST0, Kernel, MicroOp
@@ -44,6 +44,32 @@ def operation(op: str) -> str:
     return "vpu_add" if stem in _FLOATS and ("f32" in kind or stem == "round") else "vpu_int"
 
 
+def _matrix_key(args: Any) -> Hashable:
+    src = args["src"]
+    return src.space, src.pattern, args["row_loops"], args["integer"], args.get("accumulate")
+
+
+def _vector_key(args: Any) -> Hashable:
+    return args["kernel"], args["counts"], args["inner"], tuple([(s.space, s.pattern) for s in args["streams"]])
+
+
+def _copy_key(args: Any) -> Hashable:
+    src, dst = args["src"], args["dst"]
+    return src.space, src.pattern, dst.space, dst.pattern
+
+
+_KEYS: dict[str, Callable[[Any], Hashable]] = {
+    "mxu.load": _matrix_key,
+    "mxu.matmul": _matrix_key,
+    "vpu.run": _vector_key,
+    "dma.load": _copy_key,
+    "dma.store": _copy_key,
+    "xlu.shuffle": _copy_key,
+    "xlu.reduce": _copy_key,
+}
+"""What the events of an instruction depend on; those of others on the opcode alone."""
+
+
 class EventModel:
     """Events of a program's instructions on a chip; those of the same patterns are counted once."""
 
@@ -51,18 +77,15 @@ class EventModel:
         self._program = program
         self._chip = chip
         self._costs = CostModel(program, chip)
-        self._known: dict[Hashable, Events] = {}
+        self._known: dict[str, dict[Hashable, Events]] = {}
 
     def of(self, instr: Instruction) -> Events:
         """How many of each event an execution of the instruction is."""
-        counts = instr.args.get("counts")
-        streams = self._streams(instr)
-        ports = tuple((s.space, s.pattern) for s in streams)
-        scalars = tuple(v for v in instr.args.values() if isinstance(v, int))
-        key = (instr.op, scalars, counts, ports, size_words(instr))
-        found = self._known.get(key)
+        key, known = _KEYS.get(instr.op), self._known.setdefault(instr.op, {})
+        which = key(instr.args) if key else None
+        found = known.get(which)
         if found is None:
-            found = self._known[key] = self._count(instr, streams)
+            found = known[which] = self._count(instr, self._streams(instr))
         return found
 
     def _streams(self, instr: Instruction) -> tuple[Stream, ...]:
@@ -82,7 +105,8 @@ class EventModel:
             events["xlu_byte"] += self._bytes(streams[0])
         if instr.op in ("mxu.load", "mxu.matmul"):
             self._matrix(instr, streams[0], events)
-        events["hbm_byte"] += self._costs.of(instr).hbm_bytes
+        if any(stream.space is Space.HBM for stream in streams):
+            events["hbm_byte"] += self._costs.of(instr).hbm_bytes
         return {name: n for name, n in events.items() if n}
 
     def _pattern(self, stream: Stream) -> Pattern:

@@ -25,8 +25,8 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
 from systolith.runtime.held import held
 from systolith.sim.chrome import COUNTER_BUCKETS, executed, write_trace
-from systolith.sim.energy import energy_of
-from systolith.sim.stats import RunResult, Trace
+from systolith.sim.stats import RunResult
+from systolith.sim.trace import Trace
 
 SUFFIXES = (".perfetto-trace", ".pftrace")
 PROCESS, GROUPS, OPS, UNITS, COUNTERS = 1, 2, 3, 100, 1000
@@ -174,9 +174,8 @@ def _counters(result: RunResult, memory: MemoryUse | None, ns: Callable[[int], i
     for space, steps in (held(result, memory) if memory else {}).items():
         points = list(zip(steps.times.tolist(), steps.held.tolist(), strict=True))
         series.append((f"{space.upper()} bytes held", {"unit": BYTES}, points))
-    energy = energy_of(result)
-    if energy is not None:
-        watts = energy.watts(np.array(line["edges"], np.int64)).tolist()
+    if result.energy is not None:
+        watts = result.energy.watts(np.array(line["edges"], np.int64)).tolist()
         series.append(("power", {"unit_name": "W"}, list(zip(line["edges"], [*watts, 0.0], strict=True))))
     for number, (name, unit, points) in enumerate(series):
         uuid = COUNTERS + number

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
 from systolith.isa.chip_schema import describe_beside
 from systolith.reports.record_version import VERSION
 from systolith.runtime.held import held
-from systolith.sim.energy import energy_of
 from systolith.sim.simulate import RunResult
 
 
@@ -48,7 +49,7 @@ class Circumstances:
 
 def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> dict[str, Any]:
     """The run as JSON values."""
-    chip, energy = result.chip, energy_of(result)
+    chip, energy = result.chip, result.energy
     measured = result.to_json()
     line = measured["timeline"]
     line |= {space: steps.most(line["edges"]) for space, steps in held(result, memory).items()}
@@ -61,7 +62,7 @@ def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> di
         "hostile": about.hostile,
         "chip_digest": chip.digest(),
         "chip_parameters": [row._asdict() for row in (*describe(chip), *describe_beside(chip))],
-        "energy": energy.to_json() if energy else None,
+        "energy": energy.to_json(np.array(line["edges"], np.int64)) if energy else None,
         "wall_seconds": {"compile": about.compile_seconds, "simulate": about.simulate_seconds},
         "hbm_allocated": {
             "parameter": memory.parameters,

@@ -15,7 +15,8 @@ import numpy as np
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import json_text, text_fill, write_atomic
-from systolith.sim.stats import RunResult, Trace
+from systolith.sim.stats import RunResult
+from systolith.sim.trace import Trace
 
 PID = 1
 COUNTER_BUCKETS = 1000

@@ -2,12 +2,12 @@
 
     total = dynamic (by event, by instruction) + host + idle + leakage
 
-Each instruction of the program is looked at once, after the run: runs take no longer for it.
+Each instruction of the program is looked at once, after the run: the time plane takes no longer for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from systolith.isa.chip import Chip
 from systolith.isa.chip_energy import EVENTS, UNITS
 from systolith.isa.events import EventModel, Events
-from systolith.sim.stats import NOWHERE, RunResult, spread
+from systolith.isa.program import Program
+from systolith.sim.causes import InternalError
+from systolith.sim.trace import NOWHERE, Facts, Ints, Trace, spread
 
 HOST = "host"
 _OPS = 100
@@ -28,18 +31,25 @@ class EnergyUse:
     """The energy of a run with cycles on a chip with energies, in femtojoules.
 
     Attributes:
+        program, chip, cycles, trace, facts, executed: of the run, as in `RunResult`.
         by_event: of the events of instructions (`chip_energy.EVENTS`).
-        by_instruction: of all executions of each instruction of the program.
+        once: of one execution of each instruction of the program.
         idle: of the clock.
         leakage: of the chip's leakage in the time of the run.
+        total: of everything, added up over what the trace says was executed.
     """
 
-    result: RunResult
+    program: Program = field(repr=False)
+    chip: Chip = field(repr=False)
+    cycles: int
+    trace: Trace = field(repr=False)
+    facts: Facts = field(repr=False)
+    executed: Ints = field(repr=False)
     by_event: dict[str, int]
-    by_instruction: list[int]
-    once: list[int]
+    once: list[int] = field(repr=False)
     idle: int
     leakage: int
+    total: int
 
     @cached_property
     def by_unit(self) -> dict[str, int]:
@@ -60,23 +70,33 @@ class EnergyUse:
         return sum(self.by_event.values()) - self.host
 
     @property
-    def total(self) -> int:
-        """Of everything."""
-        return self.dynamic + self.host + self.idle + self.leakage
+    def seconds(self) -> float:
+        """Simulated time."""
+        return self.cycles / (self.chip.clock_mhz * 1e6)
+
+    @property
+    def macs(self) -> int:
+        """Useful multiply-accumulates."""
+        return int(self.executed @ self.facts.macs)
 
     @property
     def average_watts(self) -> float:
         """Joules over the run's seconds."""
-        return self.total * 1e-15 / self.result.seconds if self.result.seconds else 0.0
+        return self.total * 1e-15 / self.seconds if self.cycles else 0.0
 
     @property
     def tops_per_watt(self) -> float:
         """Useful operations of the matrix units, two a product, over the joules, in tera."""
-        return 2 * self.result.macs / (self.total * 1e-15) / 1e12 if self.total else 0.0
+        return 2 * self.macs / (self.total * 1e-15) / 1e12 if self.total else 0.0
+
+    @cached_property
+    def by_instruction(self) -> list[int]:
+        """Of all executions of each instruction of the program."""
+        return [amount * count for amount, count in zip(self.once, self.executed.tolist(), strict=True)]
 
     def by(self, key: str) -> dict[str, int]:
         """Of the instructions from each `hlo` (HLO instruction) or `group`, the most first: all events in all."""
-        program, origins = self.result.program, dict[int, int]()
+        program, origins = self.program, dict[int, int]()
         for index, amount in enumerate(self.by_instruction):
             number = program.debug[index] if index < len(program.debug) else -1
             origins[number] = origins.get(number, 0) + amount
@@ -88,8 +108,8 @@ class EnergyUse:
 
     def watts(self, edges: NDArray[np.int64]) -> NDArray[np.float64]:
         """Power between cycles: an instruction's energy flows evenly from its start to its end, the rest always."""
-        trace, result = self.result.trace, self.result
-        if trace is None or not result.cycles or len(edges) < 2:
+        trace = self.trace
+        if not self.cycles or len(edges) < 2:
             return np.zeros(0)
         amounts = np.array(self.once, np.float64)[trace.index]
         flows, steady = np.zeros(len(edges) - 1), float(self.total)
@@ -99,19 +119,47 @@ class EnergyUse:
                 times = np.stack([trace.start[mine], trace.end[mine]], 1).ravel()
                 flows += spread(edges, times, amounts[mine])
                 steady -= float(amounts[mine].sum())
-        found: NDArray[np.float64] = flows / np.diff(edges) + steady / result.cycles
-        return found * (result.chip.clock_mhz * 1e6 * 1e-15)
+        found: NDArray[np.float64] = flows / np.diff(edges) + steady / self.cycles
+        return found * (self.chip.clock_mhz * 1e6 * 1e-15)
 
     def check(self) -> None:
-        """Assert that every way of adding up gives the same."""
-        events = self.dynamic + self.host
-        assert events == sum(self.by_instruction) == sum(self.by("hlo").values()) == sum(self.by("group").values())
-        assert events == sum(self.by_unit.values())
-        assert self.total == events + self.idle + self.leakage
+        """Assert that the parts are the total, and that HBM's is that of the bytes of the run.
 
-    def to_json(self) -> dict[str, Any]:
-        """The figures as JSON values: femtojoules, watts; the HLO instructions that take most."""
-        edges = np.array(self.result.timeline()["edges"], np.int64)
+        Raises:
+            InternalError: what does not add up.
+        """
+        self._same("dynamic, host, idle and leakage", self.dynamic + self.host + self.idle + self.leakage)
+        moved = int(self.executed @ self.facts.read) + int(self.executed @ self.facts.written)
+        counted, price = self.by_event["hbm_byte"], _prices(self.chip)["hbm_byte"]
+        if counted != moved * price:
+            raise InternalError(f"energy: hbm_byte is {counted} fJ, and {moved} bytes of {price} fJ were moved")
+
+    def check_sums(self) -> None:
+        """Assert that the sums by instruction, HLO instruction, group and unit are the total, too.
+
+        Raises:
+            InternalError: what does not add up.
+        """
+        rest = self.idle + self.leakage
+        self._same("instructions", sum(self.by_instruction) + rest)
+        self._same("HLO instructions", sum(self.by("hlo").values()) + rest)
+        self._same("groups", sum(self.by("group").values()) + rest)
+        self._same("units", sum(self.by_unit.values()) + rest)
+
+    def _same(self, parts: str, amount: int) -> None:
+        if amount != self.total:
+            raise InternalError(f"energy: {parts} add up to {amount} of {self.total} fJ")
+
+    def to_json(self, edges: Ints) -> dict[str, Any]:
+        """The figures as JSON values: femtojoules, watts; the HLO instructions that take most.
+
+        Args:
+            edges: cycles of the parts that power is given for.
+
+        Raises:
+            InternalError: the sums are not all the same.
+        """
+        self.check_sums()
         watts = self.watts(edges)
         ops = self.by("hlo")
         return {
@@ -132,31 +180,45 @@ class EnergyUse:
         }
 
 
-def energy_of(result: RunResult) -> EnergyUse | None:
-    """The energy of a run; None: it has no cycles, or its chip no energies."""
-    energies = result.chip.energy
-    if energies is None or result.cycles is None:
+def energy_of(
+    program: Program, chip: Chip, cycles: int, trace: Trace, facts: Facts, executed: Ints
+) -> EnergyUse | None:
+    """The energy of a run, checked; None: the chip has no energies.
+
+    Raises:
+        InternalError: it does not add up.
+    """
+    if chip.energy is None:
         return None
-    model = EventModel(result.program, result.chip)
-    price = {event: int(getattr(energies, event)) for event in EVENTS}
-    once, executed = [0] * len(result.program.code), result.executed.tolist()
-    kinds: dict[int, tuple[Events, int]] = {}  # the model gives instructions of a kind the same object
+    prices, code = _prices(chip), program.code
+    model = EventModel(program, chip)
+    once, counts = [0] * len(code), executed.tolist()
+    amounts: dict[int, int] = {}  # by the identity of events, which are one object for instructions of a kind
+    kinds: dict[int, Events] = {}
     times: dict[int, int] = {}
-    for index, count in enumerate(executed):
+    for index, count in enumerate(counts):
         if count:
-            events = model.of(result.program.code[index])
+            events = model.of(code[index])
             kind = id(events)
             if kind not in kinds:
-                kinds[kind] = events, sum(n * price[event] for event, n in events.items())
-            once[index] = kinds[kind][1]
-            times[kind] = times.get(kind, 0) + count
+                kinds[kind], times[kind] = events, 0
+                amounts[kind] = sum(n * prices[event] for event, n in events.items())
+            once[index] = amounts[kind]
+            times[kind] += count
     by_event = dict.fromkeys(EVENTS, 0)
-    for kind, (events, _) in kinds.items():
+    for kind, events in kinds.items():
         for event, n in events.items():
-            by_event[event] += n * times[kind] * price[event]
-    by_instruction = [amount * count for amount, count in zip(once, executed, strict=True)]
+            by_event[event] += n * times[kind] * prices[event]
+    seen = np.bincount(trace.index, minlength=len(code)).tolist()  # SEQ's own are not in the trace
+    flows = sum(amount * (there or count) for amount, there, count in zip(once, seen, counts, strict=True))
+    idle = chip.energy.idle_cycle * cycles
     # mW x cycles / MHz: nanojoules, a million femtojoules.
-    leakage = int(Fraction(str(energies.leakage)) * result.cycles * 10**6 / Fraction(str(result.chip.clock_mhz)))
-    use = EnergyUse(result, by_event, by_instruction, once, energies.idle_cycle * result.cycles, leakage)
+    leakage = int(Fraction(str(chip.energy.leakage)) * cycles * 10**6 / Fraction(str(chip.clock_mhz)))
+    total = flows + idle + leakage
+    use = EnergyUse(program, chip, cycles, trace, facts, executed, by_event, once, idle, leakage, total)
     use.check()
     return use
+
+
+def _prices(chip: Chip) -> dict[str, int]:
+    return {event: int(getattr(chip.energy, event)) for event in EVENTS}

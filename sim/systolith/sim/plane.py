@@ -14,7 +14,7 @@ from systolith.sim.hazards import Hazard, RaceDetector
 from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.naming import Iterations, named
 from systolith.sim.queues import SEQ, Op
-from systolith.sim.stats import Facts, Trace
+from systolith.sim.trace import Facts, Trace
 from systolith.sim.work import Works, limits_of
 
 

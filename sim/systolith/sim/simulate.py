@@ -19,12 +19,14 @@ from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
+from systolith.sim.energy import energy_of
 from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CancelledRunError, CycleLimit
 from systolith.sim.memory import Bytes, Machine
 from systolith.sim.plane import HazardPlane, TimePlane
 from systolith.sim.sequencer import Hook, Hooks, Sequencer
-from systolith.sim.stats import Facts, RunResult
+from systolith.sim.stats import RunResult
+from systolith.sim.trace import Facts
 from systolith.sim.work import Works
 
 __all__ = ["MODES", "Observer", "RunResult", "simulate"]
@@ -179,7 +181,9 @@ def _run(
     result.executed = np.array(executed, np.int64)
     result.instructions = sum(executed)
     if time is not None:
-        result.cycles, result.units, result.trace, result.facts = time.finish()
+        cycles, result.units, trace, facts = time.finish()
+        result.cycles, result.trace, result.facts = cycles, trace, facts
+        result.energy = energy_of(program, chip, cycles, trace, facts, result.executed)
     else:
         result.facts = _facts(result)
     if limit is not None:

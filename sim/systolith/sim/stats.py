@@ -12,80 +12,11 @@ from numpy.typing import NDArray
 from systolith.isa.chip import Chip
 from systolith.isa.program import Origin, Program
 from systolith.sim.causes import HOST
+from systolith.sim.energy import EnergyUse
 from systolith.sim.hazards import Hazard
-from systolith.sim.queues import Record
+from systolith.sim.trace import Facts, Ints, Trace, origin_of, spread
 
-Ints = NDArray[np.int64]
-NOWHERE = Origin()
 BUCKETS = 200
-
-
-def origin_of(program: Program, index: int) -> Origin:
-    """Where the instruction with that index comes from; an empty Origin where the program does not say."""
-    if index >= len(program.debug) or program.debug[index] < 0:
-        return NOWHERE
-    return program.origins[program.debug[index]]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One entry per executed unit instruction or sync, in program order.
-
-    Attributes:
-        index: instruction index in the program.
-        queue: position in `queues`.
-        issue, start, end, retire: cycles; the unit is occupied from start to end.
-        queues: queue names, `seq` first.
-        stall_at, stall_cause, stall_cycles: the gaps before starts, in parts, and waits for the host after them, in
-            order of time for each entry: entry `stall_at` waited `stall_cycles` because of `causes[stall_cause]`
-            (`causes.DOCS`).
-        causes: names.
-    """
-
-    index: Ints
-    queue: Ints
-    issue: Ints
-    start: Ints
-    end: Ints
-    retire: Ints
-    queues: tuple[str, ...]
-    stall_at: Ints
-    stall_cause: Ints
-    stall_cycles: Ints
-    causes: tuple[str, ...]
-
-    @staticmethod
-    def of(record: Record, queues: Sequence[str]) -> Trace:
-        """The record of an engine as arrays."""
-        return Trace(
-            index=np.array(record.index, np.int64),
-            queue=np.array(record.queue, np.int64),
-            issue=np.array(record.issue, np.int64),
-            start=np.array(record.start, np.int64),
-            end=np.array(record.end, np.int64),
-            retire=np.array(record.retire, np.int64),
-            queues=tuple(queues),
-            stall_at=np.array(record.stall_at, np.int64),
-            stall_cause=np.array(record.stall_cause, np.int64),
-            stall_cycles=np.array(record.stall_cycles, np.int64),
-            causes=tuple(record.cause_numbers),
-        )
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Figures of each instruction of the program that are the same whenever it runs.
-
-    Attributes:
-        read, written: bytes of HBM one execution moves, granules counted whole.
-        macs: useful multiply-accumulates of `mxu.matmul`.
-        active: cycles in which rows enter the array.
-    """
-
-    read: Ints
-    written: Ints
-    macs: Ints
-    active: Ints
 
 
 @dataclass
@@ -101,6 +32,7 @@ class RunResult:
         trace: times; None in mode `values`.
         facts: per instruction of the program.
         executed: how often each instruction of the program was executed.
+        energy: None: no cycles, or a chip that states no energies.
         outputs: result arrays in order; empty in mode `time`.
         decisions: recorded decisions of SEQ that depended on data, for a replay.
         hazards: the first races, in hostile mode.
@@ -117,6 +49,7 @@ class RunResult:
     trace: Trace | None = None
     facts: Facts | None = None
     executed: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    energy: EnergyUse | None = None
     outputs: list[NDArray[Any]] = field(default_factory=list)
     decisions: Any = None
     hazards: list[Hazard] = field(default_factory=list)
@@ -313,10 +246,3 @@ class RunResult:
 def _place(places: Sequence[tuple[str, str, str]]) -> dict[str, str]:
     """The names of the first place, as the record has them."""
     return {"op_name": places[0][1], "source": places[0][2]} if places else {}
-
-
-def spread(edges: Ints, times: Ints, amounts: Ints | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Amounts that each flow evenly from one time to the next (start, end, start, end, ...), summed by bucket."""
-    steps = np.zeros(len(times))
-    steps[1::2] = amounts
-    return np.diff(np.interp(edges, times, np.cumsum(steps)))

@@ -13,7 +13,7 @@ from systolith.isa.program import Program
 from systolith.isa.timing import Cost, CostModel
 from systolith.sim import causes as why
 from systolith.sim.queues import Limits, Work
-from systolith.sim.stats import Facts, origin_of
+from systolith.sim.trace import Facts, origin_of
 
 LOSSES = (why.SELF_CONFLICT, why.FILL, why.GRANULARITY, why.HOST_LINK)
 Losses = tuple[tuple[str, int], ...]

@@ -13,7 +13,7 @@ from systolith.hw.fuzz.points import Point
 from systolith.isa.opcodes import BRANCH_OPS
 from systolith.sim.sequencer import run_values
 from systolith.sim.simulate import RunResult
-from systolith.sim.stats import Trace
+from systolith.sim.trace import Trace
 
 
 def cause_points(result: RunResult) -> Iterator[Point]:

@@ -16,7 +16,7 @@ from systolith.isa.opcodes import MAX_WAITS, NO_TOKEN, OPCODES, STREAM, STREAM_W
 from systolith.isa.program import Program
 from systolith.sim.plane import TimePlane
 from systolith.sim.sequencer import Hooks, Issue, Sequencer
-from systolith.sim.stats import Trace
+from systolith.sim.trace import Trace
 
 Flags = NDArray[np.bool_]
 STEPS = 5000  # instructions after which a program counts as one that does not end
