@@ -70,7 +70,8 @@ def trace(outcome: Outcome) -> Read:
 def test_groups_and_operations_stand_above_the_units(outcome: Outcome, trace: Read) -> None:
     assert outcome.result.trace
     assert trace.process.process.process_name == "small: jit_mlp"
-    assert trace.order[: 2 + len(outcome.result.trace.queues)] == ["groups", "HLO ops", *outcome.result.trace.queues]
+    first = ["host", "groups", "HLO ops", *outcome.result.trace.queues]
+    assert trace.order[: len(first)] == first
     assert trace.order[-4:] == [
         "HBM bytes read a cycle",
         "HBM bytes written a cycle",
@@ -93,7 +94,15 @@ def test_every_instruction_is_a_slice(outcome: Outcome, trace: Read) -> None:
 
 def test_times_are_those_of_the_clock(outcome: Outcome, trace: Read) -> None:
     for s in trace.slices["ld"]:
-        assert s["start"] == pytest.approx(s["notes"]["start"] * 1000 / outcome.result.chip.clock_mhz, abs=0.5)
+        cycles = outcome.result.chip.host.launch + s["notes"]["start"]
+        assert s["start"] == pytest.approx(cycles * 1000 / outcome.result.chip.clock_mhz, abs=0.5)
+
+
+def test_it_begins_with_the_launch(outcome: Outcome, trace: Read) -> None:
+    (launch,) = trace.slices["host"]
+    cycles = outcome.result.chip.host.launch
+    assert (launch["name"], launch["start"], launch["notes"]) == ("launch jit_mlp", 0, {"cycles": cycles})
+    assert launch["end"] == pytest.approx(cycles * 1000 / outcome.result.chip.clock_mhz, abs=0.5)
 
 
 def test_the_run_is_shared_out_as_in_reports(outcome: Outcome, trace: Read) -> None:
@@ -106,10 +115,11 @@ def test_the_run_is_shared_out_as_in_reports(outcome: Outcome, trace: Read) -> N
 
 def test_arrows_go_from_a_signal_to_the_wait_that_takes_it(outcome: Outcome, trace: Read) -> None:
     result = outcome.result
-    every = [s for queue in trace.order[2:] for s in trace.slices[queue]]
+    assert result.trace
+    every = [s for queue in result.trace.queues for s in trace.slices[queue]]
     gives = {flow: s for s in every for flow in s["gives"]}
     takes = {flow: s for s in every for flow in s["takes"]}
-    waits = sum(len(result.program.code[i].waits) for i in result.trace.index) if result.trace else 0
+    waits = sum(len(result.program.code[i].waits) for i in result.trace.index)
     assert len(takes) == waits > 10
     for flow, waiter in takes.items():
         signaller = gives[flow]

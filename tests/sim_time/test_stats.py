@@ -108,8 +108,12 @@ def test_the_trace_is_what_perfetto_reads(result: RunResult, tmp_path: Path) -> 
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert result.trace is not None
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    assert list(names.values()) == list(result.trace.queues)
-    complete = [e for e in events if e["ph"] == "X"]
+    assert list(names.values()) == [*result.trace.queues, "host"]
+    (launch,) = (e for e in events if e.get("cat") == "host")
+    assert (launch["ts"], launch["dur"]) == (0, pytest.approx(CHIP.host.launch / CHIP.clock_mhz))
+    complete = [e for e in events if e["ph"] == "X" and e["cat"] != "host"]
+    start = launch["dur"]
+    assert all(e["ts"] == pytest.approx(start + e["args"]["start"] / CHIP.clock_mhz) for e in complete)
     assert len(complete) == len(result.trace.index)
     ends = dict.fromkeys(names, 0.0)
     for e in sorted(complete, key=lambda e: e["ts"]):

@@ -61,6 +61,12 @@ DERIVED: dict[str, Derived] = {
         lambda sublanes, own: True,
         "a bank of VMEM a sublane",
     ),
+    "host.launch": Derived(
+        ("host.latency", "host.setup"),
+        lambda latency, setup, own: 2 * (setup + latency),
+        lambda latency, setup, own: True,
+        "the call comes and its end is told, a transfer each",
+    ),
 }
 
 

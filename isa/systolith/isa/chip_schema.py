@@ -123,6 +123,9 @@ class Host:
     setup: Annotated[int, Ge(0), Le(100000), Doc("cycles", "of each transfer, before its first byte")]
     latency: Annotated[int, Ge(1), Le(100000), Doc("cycles", "from a transfer's last byte to the signal")]
     room: Annotated[int, Ge(4), Le(2**30), Doc("bytes", "that an outfeed queue holds until the host takes them")]
+    launch: Annotated[
+        int, Ge(0), Le(10**8), Doc("cycles", "that a program's call and the word of its end take, beside its run")
+    ]
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,7 @@ TIME_FIELDS = frozenset(
     {
         "clock_mhz", "seq.branch_penalty", "seq.fetch_words", "fifo.depth", "mxu.segments", "mxu.segment_bytes",
         "mxu.load_latency", "mxu.pipeline", "xlu.latency", "hbm.p", "hbm.q", "hbm.granule", "hbm.latency",
-        "dma.segments", "dma.local_latency",
+        "dma.segments", "dma.local_latency", "host.launch",
     }
 )  # fmt: skip
 """Fields that decide how long instructions take, and neither which programs are legal nor their results."""

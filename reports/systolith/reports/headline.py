@@ -39,6 +39,7 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
     return [
         Figure("cycles", "Cycles", count(run.total), f"{si(chip.clock_hz, 'Hz')} core clock", run.total, True),
         Figure("seconds", "Simulated time", si(seconds, "s"), f"{run.instructions:,} instructions", seconds, True),
+        _launch(run, chip),
         _floor(run, floor),
         Figure("mxu_busy", "MXU busy", percent(use.busy), "a stream instruction occupies the unit", use.busy),
         Figure("mxu_active", "Array active", active, "a row of operands enters the array", use.active),
@@ -72,6 +73,15 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
             wall.simulate,
         ),
     ]
+
+
+def _launch(run: RunData, chip: Peaks) -> Figure:
+    """The cost of calling the program, which its own cycles do not have."""
+    if run.launch is None:
+        return Figure("launch", "Launch", NONE, "not in the record", None)
+    share = percent(run.launch / (run.launch + run.total))
+    note = f"{si(run.launch / chip.clock_hz, 's')} beside the run, {share} of both: the call by the host, once a run"
+    return Figure("launch", "Launch", f"{count(run.launch)} cycles", note, run.launch)
 
 
 def energy_figure(run: RunData) -> Figure:

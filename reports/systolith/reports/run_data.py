@@ -319,6 +319,7 @@ class RunData(Model):
         hostile: memory started as NaNs, and races were looked for.
         chip, chip_digest, chip_parameters: the chip that it ran on: name, digest of its configuration, its fields.
         cycles, seconds: simulated time; None in mode `values`.
+        launch: cycles that the call of the program takes beside `cycles` (`host.launch`); None: it is not known.
         wall_seconds: host time.
         macs: useful multiply-accumulates.
         mxu_utilization: useful MACs over the peak of all MXUs during the run; None without cycles.
@@ -353,6 +354,7 @@ class RunData(Model):
     chip_parameters: list[ChipRow] = []
     cycles: Count | None
     seconds: Amount | None
+    launch: Count | None = None
     wall_seconds: WallSeconds = WallSeconds()
     macs: Count = 0
     mxu_utilization: Fraction | None = None

@@ -27,6 +27,7 @@ class _Line:
     program: str
     record: str
     cycles: int
+    launch: int
     runs: int = 0
 
 
@@ -57,7 +58,7 @@ class Recorder:
         with self._lock:
             line = self._lines.get((key, cycles))
             if line is None:
-                line = self._lines[key, cycles] = _Line(run.program.name, self._name(run), cycles)
+                line = self._lines[key, cycles] = _Line(run.program.name, self._name(run), cycles, run.launch or 0)
                 write_atomic(self._folder / line.record, text_fill(json_text(run.record()) + "\n"))
             line.runs += 1
             self._seconds += run.result.seconds or 0.0
@@ -71,6 +72,7 @@ class Recorder:
         summary = {
             "runs": sum(line.runs for line in lines),
             "cycles": sum(line.cycles * line.runs for line in lines),
+            "launch": sum(line.launch * line.runs for line in lines),
             "seconds": self._seconds,
             "programs": [{**vars(line), "total_cycles": line.cycles * line.runs} for line in lines],
         }

@@ -1,10 +1,12 @@
 """A run as a trace in Perfetto's protobuf, which ui.perfetto.dev and the package `perfetto` open and query.
 
-Tracks of the process, from the top: the fusion groups and the HLO operations (the run shared out, as reports do: to
+Tracks of the process, from the top: the host's launch, with which the trace begins, and the transfers of its infeed and
+outfeed queues; the fusion groups and the HLO operations (the run shared out, as reports do: to
 each the time in which the oldest unfinished instruction is its own), a track a queue with every executed instruction,
 counters of HBM traffic, of bytes held and of power.  Arrows go from the instruction that signals a token to the one
 that waits for it.
-Times are nanoseconds of the chip's clock, rounded; arguments have the cycles.
+Times are nanoseconds of the chip's clock, rounded; arguments have the cycles of the run, whose cycle 0 is
+where the launch ends.
 
 Source of the messages: `protos/perfetto/trace` of Perfetto; the fields used here only.
 """
@@ -12,7 +14,7 @@ Source of the messages: `protos/perfetto/trace` of Perfetto; the fields used her
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,13 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
 from systolith.runtime.held import held
 from systolith.sim.chrome import COUNTER_BUCKETS, executed, write_trace
+from systolith.sim.host_timeline import HostSlice, host_slices
 from systolith.sim.stats import RunResult
 from systolith.sim.trace import Trace
 
 SUFFIXES = (".perfetto-trace", ".pftrace")
-PROCESS, GROUPS, OPS, UNITS, COUNTERS = 1, 2, 3, 100, 1000
-"""Track ids; those of queues and counters count from theirs on."""
+PROCESS, GROUPS, OPS, HOST, UNITS, COUNTERS = 1, 2, 3, 10, 300, 1000
+"""Track ids; those of the host, of queues and counters count from theirs on."""
 SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4  # TrackEvent.Type
 EXPLICIT, BYTES = 3, 3  # TrackDescriptor.ChildTracksOrdering, CounterDescriptor.Unit
 SEQUENCE = 1
@@ -64,12 +67,14 @@ def perfetto_trace(result: RunResult, memory: MemoryUse | None = None) -> bytes:
     """
     if result.trace is None:
         raise SystolithError(f"a trace needs times: the run was in mode {result.mode!r}")
-    clock = result.chip.clock_mhz
+    clock, launch = result.chip.clock_mhz, result.chip.host.launch
 
     def ns(cycle: int) -> int:
-        return round(cycle * 1000 / clock)
+        return round((launch + cycle) * 1000 / clock)
 
-    packets = list(_tracks(result, result.trace))
+    host = list(host_slices(result, result.trace))
+    packets = list(_tracks(result, result.trace, [*dict.fromkeys(s.track for s in host)]))
+    packets += _host(host, ns)
     packets += _shares(result, result.trace, ns)
     packets += _instructions(result, result.trace, ns)
     packets += _counters(result, memory, ns)
@@ -94,10 +99,11 @@ def write_any_trace(result: RunResult, path: Path, memory: MemoryUse | None = No
         write_trace(result, path)
 
 
-def _tracks(result: RunResult, trace: Trace) -> Iterator[Fields]:
+def _tracks(result: RunResult, trace: Trace, host: Sequence[str]) -> Iterator[Fields]:
     process = {"pid": PROCESS, "process_name": f"{result.chip.name}: {result.program.name}"}
     yield {"track_descriptor": {"uuid": PROCESS, "process": process, "child_ordering": EXPLICIT}}
-    named = [(GROUPS, "groups"), (OPS, "HLO ops"), *((UNITS + q, name) for q, name in enumerate(trace.queues))]
+    named = [(HOST + n, name) for n, name in enumerate(host)]
+    named += [(GROUPS, "groups"), (OPS, "HLO ops"), *((UNITS + q, name) for q, name in enumerate(trace.queues))]
     for rank, (uuid, name) in enumerate(named):
         about = {"uuid": uuid, "parent_uuid": PROCESS, "name": name, "sibling_order_rank": rank}
         yield {"track_descriptor": about}
@@ -109,6 +115,13 @@ def _slice(track: int, name: str, start: int, end: int, about: Fields) -> tuple[
         {"timestamp": start, "track_event": begin},
         {"timestamp": end, "track_event": {"type": SLICE_END, "track_uuid": track}},
     )
+
+
+def _host(slices: Sequence[HostSlice], ns: Callable[[int], int]) -> Iterator[Fields]:
+    tracks = [*dict.fromkeys(s.track for s in slices)]
+    for s in slices:
+        about = {"debug_annotations": _notes(s.args), "categories": ["host"]}
+        yield from _slice(HOST + tracks.index(s.track), s.name, ns(s.start), ns(s.end), about)
 
 
 def _notes(args: Mapping[str, Any]) -> list[Fields]:

@@ -37,13 +37,22 @@ class Run:
         return self.result.cycles
 
     @property
+    def launch(self) -> int | None:
+        """Cycles that the call takes beside `cycles`: `host.launch` of the chip; None of a run in mode `values`."""
+        return self.result.launch
+
+    @property
     def decisions(self) -> list[int]:
         """The values of data that control depends on, which a run in mode `time` needs."""
         return list(self.result.decisions)
 
     def __repr__(self) -> str:
         cycles, seconds = self.cycles, self.result.seconds
-        took = "no cycles" if cycles is None else f"{cycles:,} cycles, {(seconds or 0) * 1e6:.4g} us"
+        took = (
+            "no cycles"
+            if cycles is None
+            else f"{cycles:,} cycles, {(seconds or 0) * 1e6:.4g} us, launch {self.launch:,}"
+        )
         return f"<Run of {self.program.name} on {self.chip.name}, mode {self.result.mode}: {took}>"
 
     def _repr_html_(self) -> str:

@@ -1,8 +1,10 @@
 """A run as Chrome trace events: opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.
 
-A process is the chip, a thread each queue.  Each executed instruction is a complete event over its occupancy; its
+A process is the chip, a thread each queue, and each of the host's: the launch, with which the trace begins, and the
+transfers of infeeds and outfeeds.  Each executed instruction is a complete event over its occupancy; its
 arguments say where it comes from, when it was issued and retired, and the cause of the unit's wait before it.  Counters
 show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: cycles / `clock_mhz`.
+Cycle 0 of the run is where the launch ends; arguments have the run's cycles.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import json_text, text_fill, write_atomic
+from systolith.sim.host_timeline import host_slices
 from systolith.sim.stats import RunResult
 from systolith.sim.trace import Trace
 
@@ -31,8 +34,10 @@ def chrome_trace(result: RunResult) -> dict[str, Any]:
     """
     if result.trace is None:
         raise SystolithError(f"a trace needs times: the run was in mode {result.mode!r}")
-    events = [*_names(result, result.trace), *_instructions(result, result.trace), *_counters(result)]
+    trace = result.trace
+    events = [*_names(result, trace), *_host(result, trace), *_instructions(result, trace), *_counters(result)]
     other = {"program": result.program.name, "chip": result.chip.name, "cycles": result.cycles}
+    other["launch"] = result.launch
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
@@ -58,11 +63,28 @@ def _meta(what: str, thread: int, **args: Any) -> Event:
     return {"ph": "M", "name": what, "pid": PID, "tid": thread, "args": args}
 
 
+def _place(result: RunResult, start: int, end: int) -> Event:
+    """Where an event stands that takes the cycles from one of the run to another."""
+    host = result.chip.host
+    return {"ts": (host.launch + start) / result.chip.clock_mhz, "dur": (end - start) / result.chip.clock_mhz}
+
+
+def _host(result: RunResult, trace: Trace) -> Iterator[Event]:
+    """Threads of the host, above those of the chip."""
+    threads: dict[str, int] = {}
+    for s in host_slices(result, trace):
+        thread = threads.setdefault(s.track, len(trace.queues) + len(threads))
+        event = {"ph": "X", "name": s.name, "cat": "host", "pid": PID, "tid": thread, "args": s.args}
+        yield event | _place(result, s.start, s.end)
+    for track, thread in threads.items():
+        yield _meta("thread_name", thread, name=track)
+        yield _meta("thread_sort_index", thread, sort_index=thread - len(trace.queues) - len(threads))
+
+
 def _instructions(result: RunResult, trace: Trace) -> list[Event]:
-    clock = result.chip.clock_mhz
     return [
-        {"ph": "X", "name": e.name, "cat": trace.queues[e.queue], "pid": PID, "tid": e.queue}
-        | {"ts": e.start / clock, "dur": (e.end - e.start) / clock, "args": e.args}
+        {"ph": "X", "name": e.name, "cat": trace.queues[e.queue], "pid": PID, "tid": e.queue, "args": e.args}
+        | _place(result, e.start, e.end)
         for e in executed(result, trace)
     ]
 
@@ -105,13 +127,16 @@ def _fixed(result: RunResult, index: int) -> tuple[str, dict[str, Any]]:
 
 def _counters(result: RunResult) -> list[Event]:
     line = result.timeline(COUNTER_BUCKETS)
-    edges, clock = line["edges"], result.chip.clock_mhz
+    edges, clock, launch = line["edges"], result.chip.clock_mhz, result.chip.host.launch
     events: list[Event] = []
     for i, (read, written) in enumerate(zip(line["read"], line["written"], strict=True)):
         width = edges[i + 1] - edges[i]
         args = {"read": read / width, "written": written / width}
-        events.append({"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": edges[i] / clock, "args": args})
+        ts = (launch + edges[i]) / clock
+        events.append({"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": ts, "args": args})
     if edges:
         zero = {"read": 0.0, "written": 0.0}
-        events.append({"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": edges[-1] / clock, "args": zero})
+        events.append(
+            {"ph": "C", "name": "HBM bytes/cycle", "pid": PID, "ts": (launch + edges[-1]) / clock, "args": zero}
+        )
     return events

@@ -78,6 +78,11 @@ class RunResult:
         }
 
     @property
+    def launch(self) -> int | None:
+        """Cycles that the call of the program takes beside its own (`host.launch`); None without cycles."""
+        return None if self.cycles is None else self.chip.host.launch
+
+    @property
     def macs(self) -> int:
         """Useful multiply-accumulates: padding and masked tails not counted."""
         return 0 if self.facts is None else int(self.executed @ self.facts.macs)
@@ -225,6 +230,7 @@ class RunResult:
             "chip": self.chip.name,
             "mode": self.mode,
             "cycles": self.cycles,
+            "launch": self.launch,
             "seconds": self.seconds,
             "wall_seconds": dict(self.wall_seconds),
             "mxu_utilization": self.mxu_utilization,
