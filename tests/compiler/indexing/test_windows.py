@@ -17,6 +17,8 @@ from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
+from systolith.runtime.arrays import random_array
+from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.index_cases import (
     ADD,
@@ -78,12 +80,34 @@ def test_any_of_larger_dimensions(draw: Draw, seed: int, arrays: int) -> None:
         (5000, 1, 3000, "f32"),
         (100, 3, 3000, "bf16"),
         (70000, 1, 40, "u8"),
+        (2001, 75, 2500, "bf16"),
     ],
-    ids=["rows in parts", "rows larger than parts", "elements", "a small table", "bytes in HBM"],
+    ids=["rows in parts", "rows larger than parts", "elements", "a small table", "bytes in HBM", "boxes of odd sizes"],
 )
 def test_lookups_in_tables(depth: int, row: int, count: int, t: str) -> None:
     text = lookup(depth, row, count, t)
     same_bits(text, row_arguments(text))
+
+
+@pytest.mark.parametrize(
+    ("outer", "depth", "inner", "count", "t"),
+    [(1, 1500, 64, 3000, "f32"), (6, 900, 24, 2000, "f32"), (2, 4000, 32, 4001, "u8")],
+)
+def test_tables_of_fewer_bytes_than_their_windows_are_read_once(
+    outer: int, depth: int, inner: int, count: int, t: str
+) -> None:
+    text = (
+        f"HloModule m\nENTRY e {{\n x = {t}[{outer},{depth},{inner}] parameter(0)\n i = s32[{count},1] parameter(1)\n"
+        f" ROOT r = {t}[{outer},{count},{inner}] gather(x, i), offset_dims={{0,2}}, collapsed_slice_dims={{1}},"
+        f" start_index_map={{1}}, index_vector_dim=1, slice_sizes={{{outer},1,{inner}}}\n}}\n"
+    )
+    rng = np.random.default_rng(0)
+    i = rng.integers(-2, depth + 2, (count, 1)).astype(np.int32)
+    shape = parse_hlo(text).entry.parameters[0].shape
+    made = same_bits(text, [random_array(rng, shape.dtype, shape.dims), i])
+    times = simulate(made.program, load_chip("tiny"), mode="time")
+    read = times.to_json()["hbm_bytes"]["read"]
+    assert read < 1.2 * (shape.bytes + i.nbytes)
 
 
 SIZES = [(1000, 64, 300, 1), (20000, 7, 300, 1), (3, 20000, 9, 1), (1500, 50, 60, 3)]

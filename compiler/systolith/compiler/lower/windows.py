@@ -92,7 +92,7 @@ def copy_windows(
 
     Args:
         ctx: where to.
-        array: `[B, D, R]`.
+        array: `[B, D, R]`, or a box of that with all of D.
         windows: the box of all windows; one of both is in VMEM.
         part: where that box is.
         width: of whole windows.
@@ -107,7 +107,8 @@ def copy_windows(
     listed = next(k for k, p in enumerate(loops) if p.dim == 1)
     inside = Coord(tuple(int(k == listed) for k in range(len(loops))), 0, 0, array.dims[1] - width + 1)
     there, here = (tuple(strides[p.dim] for p in loops) for strides in sides)
-    offset = array.offset + part.origin[0] * outer + part.origin[2] * middle + part.origin[3] * inner
+    from_outer, from_inner = part.origin[0] - array.origin[0], part.origin[3] - array.origin[2]
+    offset = array.offset + from_outer * outer + part.origin[2] * middle + from_inner * inner
     at = Pattern(array.dtype, counts, there, (inside,), 0, listed)
     picked = Ref(array.buf, at, offset, array.dynamic, index=indices.buf)
     in_order = Ref(windows.buf, Pattern(windows.dtype, counts, here), windows.offset, windows.dynamic)
