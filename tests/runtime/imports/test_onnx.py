@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from systolith.compiler.hlo.values.evaluator import evaluate  # noqa: E402
 from systolith.isa.errors import SystolithError  # noqa: E402
-from systolith.runtime.imports.onnx_model import import_model  # noqa: E402
-from systolith.runtime.imports.onnx_table import TABLE  # noqa: E402
+from systolith.runtime.imports.onnx.model import import_model  # noqa: E402
+from systolith.runtime.imports.onnx.table import TABLE  # noqa: E402
 from tests.runtime.command import systolith  # noqa: E402
 from tests.runtime.imports.onnx_cases import CASES, Case, bert_block, model, model_of, resnet_block  # noqa: E402
 

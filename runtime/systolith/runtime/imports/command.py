@@ -46,7 +46,7 @@ def import_command(
         raise SystolithError("--scale-sim and --chip-file: give both: the configuration, and the chip to write")
     fills: dict[Path, Fill] = {}
     if file.suffix == ".onnx":
-        from systolith.runtime.imports.onnx_model import read_onnx
+        from systolith.runtime.imports.onnx.model import read_onnx
 
         if scale_sim:
             raise SystolithError("--scale-sim is for topologies (.csv), not for ONNX models")

@@ -1,4 +1,4 @@
-"""ONNX models as modules: a table of operations to HLO (`onnx_table.py`), constants folded by ONNX's own evaluator.
+"""ONNX models as modules: a table of operations to HLO (`table.py`), constants folded by ONNX's own evaluator.
 
 Inputs are the first parameters, in order, then the initializers that are too large for a text.
 """
@@ -21,8 +21,9 @@ from systolith.isa.dtypes import DType
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import Fill, read_bytes
 from systolith.runtime.arrays import Array, as_bits, random_array
-from systolith.runtime.imports.onnx_graph import Graph, OnnxError, Value, element_type
-from systolith.runtime.imports.onnx_table import TABLE, Node
+from systolith.runtime.imports.onnx.graph import Graph, OnnxError, Value, element_type
+from systolith.runtime.imports.onnx.node import Node
+from systolith.runtime.imports.onnx.table import TABLE
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
