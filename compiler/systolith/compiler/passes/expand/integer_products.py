@@ -5,6 +5,7 @@
   broadcast(b). The broadcasts fold into index maps and the product into the reduction, so that nothing of the larger
   shape is stored.
 - A convolution of f64: such a dot of what the places of the window see (`convolution_taps.py`).
+- Of integers with a result of floats: of the integers as such floats, as XLA's operand upcaster does.
 - A convolution of wider integers: convolutions of their bytes, each shifted to its place.
 """
 
@@ -52,7 +53,10 @@ def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | No
         if i.opcode == "dot":
             return in_blocks(callees, r, i, partial(_expand, callees))
         return by_taps(r, i, lambda dot: in_blocks(callees, r, dot, partial(_expand, callees)), i.shape.dtype)
-    if not all(_is_integral(t) for t in (*types, i.shape.dtype)):
+    if not _is_integral(i.shape.dtype):
+        given = [r.converted(o, i.shape.dtype) if _is_integral(o.shape.dtype) else o for o in i.operands]
+        return r.like(i, given, i.shape) if given != list(i.operands) else None
+    if not all(_is_integral(t) for t in types):
         return None
     wide = any(t.bits > WIDEST for t in types) or i.shape.dtype.bits > S32.bits
     if wide:
