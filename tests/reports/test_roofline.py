@@ -63,12 +63,19 @@ def test_intensity_and_rate_by_hand() -> None:
 
 
 def test_floor_of_the_module() -> None:
-    raw = fabricate()
+    raw = fabricate() | {"hbm_bytes": {"read": 30_000_000, "written": 400_000}}
     floor = module_floor(from_json(raw), PEAKS)
     assert floor.compute == pytest.approx(raw["macs"] / 32768)
     assert floor.memory == pytest.approx((28_745_728 + 393_216) * 47 / 22500)
     assert floor.cycles == floor.memory
     assert floor.limit == "HBM bandwidth"
+
+
+def test_a_table_that_is_read_in_part_is_in_the_floor_with_that_part() -> None:
+    """So no run is faster than its floor."""
+    raw = fabricate()
+    raw["hbm_bytes"] = {"read": 1_000_000, "written": 1_000}
+    assert module_floor(from_json(raw), PEAKS).memory == pytest.approx(1_001_000 * 47 / 22500)
 
 
 def test_three_figures_of_the_matrix_units() -> None:

@@ -99,7 +99,7 @@ def energy_figure(run: RunData) -> Figure:
 def _floor(run: RunData, floor: Floor) -> Figure:
     note = (
         f"{percent(floor.cycles / run.total)} of the run, set by {floor.limit}: useful MACs at peak "
-        f"{count(round(floor.compute))}, parameters and results once {count(round(floor.memory))}"
+        f"{count(round(floor.compute))}, parameters and results once, where moved, {count(round(floor.memory))}"
     )
     return Figure("floor", "Floor", f"{count(round(floor.cycles))} cycles", note, floor.cycles, True)
 

@@ -145,7 +145,10 @@ def group_roof(group: Group, chip: Peaks) -> GroupRoof:
 
 @dataclass(frozen=True)
 class Floor:
-    """Lower bounds of the whole module, in cycles: useful MACs at peak; parameters and results once over HBM."""
+    """Lower bounds of the whole module, in cycles: useful MACs at peak; parameters and results once over HBM.
+
+    Of tables that are read in part, and results that are written in part, what was moved counts.
+    """
 
     compute: float
     memory: float
@@ -161,8 +164,9 @@ class Floor:
 
 def module_floor(run: RunData, chip: Peaks) -> Floor:
     """The module's floor."""
-    once = run.hbm_allocated.get("parameter", 0) + run.hbm_allocated.get("result", 0)
-    return Floor(run.macs / chip.macs, once / chip.hbm)
+    read = min(run.hbm_allocated.get("parameter", 0), run.hbm_bytes.read)
+    written = min(run.hbm_allocated.get("result", 0), run.hbm_bytes.written)
+    return Floor(run.macs / chip.macs, (read + written) / chip.hbm)
 
 
 @dataclass(frozen=True)

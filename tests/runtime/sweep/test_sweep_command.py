@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+import pandas
 import pytest
 
-from systolith.reports.charts.study import pareto
+from systolith.reports.charts.study import elasticities, pareto
 from systolith.runtime.sweep.run import sweep
 from tests.runtime.command import systolith
 from tests.runtime.sweep.studies import TEXT, toml
@@ -54,6 +55,41 @@ def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest
     assert [(p.x, p.y) for p in drawn] == front
     caption = (folder / "pareto-layer.txt").read_text()
     assert f"On the line the {len(front)} points" in caption
+
+
+def test_tables_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are read back by pandas, and drawn from as they are."""
+    path = toml(tmp_path, TEXT.replace('"vmem.bytes"]', '"vmem.bytes / 1024"]'))
+    out, folder = tmp_path / "r.csv", tmp_path / "t"
+    ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1, "--csv", folder)
+    assert ran.code == 0, ran
+    assert f"wrote {out}, {folder}" in ran.err
+    results = sweep(path, tmp_path / "r.sqlite")
+    front = pandas.read_csv(folder / "pareto.csv")
+    assert front["cycles"].tolist() == [row["cycles"] for row in results.pareto()]
+    assert (front["vmem.bytes / 1024"] == front["vmem.bytes"] / 1024).all()
+    every = pandas.read_csv(out)
+    for row in front.to_dict("records"):  # nothing is as fast on as little memory
+        better = every[(every["seconds"] <= row["seconds"]) & (every["vmem.bytes"] <= row["vmem.bytes"])]
+        assert len(better[["seconds", "vmem.bytes"]].drop_duplicates()) == 1
+    found = pandas.read_csv(folder / "elasticities.csv")
+    assert found.to_dict("records") == [vars(s) for s in results.sensitivities()]
+    assert elasticities(found, "time").bars
+    assert results.write_tables(tmp_path / "again") == tmp_path / "again"
+    for name in ("pareto.csv", "elasticities.csv"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_tables_that_a_study_has_nothing_for_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for line in TEXT.splitlines() if not line.startswith("pareto")]
+    path, folder = toml(tmp_path, "\n".join(lines)), tmp_path / "t"
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1, "--csv", folder)
+    assert ran.code == 0, ran
+    assert "no pareto.csv: the study has no formulas in `pareto`" in ran.err
+    assert [file.name for file in folder.iterdir()] == ["elasticities.csv"]
+    ran = systolith(capsys, "sweep", path, "-o", folder / "pareto.csv", "--csv", folder)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--csv DIR/pareto.csv" in ran.err
 
 
 def test_a_refused_point_ends_with_1_and_is_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

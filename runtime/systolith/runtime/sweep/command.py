@@ -42,6 +42,13 @@ _SHOWN = 12
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.")
 @click.option("--figures", type=FILE, metavar="DIR", help="Write Pareto fronts and elasticities as figures into DIR.")
 @figure_format
+@click.option(
+    "--csv",
+    "tables",
+    type=FILE,
+    metavar="DIR",
+    help="Write the Pareto front and the elasticities into DIR as pareto.csv and elasticities.csv.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def sweep(
     study: Path,
@@ -51,6 +58,7 @@ def sweep(
     dask: str | None,
     figures: Path | None,
     suffix: str,
+    tables: Path | None,
     as_json: bool,
 ) -> int:
     """Explore a design space: simulate every point of STUDY, a TOML file of models, chips and what varies.
@@ -59,11 +67,13 @@ def sweep(
     """
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import json_text, make_folder, require_apart, write_all
-    from systolith.runtime.sweep.results import writer_of
+    from systolith.runtime.sweep.results import TABLES, writer_of
     from systolith.runtime.sweep.run import sweep as run_sweep
 
     store = store or outputs[0].with_suffix(".sqlite")
     named = {f"-o {n}" if n else "-o": path for n, path in enumerate(outputs)}
+    if tables and tables.is_dir():
+        named |= {f"--csv DIR/{name}": tables / name for name in TABLES}
     require_apart(named | {"--store": store}, {"STUDY": study})
     for path in outputs:
         writer_of(path)
@@ -74,21 +84,27 @@ def sweep(
     with _progress(as_json) as watch:
         results = run_sweep(study, store, jobs, dask, watch)
     files = {path: fill for path in outputs for path, fill in results.fills(path).items()}
+    missing: list[str] = []
     if figures:
         from systolith.runtime.sweep.figures import figure_files
 
         drawn, missing = figure_files(results, figures, suffix)
-        make_folder(figures)
         files |= drawn
-        for line in missing:
-            tell(line)
+    if tables:
+        written, lacking = results.tables(tables)
+        files, missing = files | written, [*missing, *lacking]
+    folders = [folder for folder in (figures, tables) if folder]
+    for folder in folders:
+        make_folder(folder)
+    for line in missing:
+        tell(line)
     write_all(files)
     if as_json:
         emit(json_text(_record(results)))
     else:
         for item in _summary(results):
             output_console().print(item)
-        tell(f"wrote {', '.join(map(str, [*outputs, *([figures] if figures else [])]))}")
+        tell(f"wrote {', '.join(map(str, [*outputs, *folders]))}")
     for row in results.failures[:_SHOWN]:
         where = " ".join(f"{name}={row[name]}" for name in (*results.study.fields, *results.study.options))
         tell(f"{row['status']}: {row['model']} on {row['chip']} {where}: {row['reason']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from math import log
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import Fill, json_text, text_fill, write_all
+from systolith.isa.files import Fill, json_text, make_folder, text_fill, write_all
 from systolith.runtime.sweep.extras import need
 from systolith.runtime.sweep.formula import Formula, FormulaError, read_formula
 from systolith.runtime.sweep.study import MEASURED, Study
@@ -22,6 +22,8 @@ from systolith.runtime.sweep.work import OK, Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+TABLES = ("pareto.csv", "elasticities.csv")
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,37 @@ class Results:
         """
         return {path: writer_of(path)(self)}
 
+    def tables(self, folder: Path) -> tuple[dict[Path, Fill], list[str]]:
+        """`pareto.csv` and `elasticities.csv` in a folder, with what fills them.
+
+        A row of the front is a point, its formulas' values under their texts; one of elasticities a `Sensitivity`.
+
+        Returns:
+            the files, and a line for each one that the study has nothing for.
+        """
+        files: dict[Path, Fill] = {}
+        missing = []
+        front_file, found_file = (folder / name for name in TABLES)
+        if formulas := self.study.pareto:
+            columns = list(dict.fromkeys([*self.columns, *(f.text for f in formulas)]))
+            numbers = {id(row): n for n, row in enumerate(self.rows)}
+            front = [{f.text: self.value(f, numbers[id(row)]) for f in formulas} | row for row in self.pareto()]
+            files[front_file] = _csv_fill(columns, front)
+        else:
+            missing.append("no pareto.csv: the study has no formulas in `pareto`")
+        if found := self.sensitivities():
+            names = [f.name for f in fields(Sensitivity)]
+            files[found_file] = _csv_fill(names, [vars(s) for s in found])
+        else:
+            missing.append("no elasticities.csv: too few points, or what varies has no numbers above 0")
+        return files, missing
+
+    def write_tables(self, folder: str | Path) -> Path:
+        """Write `tables` into a folder; those that the study has nothing for are left out."""
+        make_folder(Path(folder))
+        write_all(self.tables(Path(folder))[0])
+        return Path(folder)
+
     def write(self, path: str | Path) -> Path:
         """Write the table; as `fills`."""
         write_all(self.fills(Path(path)))
@@ -182,10 +215,14 @@ def _positive(value: Any) -> bool:
 
 
 def _csv(results: Results) -> Fill:
+    return _csv_fill(results.columns, results.rows)
+
+
+def _csv_fill(columns: Sequence[str], rows: Sequence[Row]) -> Fill:
     text = io.StringIO()
-    writer = csv.DictWriter(text, results.columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(results.rows)
+    writer.writerows(rows)
     return text_fill(text.getvalue())
 
 
