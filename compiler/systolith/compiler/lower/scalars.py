@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Array, Block, Ref, TileOp, VReg
 from systolith.isa.pattern import Pattern
+
+RECENT = 4
+"""Scalars that are not read again: each takes a register until its last use, of which there are few."""
 
 
 def load_scalar(ctx: TileBuilder, array: Array, what: str) -> VReg:
-    """A register with the value of an array of one element (integer or pred), extended to 32 bits."""
+    """A register with the value of an array of one element (integer or pred), extended to 32 bits.
+
+    One that was read lately in the same block, and not written since, is in a register.
+    """
+    key = (array.buf.memory, array.offset, array.dynamic, array.dtype)
+    if key in ctx.scalars and (known := _still(ctx, array, *ctx.scalars[key])) is not None:
+        return known
+    register = _read(ctx, array, what)
+    ctx.scalars.pop(key, None)
+    ctx.scalars[key] = register, ctx.block, len(ctx.block.items)
+    if len(ctx.scalars) > RECENT:
+        ctx.scalars.pop(next(iter(ctx.scalars)))
+    return register
+
+
+def _still(ctx: TileBuilder, array: Array, register: VReg, block: Block, place: int) -> VReg | None:
+    """The register that was written before a place of a block, if it has what the array has now."""
+    items = ctx.block.items
+    if block is not ctx.block or not 0 < place <= len(items):
+        return None
+    last, since = items[place - 1], items[place:]
+    if not (isinstance(last, TileOp) and last.args.get("rd") == register):
+        return None
+    ops = [op for op in since if isinstance(op, TileOp)]
+    changed = len(ops) < len(since) or any(
+        ref.buf is not None and ref.buf.memory is array.buf.memory for op in ops for ref in op.written
+    )
+    return None if changed else register
+
+
+def _read(ctx: TileBuilder, array: Array, what: str) -> VReg:
     word = ctx.smem(f"{array.buf.name}.word")
     pattern = Pattern(array.dtype, (1,), (0,))
     src = Ref(array.buf, pattern, array.offset, array.dynamic)

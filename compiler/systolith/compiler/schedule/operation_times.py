@@ -15,7 +15,6 @@ from systolith.compiler.cost.timeline import Timeline
 from systolith.compiler.tile.ir import Item, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-from systolith.isa.kernel import Kernel
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.timing import Cost, dma_cost, load_cost, matmul_cost, reduce_cost, shuffle_cost, vpu_cost
 
@@ -166,7 +165,7 @@ def _timed(item: Item, chip: Chip) -> Timed:
         queue += str(item.unit)
     rule = _COSTS.get(item.op)
     cost = rule(item.args, chip) if rule else _ONE
-    outs = _outs(item)
+    outs = item.written
     reads = [_place(r) for r in item.refs if r not in outs]
     writes = [_place(r) for r in outs]
     before, after = _STATE.get(item.op, ("", ""))
@@ -177,15 +176,6 @@ def _timed(item: Item, chip: Chip) -> Timed:
 
 _STATE = {"mxu.load": ("latched", "loaded"), "mxu.latch": ("loaded", "latched"), "mxu.matmul": ("", "summed")}
 """State of a matrix unit that an operation waits for, and that it makes."""
-
-
-def _outs(op: TileOp) -> list[Ref]:
-    """The streams that an operation writes."""
-    if op.op == "vpu.run":
-        kernel, streams = cast(Kernel, op.args["kernel"]), cast(tuple[Ref, ...], op.args["streams"])
-        sections = (kernel.prologue, kernel.body, kernel.epilogue)
-        return [streams[m.imm] for section in sections for m in section.ops if m.op == "st"]
-    return [cast(Ref, op.args["dst"])] if "dst" in op.args else []
 
 
 def _place(ref: Ref) -> Hashable:

@@ -58,6 +58,8 @@ class TileBuilder:
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         unit: the matrix unit of the next job.
+        scalars: the last ones that were read into registers, by where they lay: the operation, its block and place
+            there.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
@@ -74,6 +76,7 @@ class TileBuilder:
     inner: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
+    scalars: dict[tuple[Buf, int, VReg | None, DType], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
     _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -101,6 +102,15 @@ class TileOp:
     def refs(self) -> list[Ref]:
         """Its streams."""
         return [r for v in self.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
+
+    @property
+    def written(self) -> list[Ref]:
+        """The streams that it writes."""
+        if self.op == "vpu.run":
+            kernel, streams = cast(Kernel, self.args["kernel"]), cast(tuple[Ref, ...], self.args["streams"])
+            sections = (kernel.prologue, kernel.body, kernel.epilogue)
+            return [streams[m.imm] for section in sections for m in section.ops if m.op == "st"]
+        return [cast(Ref, self.args["dst"])] if "dst" in self.args else []
 
     @cached_property
     def buffers(self) -> list[Buf]:

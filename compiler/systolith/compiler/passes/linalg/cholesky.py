@@ -1,4 +1,8 @@
-"""`cholesky` by blocks of columns: a product with the blocks before, then a loop over the block's columns."""
+"""`cholesky` by blocks of columns: a product with the blocks before, then a loop over the block's columns.
+
+The loop has the rows of the block on the diagonal, and beside them, where more rows than these are below, those of the
+identity, of which it makes the inverse of the block's factor: what is below is a product with that.
+"""
 
 from __future__ import annotations
 
@@ -57,23 +61,34 @@ def factored(m: Matrices, half: Instruction, other: Instruction, callees: Callee
         block: columns of a block.
     """
     n = half.dims[2]
-    x = Real(m.r, half).where(m.triangle(half.shape, "GE"), Real(m.r, other)).i
     done: Instruction | None = None  # the columns so far, from the current block's first row on
     blocks = []
     for first in range(0, n, block):
         last = min(first + block, n)
-        panel = m.cut(x, (first, n), (first, last))
+        size = last - first
+        top = m.cut(half, (first, last), (first, last))
+        top = Real(m.r, top).where(m.triangle(top.shape, "GE"), Real(m.r, m.cut(other, (first, last), (first, last)))).i
+        panel = m.joined([top, m.cut(half, (last, n), (first, last))], 1)
         if done is not None:
-            above = m.cut(done, (0, last - first), (0, first))
-            panel = m.without(panel, done, m.adjoint(above))
-        (panel,) = counted_loop(m.r, callees, last - first, [panel], _column, Rewriter, "cholesky")
-        panel = Real(m.r, panel).where(m.triangle(panel.shape, "GE"), 0.0).i
+            panel = m.without(panel, done, m.adjoint(m.cut(done, (0, size), (0, first))))
+        panel = _factored_panel(m, panel, callees)
         blocks.append(_lowered(m, panel, first))
         if last < n:
-            rows = (last - first, n - first)
-            below = m.cut(panel, rows, (0, last - first))
-            done = below if done is None else m.joined([m.cut(done, rows, (0, first)), below], 2)
+            below = m.cut(panel, (size, n - first), (0, size))
+            done = below if done is None else m.joined([m.cut(done, (size, n - first), (0, first)), below], 2)
     return m.joined(blocks, 2)
+
+
+def _factored_panel(m: Matrices, panel: Instruction, callees: Callees) -> Instruction:
+    """The factor of the block on the diagonal, and below it the rows of the panel times the inverse of its adjoint."""
+    rows, size = panel.dims[1:]
+    top, below = m.cut(panel, (0, size), (0, size)), m.cut(panel, (size, rows), (0, size))
+    inverts = rows > 2 * size
+    beside = m.identity(top.shape) if inverts else below
+    (made,) = counted_loop(m.r, callees, size, [m.joined([top, beside], 1)], _column, Rewriter, "cholesky")
+    factor = Real(m.r, m.cut(made, (0, size), (0, size))).where(m.triangle(top.shape, "GE"), 0.0).i
+    beside = m.cut(made, (size, made.dims[1]), (0, size))
+    return m.joined([factor, m.product(below, beside) if inverts else beside], 1)
 
 
 def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
