@@ -109,8 +109,26 @@ def test_the_run_is_shared_out_as_in_reports(outcome: Outcome, trace: Read) -> N
     for track, key in (("groups", "group"), ("HLO ops", "hlo")):
         shares = Counter[str]()
         for s in trace.slices[track]:
-            shares[s["name"]] += s["notes"]["cycles"]
+            shares[s["notes"]["hlo"]] += s["notes"]["cycles"]
         assert dict(shares) == {e["name"]: e["cycles"] for e in outcome.result.by(key) if e["name"] and e["cycles"]}
+
+
+PLACED = """HloModule placed
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  d = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/layer/dot_general" source_file="model.py" source_line=7}
+  ROOT t = f32[64,64] tanh(d), metadata={op_name="jit(f)/layer/tanh" source_file="model.py" source_line=8}
+}
+"""  # noqa: E501
+
+
+def test_slices_have_the_names_of_the_program(tmp_path: Path) -> None:
+    """Of operations that the HLO's metadata places: the name that the user knows, and the line that it is from."""
+    (tmp_path / "m.hlo").write_text(PLACED)
+    slices = Read(perfetto_trace(run(Request(tmp_path / "m.hlo", "small", mode="time")).result)).slices
+    names = {(s["name"], s["notes"]["source"]) for s in slices["HLO ops"] if "op_name" in s["notes"]}
+    assert ("layer/dot_general (d)", "model.py:7") in names
+    assert {s["name"].split(" ")[0] for s in slices["groups"]} <= {"layer/dot_general", "layer/tanh"}
 
 
 def test_arrows_go_from_a_signal_to_the_wait_that_takes_it(outcome: Outcome, trace: Read) -> None:

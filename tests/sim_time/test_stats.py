@@ -1,6 +1,7 @@
 """Figures and traces of a run, on a program of every unit, its loop unrolled by hand."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,10 +109,12 @@ def test_the_trace_is_what_perfetto_reads(result: RunResult, tmp_path: Path) -> 
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert result.trace is not None
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    assert list(names.values()) == [*result.trace.queues, "host"]
+    places = {e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
+    above = ["host", "groups", "HLO ops"]
+    assert [names[tid] for tid in sorted(names, key=lambda tid: places[tid])] == [*above, *result.trace.queues]
     (launch,) = (e for e in events if e.get("cat") == "host")
     assert (launch["ts"], launch["dur"]) == (0, pytest.approx(CHIP.host.launch / CHIP.clock_mhz))
-    complete = [e for e in events if e["ph"] == "X" and e["cat"] != "host"]
+    complete = [e for e in events if e["ph"] == "X" and e["cat"] in result.trace.queues]
     start = launch["dur"]
     assert all(e["ts"] == pytest.approx(start + e["args"]["start"] / CHIP.clock_mhz) for e in complete)
     assert len(complete) == len(result.trace.index)
@@ -130,7 +133,7 @@ def test_the_trace_is_what_perfetto_reads(result: RunResult, tmp_path: Path) -> 
             ends[e["tid"]] = e["args"]["start"] + e["args"]["cycles"]
     loads = [e for e in complete if e["name"] == "dma.load"]
     assert sum(e["args"]["hbm_bytes"] for e in loads) == result.hbm_bytes["read"]
-    assert {e["ph"] for e in events} == {"M", "X", "C"}
+    assert {e["ph"] for e in events} == {"M", "X", "C", "s", "f"}
 
 
 def races(program: Program) -> list[str]:
@@ -169,3 +172,25 @@ def test_every_token_is_needed(token: int, kind: str) -> None:
         for i in program.code
     ]
     assert kind in races(program)
+
+
+def test_groups_operations_and_arrows_are_in_the_json(result: RunResult) -> None:
+    """Groups and operations share the run out as reports do; arrows go from signals to the waits that take them."""
+    assert result.trace is not None
+    events = chrome_trace(result)["traceEvents"]
+    for track, key in (("groups", "group"), ("HLO ops", "hlo")):
+        shares = Counter[str]()
+        for e in events:
+            if e["ph"] == "X" and e["cat"] == track:
+                shares[e["args"]["hlo"]] += e["args"]["cycles"]
+        assert dict(shares) == {e["name"]: e["cycles"] for e in result.by(key) if e["name"] and e["cycles"]}
+    at = {(e["tid"], e["ts"], "token"): e for e in events if e["ph"] == "X"}
+    begins, ends = ({e["id"]: at[e["tid"], e["ts"], e["cat"]] for e in events if e["ph"] == ph} for ph in "sf")
+    waits = sum(len(result.program.code[i].waits) for i in result.trace.index)
+    assert set(begins) == set(ends)
+    assert len(ends) == waits > 0
+    for number, waiter in ends.items():
+        signaller = begins[number]
+        assert signaller["args"]["retire"] <= waiter["args"]["start"]
+        code = result.program.code
+        assert {*code[signaller["args"]["index"]].signals} & {*code[waiter["args"]["index"]].waits}

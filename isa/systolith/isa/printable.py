@@ -14,3 +14,15 @@ _UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     """The text with such characters as the escapes that JSON and quoted names of assembly have for them."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def title(name: str, op_name: str, subject: str = "") -> str:
+    """The name of an HLO operation or group for people: its `op_name` in the user's program, then its own.
+
+    Args:
+        name: of the HLO.
+        op_name: of the HLO's metadata, from which the name of the jitted function is left out.
+        subject: of the HLO that it is about, where there is no `op_name`.
+    """
+    known = re.sub(r"^jit\([^/]*\)/", "", op_name) or subject
+    return f"{known} ({name})" if known and known != name else name

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, 
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
-from systolith.isa.printable import printable
+from systolith.isa.printable import printable, title
 from systolith.reports.record_version import VERSION
 
 BUSY = "busy"
@@ -145,9 +145,7 @@ class Cost(Model):
     @property
     def title(self) -> str:
         """Name for people: of the user's program, then of the HLO."""
-        name = self.name or "(no group)"
-        known = re.sub(r"^jit\([^/]*\)/", "", self.op_name) or self.subject
-        return f"{known} ({name})" if known and known != name else name
+        return title(self.name or "(no group)", self.op_name, self.subject)
 
     @property
     def subject(self) -> str:

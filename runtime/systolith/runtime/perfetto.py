@@ -1,10 +1,7 @@
 """A run as a trace in Perfetto's protobuf, which ui.perfetto.dev and the package `perfetto` open and query.
 
-Tracks of the process, from the top: the host's launch, with which the trace begins, and the transfers of its infeed and
-outfeed queues; the fusion groups and the HLO operations (the run shared out, as reports do: to
-each the time in which the oldest unfinished instruction is its own), a track a queue with every executed instruction,
-counters of HBM traffic, of bytes held and of power.  Arrows go from the instruction that signals a token to the one
-that waits for it.
+Tracks and slices are those of `systolith.sim.slices`; below them are counters of HBM traffic, of bytes held and of
+power.  Arrows go from the instruction that signals a token to the one that waits for it.
 Times are nanoseconds of the chip's clock, rounded; arguments have the cycles of the run, whose cycle 0 is
 where the launch ends.
 
@@ -13,9 +10,8 @@ Source of the messages: `protos/perfetto/trace` of Perfetto; the fields used her
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +22,13 @@ from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
 from systolith.runtime.held import held
-from systolith.sim.chrome import COUNTER_BUCKETS, executed, write_trace
-from systolith.sim.host_timeline import HostSlice, host_slices
+from systolith.sim.chrome import COUNTER_BUCKETS, write_trace
+from systolith.sim.slices import Slice, slices, tracks
 from systolith.sim.stats import RunResult
-from systolith.sim.trace import Trace
 
 SUFFIXES = (".perfetto-trace", ".pftrace")
-PROCESS, GROUPS, OPS, HOST, UNITS, COUNTERS = 1, 2, 3, 10, 300, 1000
-"""Track ids; those of the host, of queues and counters count from theirs on."""
+PROCESS, TRACKS, COUNTERS = 1, 2, 10_000
+"""Track ids; those of tracks and counters count from theirs on."""
 SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4  # TrackEvent.Type
 EXPLICIT, BYTES = 3, 3  # TrackDescriptor.ChildTracksOrdering, CounterDescriptor.Unit
 SEQUENCE = 1
@@ -72,11 +67,10 @@ def perfetto_trace(result: RunResult, memory: MemoryUse | None = None) -> bytes:
     def ns(cycle: int) -> int:
         return round((launch + cycle) * 1000 / clock)
 
-    host = list(host_slices(result, result.trace))
-    packets = list(_tracks(result, result.trace, [*dict.fromkeys(s.track for s in host)]))
-    packets += _host(host, ns)
-    packets += _shares(result, result.trace, ns)
-    packets += _instructions(result, result.trace, ns)
+    found = slices(result, result.trace)
+    names = tracks(found, result.trace)
+    packets = list(_tracks(result, names))
+    packets += _slices(found, names, ns)
     packets += _counters(result, memory, ns)
     packets.sort(key=lambda packet: packet.get("timestamp", -1))  # stable: ends before beginnings, as they come
     message: Any = Declared("systolith.perfetto", MESSAGES).message_class("Trace")
@@ -99,29 +93,21 @@ def write_any_trace(result: RunResult, path: Path, memory: MemoryUse | None = No
         write_trace(result, path)
 
 
-def _tracks(result: RunResult, trace: Trace, host: Sequence[str]) -> Iterator[Fields]:
+def _tracks(result: RunResult, names: Sequence[str]) -> Iterator[Fields]:
     process = {"pid": PROCESS, "process_name": f"{result.chip.name}: {result.program.name}"}
     yield {"track_descriptor": {"uuid": PROCESS, "process": process, "child_ordering": EXPLICIT}}
-    named = [(HOST + n, name) for n, name in enumerate(host)]
-    named += [(GROUPS, "groups"), (OPS, "HLO ops"), *((UNITS + q, name) for q, name in enumerate(trace.queues))]
-    for rank, (uuid, name) in enumerate(named):
-        about = {"uuid": uuid, "parent_uuid": PROCESS, "name": name, "sibling_order_rank": rank}
+    for rank, name in enumerate(names):
+        about = {"uuid": TRACKS + rank, "parent_uuid": PROCESS, "name": name, "sibling_order_rank": rank}
         yield {"track_descriptor": about}
 
 
-def _slice(track: int, name: str, start: int, end: int, about: Fields) -> tuple[Fields, Fields]:
-    begin = {"type": SLICE_BEGIN, "track_uuid": track, "name": name, **about}
-    return (
-        {"timestamp": start, "track_event": begin},
-        {"timestamp": end, "track_event": {"type": SLICE_END, "track_uuid": track}},
-    )
-
-
-def _host(slices: Sequence[HostSlice], ns: Callable[[int], int]) -> Iterator[Fields]:
-    tracks = [*dict.fromkeys(s.track for s in slices)]
-    for s in slices:
-        about = {"debug_annotations": _notes(s.args), "categories": ["host"]}
-        yield from _slice(HOST + tracks.index(s.track), s.name, ns(s.start), ns(s.end), about)
+def _slices(found: Sequence[Slice], names: Sequence[str], ns: Callable[[int], int]) -> Iterator[Fields]:
+    uuids = {name: TRACKS + rank for rank, name in enumerate(names)}
+    for s in found:
+        about = {"type": SLICE_BEGIN, "track_uuid": uuids[s.track], "name": s.name, "categories": [s.track]}
+        about |= {"debug_annotations": _notes(s.args), "flow_ids": s.gives, "terminating_flow_ids": s.takes}
+        yield {"timestamp": ns(s.start), "track_event": about}
+        yield {"timestamp": ns(s.end), "track_event": {"type": SLICE_END, "track_uuid": uuids[s.track]}}
 
 
 def _notes(args: Mapping[str, Any]) -> list[Fields]:
@@ -129,51 +115,6 @@ def _notes(args: Mapping[str, Any]) -> list[Fields]:
     flat = {k: v for k, v in args.items() if not isinstance(v, dict)}
     flat |= {f"{k} {part}": n for k, v in args.items() if isinstance(v, dict) for part, n in v.items()}
     return [{"name": k, ("int_value" if isinstance(v, int) else "string_value"): v} for k, v in flat.items()]
-
-
-def _shares(result: RunResult, trace: Trace, ns: Callable[[int], int]) -> Iterator[Fields]:
-    """The run shared out among groups, and among HLO operations: consecutive parts of one are one slice."""
-    retired = np.maximum.accumulate(trace.retire).tolist()
-    for track, key in ((GROUPS, "group"), (OPS, "hlo")):
-        names = [str(getattr(result.origin(i), key)) for i in range(len(result.program.code))]
-        parts: list[tuple[str, int, int]] = []
-        for (start, end), index in zip(pairwise([0, *retired]), trace.index.tolist(), strict=True):
-            name = names[index]
-            if end > start and parts and parts[-1][0] == name:
-                parts[-1] = (name, parts[-1][1], end)
-            elif end > start:
-                parts.append((name, start, end))
-        for name, start, end in parts:
-            if name:
-                yield from _slice(
-                    track, name, ns(start), ns(end), {"debug_annotations": _notes({"cycles": end - start})}
-                )
-
-
-def _instructions(result: RunResult, trace: Trace, ns: Callable[[int], int]) -> Iterator[Fields]:
-    given, taken = _flows(result, trace)
-    for at, e in enumerate(executed(result, trace)):
-        about = {"debug_annotations": _notes(e.args), "categories": [trace.queues[e.queue]]}
-        about |= {"flow_ids": given[at], "terminating_flow_ids": taken[at]}
-        yield from _slice(UNITS + e.queue, e.name, ns(e.start), ns(e.end), about)
-
-
-def _flows(result: RunResult, trace: Trace) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Flows that entries of the trace begin and end: the n-th wait for a token takes its n-th signal."""
-    numbers = count(1)
-    waiting: dict[int, deque[int]] = defaultdict(deque)
-    given: dict[int, list[int]] = defaultdict(list)
-    taken: dict[int, list[int]] = defaultdict(list)
-    for at, index in enumerate(trace.index.tolist()):
-        instruction = result.program.code[index]
-        for token in instruction.waits:
-            if waiting[token]:
-                taken[at].append(waiting[token].popleft())
-        for token in instruction.signals:
-            number = next(numbers)
-            given[at].append(number)
-            waiting[token].append(number)
-    return given, taken
 
 
 def _counters(result: RunResult, memory: MemoryUse | None, ns: Callable[[int], int]) -> Iterator[Fields]:

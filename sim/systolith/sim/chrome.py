@@ -1,9 +1,9 @@
 """A run as Chrome trace events: opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.
 
-A process is the chip, a thread each queue, and each of the host's: the launch, with which the trace begins, and the
-transfers of infeeds and outfeeds.  Each executed instruction is a complete event over its occupancy; its
-arguments say where it comes from, when it was issued and retired, and the cause of the unit's wait before it.  Counters
-show HBM traffic in bytes a cycle.  Times are microseconds of the chip's clock: cycles / `clock_mhz`.
+A process is the chip, a thread each track of `slices.py`.  A slice is a complete event; the arguments of an instruction
+say where it comes from, when it was issued and retired, and the cause of the unit's wait before it.  Flow events are
+arrows along tokens.  Counters show HBM traffic in bytes a cycle.
+Times are microseconds of the chip's clock: cycles / `clock_mhz`.
 Cycle 0 of the run is where the launch ends; arguments have the run's cycles.
 """
 
@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import json_text, text_fill, write_atomic
-from systolith.sim.host_timeline import host_slices
+from systolith.sim.slices import Slice, slices, tracks
 from systolith.sim.stats import RunResult
 from systolith.sim.trace import Trace
 
@@ -35,7 +33,9 @@ def chrome_trace(result: RunResult) -> dict[str, Any]:
     if result.trace is None:
         raise SystolithError(f"a trace needs times: the run was in mode {result.mode!r}")
     trace = result.trace
-    events = [*_names(result, trace), *_host(result, trace), *_instructions(result, trace), *_counters(result)]
+    found = slices(result, trace)
+    names = tracks(found, trace)
+    events = [*_names(result, names, trace), *_events(result, found, _threads(names, trace)), *_counters(result)]
     other = {"program": result.program.name, "chip": result.chip.name, "cycles": result.cycles}
     other["launch"] = result.launch
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
@@ -51,78 +51,34 @@ def write_trace(result: RunResult, path: str | Path) -> None:
     write_atomic(Path(path), text_fill(text))
 
 
-def _names(result: RunResult, trace: Trace) -> list[Event]:
-    events: list[Event] = [_meta("process_name", 0, name=f"{result.chip.name}: {result.program.name}")]
-    for q, name in enumerate(trace.queues):
-        events.append(_meta("thread_name", q, name=name))
-        events.append(_meta("thread_sort_index", q, sort_index=q))
-    return events
+def _names(result: RunResult, names: list[str], trace: Trace) -> Iterator[Event]:
+    """The process and its threads, in order; queues have the numbers that they have in the trace."""
+    yield _meta("process_name", 0, name=f"{result.chip.name}: {result.program.name}")
+    for place, (name, thread) in enumerate(_threads(names, trace).items()):
+        yield _meta("thread_name", thread, name=name)
+        yield _meta("thread_sort_index", thread, sort_index=place)
+
+
+def _threads(names: list[str], trace: Trace) -> dict[str, int]:
+    others = [name for name in names if name not in trace.queues]
+    numbers = {name: n for n, name in enumerate((*trace.queues, *others))}
+    return {name: numbers[name] for name in names}
 
 
 def _meta(what: str, thread: int, **args: Any) -> Event:
     return {"ph": "M", "name": what, "pid": PID, "tid": thread, "args": args}
 
 
-def _place(result: RunResult, start: int, end: int) -> Event:
-    """Where an event stands that takes the cycles from one of the run to another."""
-    host = result.chip.host
-    return {"ts": (host.launch + start) / result.chip.clock_mhz, "dur": (end - start) / result.chip.clock_mhz}
-
-
-def _host(result: RunResult, trace: Trace) -> Iterator[Event]:
-    """Threads of the host, above those of the chip."""
-    threads: dict[str, int] = {}
-    for s in host_slices(result, trace):
-        thread = threads.setdefault(s.track, len(trace.queues) + len(threads))
-        event = {"ph": "X", "name": s.name, "cat": "host", "pid": PID, "tid": thread, "args": s.args}
-        yield event | _place(result, s.start, s.end)
-    for track, thread in threads.items():
-        yield _meta("thread_name", thread, name=track)
-        yield _meta("thread_sort_index", thread, sort_index=thread - len(trace.queues) - len(threads))
-
-
-def _instructions(result: RunResult, trace: Trace) -> list[Event]:
-    return [
-        {"ph": "X", "name": e.name, "cat": trace.queues[e.queue], "pid": PID, "tid": e.queue, "args": e.args}
-        | _place(result, e.start, e.end)
-        for e in executed(result, trace)
-    ]
-
-
-class Executed(NamedTuple):
-    """An executed instruction: position of its queue, name, cycles of its occupancy, and what else is known of it."""
-
-    queue: int
-    name: str
-    start: int
-    end: int
-    args: dict[str, Any]
-
-
-def executed(result: RunResult, trace: Trace) -> Iterator[Executed]:
-    """The entries of a run's trace, in program order."""
-    facts = result.facts
-    fixed = {int(i): _fixed(result, int(i)) for i in np.unique(trace.index)}
-    waits: dict[int, dict[str, int]] = {}
-    for at, cause, cycles in zip(trace.stall_at.tolist(), trace.stall_cause.tolist(), trace.stall_cycles, strict=True):
-        waits.setdefault(at, {})[trace.causes[cause]] = int(cycles)
-    columns = (trace.index, trace.queue, trace.issue, trace.start, trace.end, trace.retire)
-    for at, (i, q, issue, start, end, retire) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-        name, args = fixed[i]
-        args = {**args, "cycles": end - start, "issue": issue, "start": start, "retire": retire}
-        if at in waits:
-            args["waited"] = waits[at]
-        if facts is not None and (facts.read[i] or facts.written[i]):
-            args["hbm_bytes"] = int(facts.read[i] + facts.written[i])
-        yield Executed(q, name, start, end, args)
-
-
-def _fixed(result: RunResult, index: int) -> tuple[str, dict[str, Any]]:
-    """Name and arguments that all executions of an instruction share."""
-    origin, op = result.origin(index), result.program.code[index].op
-    args: dict[str, Any] = {"index": index, "op": op}
-    args |= {k: v for k in ("hlo", "group", "what", "macs") if (v := getattr(origin, k))}
-    return (f"{op} {origin.hlo}".strip(), args)
+def _events(result: RunResult, found: list[Slice], threads: dict[str, int]) -> Iterator[Event]:
+    """A slice's event, and the ends of its arrows, which stand at its start."""
+    clock, launch = result.chip.clock_mhz, result.chip.host.launch
+    for s in found:
+        place = {"pid": PID, "tid": threads[s.track], "ts": (launch + s.start) / clock}
+        yield {"ph": "X", "name": s.name, "cat": s.track, **place, "dur": (s.end - s.start) / clock, "args": s.args}
+        for number in s.takes:
+            yield {"ph": "f", "bp": "e", "name": "token", "cat": "token", "id": number, **place}
+        for number in s.gives:
+            yield {"ph": "s", "name": "token", "cat": "token", "id": number, **place}
 
 
 def _counters(result: RunResult) -> list[Event]:
