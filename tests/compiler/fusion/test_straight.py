@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,20 @@ def test_on_the_chip() -> None:
     check(TEXT, arguments(), "tiny", most=0.0)
 
 
+@pytest.mark.parametrize("dims", ["", "1", "1,1"])
+def test_code_on_one_element_is_cut_too(dims: str) -> None:
+    text = (
+        f"HloModule m\nENTRY e {{\n x = f64[{dims}] parameter(0)\n c = f64[] constant(0.3)\n"
+        f" d = f64[{dims}] broadcast(c), dimensions={{}}\n s = f64[{dims}] add(x, d)\n"
+        f" ROOT t = f64[{dims}] multiply(s, s)\n}}\n"
+    )
+    module = canonicalise(parse_hlo(text))
+    Fuse().run(module)
+    assert any(isinstance(i, Group) and i.name.endswith(".piece") for i in module.entry.instructions)
+    given = np.full([int(n) for n in dims.split(",") if n], 1.7)
+    check(text, [given], "tiny", most=0.0)
+
+
 def test_results_stand_behind_their_group() -> None:
     module = canonicalise(parse_hlo(TEXT))
     Fuse().run(module)
@@ -72,46 +87,55 @@ def test_results_stand_behind_their_group() -> None:
             assert sorted(order[u] - order[i] for u in module.entry.users()[i]) == list(range(1, count + 1))
 
 
+NARROW = st.sampled_from([(2,), (1,), ()])
+
+
 @st.composite
-def programs(draw: st.DrawFn) -> str:
+def programs(draw: st.DrawFn, narrow_dims: tuple[int, ...]) -> str:
     """Operations on f64 arrays of two shapes, which reverses, slices, broadcasts and reductions connect."""
-    lines = ["x0 = f64[3,2] parameter(0)", "y0 = f64[2] parameter(1)"]
+    thin = f"f64[{','.join(map(str, narrow_dims))}]"
+    thick = f"f64[{','.join(map(str, (3, *narrow_dims)))}]"
+    one = f"f64[{','.join(map(str, (1, *narrow_dims)))}]"
+    cut = ", ".join(["[1:2]", *(f"[0:{n}]" for n in narrow_dims)])
+    kept = ",".join(str(d + 1) for d in range(len(narrow_dims)))
+    lines = [f"x0 = {thick} parameter(0)", f"y0 = {thin} parameter(1)"]
     wide, narrow = ["x0"], ["y0"]
     for n in range(draw(st.integers(4, 10))):
         a, b = (draw(st.sampled_from(wide)) for _ in range(2))
         c, d = (draw(st.sampled_from(narrow)) for _ in range(2))
         match draw(st.sampled_from(("wide", "narrow", "reverse", "slice", "broadcast", "reduce"))):
             case "wide":
-                lines.append(f"x{n + 1} = f64[3,2] {draw(st.sampled_from(('add', 'multiply')))}({a}, {b})")
+                lines.append(f"x{n + 1} = {thick} {draw(st.sampled_from(('add', 'multiply')))}({a}, {b})")
                 wide.append(f"x{n + 1}")
             case "narrow":
-                lines.append(f"y{n + 1} = f64[2] subtract({c}, {d})")
+                lines.append(f"y{n + 1} = {thin} subtract({c}, {d})")
                 narrow.append(f"y{n + 1}")
             case "reverse":
-                lines.append(f"x{n + 1} = f64[3,2] reverse({a}), dimensions={{0}}")
+                lines.append(f"x{n + 1} = {thick} reverse({a}), dimensions={{0}}")
                 wide.append(f"x{n + 1}")
             case "slice":
-                lines.append(f"s{n} = f64[1,2] slice({a}), slice={{[1:2], [0:2]}}")
-                lines.append(f"y{n + 1} = f64[2] reshape(s{n})")
+                lines.append(f"s{n} = {one} slice({a}), slice={{{cut}}}")
+                lines.append(f"y{n + 1} = {thin} reshape(s{n})")
                 narrow.append(f"y{n + 1}")
             case "broadcast":
-                lines.append(f"x{n + 1} = f64[3,2] broadcast({c}), dimensions={{1}}")
+                lines.append(f"x{n + 1} = {thick} broadcast({c}), dimensions={{{kept}}}")
                 wide.append(f"x{n + 1}")
             case "reduce":
-                lines.append(f"y{n + 1} = f64[2] reduce({a}, zero), dimensions={{0}}, to_apply=sum")
+                lines.append(f"y{n + 1} = {thin} reduce({a}, zero), dimensions={{0}}, to_apply=sum")
                 narrow.append(f"y{n + 1}")
     body = "\n ".join(
-        ["zero = f64[] constant(0)", *lines, f"ROOT r = (f64[3,2], f64[2]) tuple({wide[-1]}, {narrow[-1]})"]
+        ["zero = f64[] constant(0)", *lines, f"ROOT r = ({thick}, {thin}) tuple({wide[-1]}, {narrow[-1]})"]
     )
     total = "sum {\n a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT c = f64[] add(a, b)\n}\n"
     return f"HloModule m\n{total}ENTRY e {{\n {body}\n}}\n"
 
 
 @examples(12, 400)
-@given(programs())
-def test_no_group_needs_itself(text: str) -> None:
-    module = canonicalise(parse_hlo(text))
-    some = [arguments()[0][:, 0, :2], arguments()[2][:2]]
+@given(st.data(), NARROW)
+def test_no_group_needs_itself(draw: st.DataObject, narrow: tuple[int, ...]) -> None:
+    module = canonicalise(parse_hlo(draw.draw(programs(narrow))))
+    rng = np.random.default_rng(0)
+    some = [rng.standard_normal((3, *narrow)), rng.standard_normal(narrow)]
     before = evaluate(module, *some)
     Fuse().run(module)
     verify(module)

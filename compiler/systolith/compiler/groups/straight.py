@@ -39,13 +39,13 @@ def cut_straight(computation: Computation, taken: Names) -> list[Computation]:
 
 
 def _space(i: Instruction) -> tuple[int, ...]:
-    """The dimensions that an array runs over, without those of 1 (but one of these, if there are no others)."""
-    return tuple(n for n in i.dims if n != 1) or i.dims[:1]
+    """The dimensions that an array runs over: those that are not 1; of one element, a dimension of 1."""
+    return tuple(n for n in i.dims if n != 1) or (1,)
 
 
 def _is_member(i: Instruction) -> bool:
     """Whether it is elementwise, or leaves out dimensions of 1, or adds some."""
-    if not i.shape.is_array or not _space(i):
+    if not i.shape.is_array:
         return False
     if i.opcode == "reshape":
         return _space(i) == _space(i.operands[0])
@@ -240,7 +240,7 @@ class _Body:
             repeated = self._given(o.operands[0])
             return self._shaped(self.copy.add(o, [repeated])) if repeated.shape.rank else self._with_dims(o, [repeated])
         given = self._given(o)
-        return self._shaped(given) if given.shape.rank else given
+        return self._shaped(given) if given.shape.rank or self.dims == (1,) else given
 
     def _given(self, o: Instruction) -> Instruction:
         if o.opcode == "constant" and splat_or_none(o) is not None:
