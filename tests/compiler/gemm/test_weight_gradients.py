@@ -60,7 +60,9 @@ def test_values(images: int, size: int, given: int, made: int, window: int, stri
         ((8, 14, 256, 128, 1), 1.35),
         ((1, 28, 128, 128, 3), 1.85),
         ((8, 7, 128, 256, 3), 2.8),
-        ((8, 14, 256, 512, 1, 2), 2.5),
+        ((8, 14, 256, 512, 1, 2), 1.9),
+        ((8, 14, 256, 256, 3, 2), 2.4),
+        ((2, 112, 3, 64, 7, 2), 4.0),
     ],
 )
 def test_cycles_are_near_the_bound(sizes: tuple[int, ...], most: float) -> None:
@@ -69,4 +71,5 @@ def test_cycles_are_near_the_bound(sizes: tuple[int, ...], most: float) -> None:
     cycles = simulate(program, chip, mode="time").cycles
     assert cycles is not None
     assert cycles <= most * bound(canonicalise(parse_hlo(text)), chip).cycles
-    assert 0.8 <= program.groups[0].planned / cycles <= 1.15
+    if len(program.groups) == 1:
+        assert 0.8 <= program.groups[0].planned / cycles <= 1.15

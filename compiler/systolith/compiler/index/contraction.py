@@ -60,6 +60,10 @@ class Contraction:
         """The same with the axes of the sum in another order."""
         return self._ordered((self.batch, self.m, self.n, k))
 
+    def with_rows(self, m: Sequence[int]) -> Contraction:
+        """The same with the axes of rows in another order."""
+        return self._ordered((self.batch, m, self.n, self.k))
+
     def _ordered(self, kinds: Sequence[Sequence[int]]) -> Contraction:
         order = [*chain(*kinds)]
         names, sizes = tuple(self.names[a] for a in order), self.dims(order)

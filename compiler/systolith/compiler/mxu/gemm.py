@@ -22,7 +22,7 @@ from systolith.compiler.mxu.gemm_plan import GemmPlan, Problem
 from systolith.compiler.mxu.gemm_search import ranked
 from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from systolith.compiler.mxu.streams import operand_ref, row_cost
-from systolith.compiler.mxu.turned_operand import minor_dims, turned
+from systolith.compiler.mxu.turned_operand import minor_dims, run, turned
 from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Ref, TileOp
@@ -141,8 +141,11 @@ class Gemm:
         self.ctx, self.passes, self.integer, self.finish, self.hlo = ctx, passes, integer, finish, hlo
         self.computed = tuple(o if isinstance(o, Computed) else None for o in operands)
         self.lhs, self.rhs = (o.like if isinstance(o, Computed) else o for o in operands)
-        self.c = contraction.summed_in_order(_k_order(contraction, self.lhs))
+        self.c = contraction.summed_in_order(_by_stride(contraction, contraction.k, self.lhs))
         self.minor = minor_dims(self.c, self.lhs)
+        if self.minor and self.lhs.buf.space == Space.VMEM and run(self.lhs) < ctx.chip.vpu.lanes:
+            # It is copied from where it lies: tiles of rows are to leave its innermost dimension, a short one, whole.
+            self.c = self.c.with_rows(_by_stride(self.c, self.c.m, self.lhs))
         self._refs: dict[Hashable, Any] = {}  # streams of a block's tiles
 
     def emit(self) -> None:
@@ -351,16 +354,16 @@ class Gemm:
         return acc, box
 
 
-def _k_order(c: Contraction, streamed: Array) -> list[int]:
-    """Axes of the sum by their stride in the streamed operand, the smallest innermost; a dilated dimension counts as
-    though it were not divided.
+def _by_stride(c: Contraction, axes: range, streamed: Array) -> list[int]:
+    """Axes by their stride in the streamed operand, the smallest innermost; a dilated dimension counts as though it
+    were not divided.
     """
 
     def steps(e: Expr, axis: int) -> int:
         return e.coefs[axis] + sum(q.dividend.coefs[axis] for q, _ in e.quotients)
 
-    strides = {a: sum(steps(e, a) * s for e, s in zip(c.lhs.dims, streamed.strides, strict=True)) for a in c.k}
-    return sorted(c.k, key=lambda a: -abs(strides[a]))
+    strides = {a: sum(steps(e, a) * s for e, s in zip(c.lhs.dims, streamed.strides, strict=True)) for a in axes}
+    return sorted(axes, key=lambda a: -abs(strides[a]))
 
 
 def _blocks(plan: GemmPlan) -> Iterator[tuple[list[Box], list[Box]]]:

@@ -335,7 +335,9 @@ class _Candidate:
 
 def _turned_cycles(p: Problem, chip: Chip, dims: tuple[int, ...]) -> int:
     """Cycles in which the cross-lane unit copies a box of the left operand, of these dims, in another order."""
-    staged = replace(p.lhs, dims=dims, strides=dense_like(dims, p.lhs.strides, p.lhs.dtype.size))
+    there = p.lhs.buf.space == Space.VMEM
+    strides = p.lhs.strides if there else dense_like(dims, p.lhs.strides, p.lhs.dtype.size)
+    staged = replace(p.lhs, dims=dims, strides=strides)
     return shuffle_cycles(chip, staged, turned(staged, p.minor))
 
 

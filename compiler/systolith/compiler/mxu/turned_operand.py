@@ -23,7 +23,16 @@ def minor_dims(c: Contraction, array: Array) -> tuple[int, ...]:
     minor = tuple(d for d in dims if c.lhs.dims[d].depends & summed)
     if not minor or len(dims) > MAX_LOOPS:
         return ()
-    return () if min(dims, key=lambda d: array.strides[d]) in minor else minor
+    return () if _innermost(array) in minor else minor
+
+
+def run(array: Array) -> int:
+    """Elements of an array with several that lie together along its innermost dimension."""
+    return array.dims[_innermost(array)]
+
+
+def _innermost(array: Array) -> int:
+    return min((d for d, n in enumerate(array.dims) if n > 1), key=array.strides.__getitem__)
 
 
 def turned(array: Array, minor: Collection[int]) -> Array:

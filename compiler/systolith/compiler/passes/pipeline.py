@@ -7,6 +7,7 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
@@ -87,6 +88,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),
+    SplitDilatedKernels(),
     ExpandSelectAndScatter(),
     SimplifySorts(),
     ExpandSorts(),

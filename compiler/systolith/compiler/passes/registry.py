@@ -11,6 +11,7 @@ from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
@@ -65,6 +66,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "convert-async-to-sync": RunInOrder,
     "cse": MergeCommon,
     "dce": DeadCode,
+    "dilated-kernel-splitter": SplitDilatedKernels,
     "dynamic_padder": PadDynamicSizes,
     "fft-expander": ExpandFfts,
     "flatten-call-graph": FlattenCallGraph,
