@@ -21,7 +21,7 @@ COCOSSIM = "polarbearsrock/cocossim, benchmarks/tpuv6e: device time on silicon"
 V1 = "arXiv 1704.04760, table 3"
 V1_POWER = "arXiv 1704.04760, table 2"
 V1_SCALING = "arXiv 1704.04760, section 7: average of six models"
-V4_POWER = "Jouppi et al., ISCA 2023, table 4: measured in production"
+V4_POWER = "arXiv 2304.01433 (Jouppi et al., ISCA 2023), table 4: measured in production"
 JAX = "jax docs/pallas/tpu/matmul.ipynb: wall time, with dispatch"
 
 GEMMS = {
