@@ -121,7 +121,7 @@ def test_compared(direction: str, order: str) -> None:
     same_as_evaluated(f"compare(x, y), direction={direction}, type={order}", "pred", *pairs(0))
 
 
-TYPES = """pred s8 s16 s32 s64 u8 u16 u32 u64 f8e4m3fn f8e5m2 f8e4m3fnuz f8e5m2fnuz bf16 f16 f32 f64""".split()
+TYPES = """pred s4 s8 s16 s32 s64 u4 u8 u16 u32 u64 f8e4m3fn f8e5m2 f8e4m3fnuz f8e5m2fnuz bf16 f16 f32 f64""".split()
 
 
 @pytest.mark.parametrize("to", TYPES)

@@ -148,11 +148,16 @@ def _moved(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def _wide_convert(r: Rewriter, i: Instruction) -> Instruction | None:
-    """From and to types of 64 bits and more by way of one of 32."""
+    """From and to types of 64 bits and more by way of one of 32; of floats out of range the nearest integer."""
     (x,) = i.operands
-    if max(x.shape.dtype.bits, i.shape.dtype.bits) <= U32.bits:
+    source, target = x.shape.dtype, i.shape.dtype
+    if max(source.bits, target.bits) <= U32.bits:
         return None
-    return r.converted(r.converted(x, _word(x.shape.dtype if is_carried(x.shape) else i.shape.dtype)), i.shape.dtype)
+    made = r.converted(x, _word(source if is_carried(x.shape) else target))
+    if source.is_float and target.is_integer and is_carried(i.shape):
+        least, greatest = (r.full(n, made.shape) for n in (target.least, target.greatest))
+        made = r.emit("clamp", least, made, greatest)
+    return r.converted(made, target)
 
 
 def _reduction(r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
