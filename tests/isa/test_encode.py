@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.isa.decode import decode_code, decode_instruction, decode_kernel, decode_pattern
+from systolith.isa.decode import _one_by_one, decode_code, decode_instruction, decode_kernel, decode_pattern
+from systolith.isa.decode_columns import decode_columns
 from systolith.isa.encode import encode_code, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
@@ -51,6 +52,27 @@ def test_a_flipped_bit_changes_the_instruction_or_is_refused(instr: Instruction,
         return
     assert decoded != instr
     assert encode_instruction(decoded) == words
+
+
+def _word_by_word(words: list[int]) -> tuple[list[Instruction], dict[int, int]] | None:
+    try:
+        return _one_by_one(words)
+    except EncodingError:
+        return None
+
+
+@given(codes(12), st.data())
+def test_columns_decode_as_words_do_one_after_the_other(code: list[Instruction], data: st.DataObject) -> None:
+    words = encode_code(code)
+    found = decode_columns(words)
+    assert found is not None
+    assert found == _word_by_word(words)
+    assert repr(found) == repr(_word_by_word(words))  # no number of numpy's, no bool for an integer
+    damaged = [*words]
+    for at in data.draw(st.lists(st.integers(0, len(words) - 1), max_size=3)):
+        damaged[at] ^= 1 << data.draw(st.integers(0, 31))
+    damaged = damaged[: data.draw(st.integers(0, len(words))) or None]
+    assert decode_columns(damaged) == _word_by_word(damaged)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=20))

@@ -18,7 +18,8 @@ from systolith.isa.native.library import Library
 from systolith.isa.numerics.images import U32, Array
 from systolith.sim import calls as calls_module
 from systolith.sim import native_kernels
-from systolith.sim.calls import Direct, Queue, calls, threads
+from systolith.sim.call_queue import _SLOTS, Queue
+from systolith.sim.calls import Direct, calls, threads
 from systolith.sim.memory import Machine, SimulationError
 from systolith.sim.simulate import simulate
 from tests.sim_values.build import TINY, Builder
@@ -52,7 +53,7 @@ def test_memory_of_calls_is_held_until_they_are_made() -> None:
     numbers, four, queue = np.zeros(8, U32), blocks([(0, 0, [(4, 4, 4)])]), Queue()
     for _ in range(1000):
         copy_blocks("4", four, numbers.ctypes.data, numbers.ctypes.data + 16, Held(), queue)
-    assert 1000 - len(held) <= calls_module._SLOTS
+    assert 1000 - len(held) <= _SLOTS
     queue.stop()
     assert len(held) == 1000
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.options import Alone, Plan
-from systolith.isa.binary import read_json
 from systolith.isa.cache import cache_home
 from systolith.isa.errors import BinaryError, SystolithError
 from systolith.isa.files import OutputError, json_text, make_folder, text_fill, write_atomic
+from systolith.isa.json_values import read_json
 from systolith.isa.program import Program
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from systolith.isa.asm_kernel import KernelParser
 from systolith.isa.asm_lex import Line
-from systolith.isa.binary import read_json
 from systolith.isa.chip_schema import SCHEMA, value_of
 from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES, DType
 from systolith.isa.encode import encode_instruction
 from systolith.isa.errors import BinaryError, EncodingError
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
+from systolith.isa.json_values import read_json
 from systolith.isa.kernel import NSCALARS
 from systolith.isa.opcodes import OPCODES, Field, FieldKind
 from systolith.isa.pattern import UNBOUNDED, Coord, Pattern

@@ -18,15 +18,16 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from pydantic import Field, TypeAdapter, ValidationError
+from typing import Annotated, TypeVar
 
 from systolith.isa.chip import Chip, chip_of, describe, load_chip, preset_names
+from systolith.isa.chip_fields import Ge, Le
+from systolith.isa.collection import collection_paused
 from systolith.isa.decode import decode_code, decode_kernel, decode_pattern
 from systolith.isa.encode import encode_code, encode_kernel, encode_pattern
 from systolith.isa.errors import BinaryError, ConfigError, EncodingError
 from systolith.isa.files import read_bytes, write_atomic
+from systolith.isa.json_values import read_json
 from systolith.isa.program import BufferDecl, GroupInfo, Origin, Probe, Program, Role, TokenDecl
 
 MAGIC = b"SYSTOLTH"
@@ -37,7 +38,7 @@ _SECTIONS = (b"CODE", b"PATT", b"KERN", b"DATA", b"META")
 _CRC_FROM = 16  # the CRC covers everything after itself
 
 T = TypeVar("T")
-_Count = Annotated[int, Field(ge=0, lt=2**62)]
+_Count = Annotated[int, Ge(0), Le(2**62 - 1)]
 
 
 def _bytes(words: list[int]) -> bytes:
@@ -163,9 +164,6 @@ class _Meta:
     target: dict[str, int | float | bool | str] | None = None  # binaries of earlier versions have none
 
 
-_ADAPTERS: dict[object, TypeAdapter[Any]] = {}
-
-
 def _buffers(rows: list[_Buffer], data: bytes) -> list[BufferDecl]:
     out, at = [], 0
     for row in rows:
@@ -175,23 +173,6 @@ def _buffers(rows: list[_Buffer], data: bytes) -> list[BufferDecl]:
     if at != len(data):
         raise BinaryError(f"constants: {len(data)} bytes, the buffer table says {at}")
     return out
-
-
-def read_json(text: str | bytes, kind: type[T]) -> T:
-    """A value of a dataclass from JSON.
-
-    Raises:
-        BinaryError: it is not JSON, or not that of such a value: which part, and why.
-    """
-    try:
-        if kind not in _ADAPTERS:
-            _ADAPTERS[kind] = TypeAdapter(kind)
-        value: T = _ADAPTERS[kind].validate_json(text, strict=True)
-        return value
-    except ValidationError as e:
-        first = e.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise BinaryError(f"{where}: {first['msg']}") from None
 
 
 def _read_meta(text: bytes, what: str) -> _Meta:
@@ -215,6 +196,7 @@ def _target(meta: _Meta, what: str) -> Chip | None:
     return preset if preset == chip else chip
 
 
+@collection_paused()
 def from_bytes(data: bytes, what: str = "binary") -> Program:
     """The program in the contents of a `.slb` file; `what` names it in errors.
 

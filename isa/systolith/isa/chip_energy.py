@@ -3,14 +3,10 @@
 A chip has all fields of the table `energy` or none. Of `area`, what is published.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from annotated_types import Ge, Le
-
-from systolith.isa.chip_fields import Declared, Doc, declared
+from systolith.isa.chip_fields import Declared, Doc, Ge, Le, declared
 
 _MOST = Le(10**12)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -133,6 +132,8 @@ def scalar(name: str, text: str) -> Any:
 
 
 def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, KNOWN, 1, 0.5)
     return f"; did you mean {near[0]}?" if near else ""
 

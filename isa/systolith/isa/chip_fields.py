@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple, get_args, get_type_hints
 
-from annotated_types import Ge, Le
+
+class Ge(NamedTuple):
+    """The least value of a field."""
+
+    ge: float
+
+
+class Le(NamedTuple):
+    """The largest value of a field."""
+
+    le: float
 
 
 @dataclass(frozen=True)
@@ -50,4 +60,4 @@ def declared(cls: type, prefix: str, beside: tuple[str, ...] = ()) -> Iterator[D
         doc = next(e for e in extra if isinstance(e, Doc))
         lo = next((e.ge for e in extra if isinstance(e, Ge)), None)
         hi = next((e.le for e in extra if isinstance(e, Le)), None)
-        yield Declared(prefix + f.name, base, doc, lo, hi)  # type: ignore[arg-type]
+        yield Declared(prefix + f.name, base, doc, lo, hi)

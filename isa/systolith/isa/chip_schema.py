@@ -3,18 +3,13 @@
 `chip.py` reads configurations from files; import from there.
 """
 
-from __future__ import annotations
-
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from annotated_types import Ge, Le
-
 from systolith.isa.chip_energy import AREA, ENERGY, Area, Energy
-from systolith.isa.chip_fields import Declared, Doc, declared
+from systolith.isa.chip_fields import Declared, Doc, Ge, Le, declared
 
 
 @dataclass(frozen=True)
@@ -201,8 +196,10 @@ class Chip:
 
     @cached_property
     def _digest(self) -> str:
+        from hashlib import sha256  # late: who lists chips does without it
+
         text = "\n".join(f"{r.field}={r.value}" for r in describe(self) if r.field != "name")
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return sha256(text.encode()).hexdigest()[:12]
 
 
 BESIDES = ("provenance", "declared", "absent", "energy", "area")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import cast
 
 from systolith.isa import dtypes, encode
+from systolith.isa.decode_columns import decode_columns
 from systolith.isa.errors import EncodingError
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import MAX_NEST, MAX_STREAMS, NSCALARS, Kernel, MicroOp, Section
@@ -149,11 +150,11 @@ def decode_instruction(words: Words) -> tuple[Instruction, int]:
     return instr, length
 
 
-def decode_code(words: Words) -> list[Instruction]:
-    """All instructions of a code section; targets become indices.
+def _one_by_one(words: Words) -> tuple[list[Instruction], dict[int, int]]:
+    """Instructions, and the index of each by its word offset.
 
     Raises:
-        EncodingError: with the word offset of the instruction that does not decode, or a target between instructions.
+        EncodingError: with the word offset of the instruction that does not decode.
     """
     code: list[Instruction] = []
     index: dict[int, int] = {}
@@ -167,6 +168,16 @@ def decode_code(words: Words) -> list[Instruction]:
         code.append(instr)
         at += length
     index[at] = len(code)
+    return code, index
+
+
+def decode_code(words: Words) -> list[Instruction]:
+    """All instructions of a code section; targets become indices.
+
+    Raises:
+        EncodingError: with the word offset of the instruction that does not decode, or a target between instructions.
+    """
+    code, index = decode_columns(words) or _one_by_one(words)
     for n, instr in enumerate(code):
         for name in TARGETS.get(instr.op, ()):
             target = index.get(cast(int, instr.args[name]))

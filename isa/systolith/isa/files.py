@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -181,6 +180,8 @@ def write_all(fills: Mapping[Path, Fill]) -> None:
 def _stage(path: Path, fill: Fill, staged: dict[Path, Path | BytesIO]) -> None:
     """Write a temporary neighbour, with the permissions that a new file has."""
     folder, suffix = path.resolve().parent, path.suffix[:9]  # waves have the format that the suffix says
+    import tempfile  # late: reading does without it, and it takes long to import
+
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".systolith.", suffix=suffix, delete=False) as handle:
         staged[path] = temporary = Path(handle.name)
         fill(handle)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from systolith.isa.access import Access, accesses, memory_of, size_of
 from systolith.isa.chip import chip_differences
+from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind
 from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
@@ -256,30 +257,41 @@ def _check_jumps(program: Program) -> None:
             _need(inside == into, f"instruction {i}: {instr.op}: target {t}: crosses the loop at {start} to {end - 1}")
 
 
-def _form(instr: Instruction) -> Hashable:
+Forms = dict[int, Hashable]
+"""Forms of streams, by their identities."""
+
+
+def _form(instr: Instruction, streams: Forms) -> Hashable:
     """A key of an instruction: all rules but those of tokens and of the bounds of memories depend on it alone.
 
     Instructions of one form differ in where their streams begin; those of a tiled program have few forms.
+
+    Args:
+        instr: it.
+        streams: those of streams that live while it is used; those of this instruction are added.
     """
     plain = instr.waits or instr.signals
-    return instr.op, instr.unit, instr.fence, not plain, *instr.args, *map(_exact, instr.args.values())
+    values = [v if type(v) is int else _exact(v, streams) for v in instr.args.values()]
+    return instr.op, instr.unit, instr.fence, not plain, *instr.args, *values
 
 
-def _exact(value: object) -> Hashable:
-    """A value in a form, with its type: 0 is not 0.0.
-
-    Of a stream's base, if it is a number, it has only the remainder by 4, unless it does not fit.
-    """
+def _exact(value: object, streams: Forms) -> Hashable:
+    """A value in a form, with its type: 0 is not 0.0."""
     if type(value) is int:
         return value
     if type(value) is tuple:
-        return tuple(map(_exact, value))
-    if type(value) is Stream:
+        return tuple([_exact(part, streams) for part in value])
+    if type(value) is not Stream:
+        return type(value), value
+    found = streams.get(id(value))
+    if found is None:
         base = value.base
+        # A number has only its remainder by 4, unless it does not fit.
         if type(base) is int and S32[0] <= base <= S32[1]:
             base &= 3
-        return tuple(map(_exact, (value.space, value.pattern, base, value.buffer, value.bias, value.index)))
-    return type(value), value
+        parts = (value.space, value.pattern, base, value.buffer, value.bias, value.index)
+        found = streams[id(value)] = tuple([_exact(part, streams) for part in parts])
+    return found
 
 
 def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
@@ -362,6 +374,7 @@ def _check_tables(program: Program, chip: Chip) -> None:
         _fail(f"pattern {wide}: {program.patterns[wide].dtype}: the chip has no 64-bit types (features.wide)")
 
 
+@collection_paused()
 def verify_code(code: Sequence[Instruction], program: Program, chip: Chip) -> None:
     """Check a program's tables, and instructions with the operands and memories that they name; not where they lead.
 
@@ -384,9 +397,10 @@ def verify_code(code: Sequence[Instruction], program: Program, chip: Chip) -> No
         raise ProgramError(str(e)) from None
     known_queues = queues(chip)
     checked: set[Hashable] = set()
+    streams: Forms = {}
     for i, instr in enumerate(code):
         try:
-            form = _form(instr)
+            form = _form(instr, streams)
             if form not in checked:
                 if instr.op not in OPCODES:
                     _fail("no such instruction")

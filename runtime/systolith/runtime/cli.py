@@ -124,7 +124,7 @@ def run(
     request = Request(path=file, trace=trace, report=report, what_if=suppositions(what_if), **options)
     with progress(quiet=as_json or quiet) as stage:
         outcome = run_job(request, stage)
-        record = outcome.record()
+        record = outcome.record() if report or as_json or not quiet else {}
         if trace:
             from systolith.runtime.perfetto import write_any_trace
 

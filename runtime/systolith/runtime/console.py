@@ -103,13 +103,14 @@ def log_to_stderr(verbose: int, quiet: bool) -> Iterator[None]:
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Stage]:
     """A spinner with the current stage on stderr, on terminals only; each stage is logged."""
+    if quiet or not sys.stderr.isatty() or LOG.getEffectiveLevel() != logging.WARNING:
+        yield lambda name: LOG.info("%s", printable(name))
+        return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    unseen = quiet or not console.is_terminal or LOG.getEffectiveLevel() != logging.WARNING
-    with Progress(*columns, console=console, transient=True, disable=unseen) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting")
 
         def stage(name: str) -> None:

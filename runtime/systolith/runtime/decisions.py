@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from systolith.isa.errors import SystolithError
+from systolith.isa.chip_fields import Ge, Le
+from systolith.isa.errors import BinaryError, SystolithError
 from systolith.isa.files import json_text, read_bytes, text_fill, write_atomic
+from systolith.isa.json_values import read_json
 from systolith.isa.program import Program
 
 
@@ -17,13 +18,14 @@ class DecisionsError(SystolithError):
     """A file holds no decision trace, or that of another program."""
 
 
-class _Trace(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+@dataclass(frozen=True)
+class _Trace:
+    """The contents of a file."""
 
     program: str
     chip_digest: str
     instructions: int
-    decisions: list[Annotated[int, Field(ge=0, lt=2**32)]]
+    decisions: list[Annotated[int, Ge(0), Le(2**32 - 1)]]
 
 
 def save_decisions(path: Path, program: Program, decisions: Sequence[int]) -> None:
@@ -44,11 +46,9 @@ def load_decisions(path: Path, program: Program) -> list[int]:
         DecisionsError: the file cannot be read, is no decision trace, or is that of another program.
     """
     try:
-        trace = _Trace.model_validate_json(read_bytes(path, DecisionsError))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise DecisionsError(f"{path}: not a decision trace: {where}: {first['msg']}") from None
+        trace = read_json(read_bytes(path, DecisionsError), _Trace)
+    except BinaryError as error:
+        raise DecisionsError(f"{path}: not a decision trace: {error}") from None
     recorded = (trace.program, trace.chip_digest, trace.instructions)
     if recorded != (program.name, program.chip_digest, len(program.code)):
         raise DecisionsError(

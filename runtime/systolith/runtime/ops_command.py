@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from systolith.reports.svg import shorten
 from systolith.runtime.chip_options import chip_options
 from systolith.runtime.console import emit, progress, tell
 from systolith.runtime.exits import FAILED, GOOD
@@ -170,6 +169,7 @@ MEANINGS = {
 
 def _print(rows: list[Row], counted: bool) -> None:
     from systolith.compiler.ops.table import Family
+    from systolith.reports.svg import shorten
 
     lines: list[tuple[str, ...]]
     if counted:

@@ -21,7 +21,6 @@ from systolith.sim.memory import Bytes, Machine, SimulationError, error_at
 from systolith.sim.naming import Iterations, named
 from systolith.sim.resolve import Resolver
 from systolith.sim.scalar import ALU, BRANCH, MASK, signed
-from systolith.sim.values import EXECUTE
 
 MAX_STEPS = 50_000_000
 
@@ -148,6 +147,11 @@ class Sequencer:
         self._resolvers = {n: Resolver(i) for n, (i, q) in enumerate(pairs) if q != "seq" and registers_of(i)}
         self._plain = [Issue(n, i, q) for n, (i, q) in enumerate(zip(program.code, self._queues, strict=True))]
         self._branched = False
+        self._effects: Mapping[str, Callable[[Machine, Instruction], None]] = {}
+        if machine is not None:
+            from systolith.sim.values import EXECUTE  # late: it takes long to import, and times do without it
+
+            self._effects = EXECUTE
 
     def execute(self, hooks: Hooks) -> Iterator[Issue]:
         """Run to the `halt`; each instruction is given after it was executed."""
@@ -186,7 +190,7 @@ class Sequencer:
             issue = Issue(pc, resolver(self.registers), issue.queue)
         if self.machine is not None:
             try:
-                EXECUTE[issue.instr.op](self.machine, issue.instr)
+                self._effects[issue.instr.op](self.machine, issue.instr)
             except MemoryError:
                 raise self.machine.error("takes more memory than this process may have") from None
         elif self._known and _stores_scalars(issue.instr):
