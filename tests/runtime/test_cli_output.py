@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -131,6 +132,7 @@ def test_a_fault_of_any_command_is_one_line(
     def fails(*_: object, **__: object) -> object:
         raise KeyError("w1")
 
+    import_module("systolith.runtime.stages")  # imported while names are patched, it would keep them for later tests
     monkeypatch.delenv(TRACEBACK)
     for where in (
         "isa.chip.load_chip", "isa.binary.load", "runtime.sources.read_source", "runtime.sources.read_assembly",
