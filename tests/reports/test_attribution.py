@@ -62,6 +62,20 @@ def test_a_memory_bound_group_is_told_why() -> None:
     assert "2 flops a byte are below the 137" in sentence
 
 
+def test_work_ahead_of_its_cycles_is_told_and_no_rate_is_above_its_peak() -> None:
+    """Streams of 3000 cycles of which 1000 are charged to the group; transfers of as much as 2000 cycles take."""
+    macs = 2000 * PEAKS.macs
+    group = Group(name="g", cycles=1000, busy={"s0": 3000, "s1": 3000}, macs=macs, flops=2 * macs)
+    sentence = attribute(group, PEAKS).sentence
+    assert "occupied for 100 % of its cycles and 2,000 before them, 67 % of the MXU peak" in sentence
+    moved = HbmBytes(read=int(2000 * PEAKS.hbm), written=0)
+    group = Group(name="g", cycles=1000, busy={"ld": 2000}, flops=1, bytes=10**6, hbm_bytes=moved)
+    assert (
+        "and 1,000 before them, moving 935 KiB (100 % of the bandwidth in that time)"
+        in attribute(group, PEAKS).sentence
+    )
+
+
 def test_data_read_again_is_told() -> None:
     moved = HbmBytes(read=400_000, written=0)
     group = Group(

@@ -58,7 +58,9 @@ def test_nothing_beats_the_peak_of_the_array(run: RunData) -> None:
     assert use.active is not None
     assert 0 < use.useful <= use.active <= use.busy <= 1
     for group in run.groups:
-        assert group_roof(group, chip).needs["MXU"] <= group.busy.get("s0", 0)
+        roof = group_roof(group, chip)
+        assert roof.needs["MXU"] <= group.busy.get("s0", 0)
+        assert (roof.fraction or 0) <= 1
 
 
 def test_the_page(run: RunData) -> None:

@@ -1,6 +1,8 @@
 """Bounds by hand, on tpu_v3: 2 x 128 x 128 MACs, 8 x 128 lanes x 2 ALU slots, 22500/47 bytes a cycle, 940 MHz."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from systolith.isa.chip import describe
 from systolith.reports.roofline import (
@@ -14,7 +16,7 @@ from systolith.reports.roofline import (
     mxu_use,
     peaks,
 )
-from systolith.reports.run_data import ChipRow, Group, RunDataError, from_json
+from systolith.reports.run_data import ChipRow, Group, HbmBytes, RunDataError, from_json
 from tests.reports.fabricate import CHIP, fabricate
 
 ROWS = [ChipRow(**row._asdict()) for row in describe(CHIP)]
@@ -40,7 +42,18 @@ def test_a_missing_parameter_is_named() -> None:
         # 32768000 MACs / 32768 a cycle; its bytes take 450000 / (22500 / 47) = 940 cycles.
         (Group(name="g", cycles=2000, macs=32_768_000, flops=65_536_000, bytes=450_000), MXU, 1000.0),
         # The same twice over HBM: 1880 cycles.
-        (Group(name="g", cycles=2000, macs=32_768_000, flops=65_536_000, bytes=900_000), HBM, 1880.0),
+        (
+            Group(
+                name="g",
+                cycles=2000,
+                macs=32_768_000,
+                flops=65_536_000,
+                bytes=900_000,
+                hbm_bytes=HbmBytes(read=800_000, written=100_000),
+            ),
+            HBM,
+            1880.0,
+        ),
         # 4096000 operations / 2048 a cycle.
         (Group(name="g", cycles=2000, flops=4_096_000, bytes=4), VPU, 2000.0),
         # 5 executions of 102400 transcendentals / 1024 a cycle.
@@ -60,6 +73,30 @@ def test_intensity_and_rate_by_hand() -> None:
     assert found.achieved == pytest.approx(1000 / 1e-6)  # 940 cycles are a microsecond
     assert group_roof(Group(name="g", cycles=10, bytes=64), PEAKS).intensity is None
     assert group_roof(Group(name="g", flops=10, bytes=64), PEAKS).fraction is None
+
+
+def test_data_that_stays_in_vmem_does_not_bound_a_group() -> None:
+    group = Group(name="g", cycles=2000, flops=8, bytes=900_000, hbm_bytes=HbmBytes(read=450_000, written=0))
+    assert group_roof(group, PEAKS).needs[HBM] == pytest.approx(940)
+
+
+@given(
+    cycles=st.integers(1, 1000), stream=st.integers(1, 5000), read=st.integers(0, 10**6), written=st.integers(0, 10**6),
+    filled=st.floats(0, 1), inputs=st.integers(0, 10**7),
+)  # fmt: skip
+def test_no_group_is_faster_than_a_roof(
+    cycles: int, stream: int, read: int, written: int, filled: float, inputs: int
+) -> None:
+    """Whatever it ran ahead of the cycles charged to it: its units' occupied cycles and its transfers count."""
+    macs, busy = int(filled * stream * PEAKS.macs), {"s0": stream, "s1": stream}
+    moved = HbmBytes(read=read, written=written)
+    found = group_roof(
+        Group(name="g", cycles=cycles, macs=macs, flops=2 * macs, bytes=inputs, hbm_bytes=moved, busy=busy), PEAKS
+    )
+    assert found.took >= cycles
+    assert found.fraction is not None
+    assert found.fraction <= 1 + 1e-9
+    assert (found.achieved or 0) <= PEAKS.mxu_flops * (1 + 1e-9)
 
 
 def test_floor_of_the_module() -> None:

@@ -156,13 +156,15 @@ GERUND = {
 
 def _occupied(group: Group, unit: str, share: float, roof: GroupRoof, chip: Peaks) -> str:
     kind = queue_class(unit)[0]
-    head = f"{unit_label(unit)} is occupied for {percent(share, 0)} of its cycles"
+    ahead = group.busy[unit] - group.cycles
+    more = f" and {ahead:,} before them" if ahead > SEEN * group.cycles else ""
+    head = f"{unit_label(unit)} is occupied for {percent(share, 0)} of its cycles{more}"
     say = DETAIL.get(kind)
     return f"{head}{say(group, unit, roof, chip) if say else ''}."
 
 
 def _stream(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
-    used = roof.needs[MXU] / group.cycles
+    used = roof.needs[MXU] / roof.took
     text = f", {percent(used, 0)} of the MXU peak as useful MACs"
     occupied = sum(n for name, n in group.busy.items() if queue_class(name)[0] == "s") / chip.mxus
     filled = roof.needs[MXU] / occupied if occupied else 0.0
@@ -182,9 +184,7 @@ def _load(group: Group, unit: str, roof: GroupRoof, chip: Peaks) -> str:
     moved = group.hbm_bytes.read + group.hbm_bytes.written
     if not moved:
         return ", with no bytes of HBM"
-    rate = moved / (group.cycles * chip.hbm)
-    # Prefetched in other groups' cycles, a group's bytes may exceed the bandwidth of its own cycles.
-    text = f", moving {size(moved)} ({percent(rate, 0)} of the bandwidth of its cycles)"
+    text = f", moving {size(moved)} ({percent(moved / (roof.took * chip.hbm), 0)} of the bandwidth in that time)"
     ridge = chip.mxu_flops / chip.bandwidth
     if roof.roof == HBM and roof.intensity is not None and roof.intensity < ridge:
         return text + f": its {roof.intensity:.3g} flops a byte are below the {ridge:.3g} that keep the MXUs fed"

@@ -2,7 +2,9 @@
 
 A group's bound is the longest of the least times of its resources: useful multiply-accumulates at the peak of all
 MXUs, other operations on all ALU slots of the VPU, transcendentals on its transcendental slots, its inputs and outputs
-once at the HBM bandwidth.  A group whose data stays in VMEM may therefore beat its bound.
+once, as far as they were moved, at the HBM bandwidth.  It is set against the time that the group took: the cycles
+charged to it, or those that its busiest unit or its transfers take where these are more, since work of a group that
+runs ahead is in cycles charged to others.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ class GroupRoof:
         needs: resource to the cycles that it needs at least, all executions.
         flops, bytes: all executions.
         intensity: flops a byte; None without either.
-        achieved: FLOP/s during the cycles charged to the group; None if none are.
+        achieved: FLOP/s during the time that it took; None if no cycle is charged to it.
+        cycles: charged to it.
+        took: cycles that it took: those charged, or those of its busiest unit or of its transfers, if more.
     """
 
     needs: dict[str, float]
@@ -105,6 +109,7 @@ class GroupRoof:
     intensity: float | None
     achieved: float | None
     cycles: int
+    took: float
 
     @property
     def roof(self) -> str:
@@ -118,28 +123,31 @@ class GroupRoof:
 
     @property
     def fraction(self) -> float | None:
-        """Bound over cycles charged: 1 is on the roof."""
-        return self.bound / self.cycles if self.cycles else None
+        """Bound over cycles that it took: 1 is on the roof."""
+        return self.bound / self.took if self.cycles else None
 
 
 def group_roof(group: Group, chip: Peaks) -> GroupRoof:
     """Bounds of a group."""
     flops = group.flops * group.executions
-    moved = group.bytes * group.executions
+    once = group.bytes * group.executions
+    moved = group.hbm_bytes.read + group.hbm_bytes.written
     rest = max(0, flops - 2 * group.macs)
     needs = {
         MXU: group.macs / chip.macs,
         VPU: rest / chip.alu,
         TRANS: group.transcendentals * group.executions / chip.trans,
-        HBM: moved / chip.hbm,
+        HBM: min(once, moved) / chip.hbm,
     }
+    took = max(group.cycles, *group.busy.values(), moved / chip.hbm)
     return GroupRoof(
         needs=needs,
         flops=flops,
-        bytes=moved,
-        intensity=flops / moved if flops and moved else None,
-        achieved=flops * chip.clock_hz / group.cycles if flops and group.cycles else None,
+        bytes=once,
+        intensity=flops / once if flops and once else None,
+        achieved=flops * chip.clock_hz / took if flops and group.cycles else None,
         cycles=group.cycles,
+        took=took,
     )
 
 

@@ -16,12 +16,13 @@ from systolith.reports.svg import shorten
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: text, sort value (None sorts last), colour class, tooltip."""
+    """A cell: text, sort value (None sorts last), colour class, tooltip, a second line."""
 
     text: str
     value: float | str | None = None
     css: str = ""
     tip: str = ""
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,17 @@ def number(value: float | None, text: str, css: str = "") -> Cell:
     return Cell(text, value, f"n {css}".strip())
 
 
-def name(text: str, tip: str = "") -> Cell:
-    """A cell with an identifier; a very long one is shortened, and whole in the tooltip."""
-    short = shorten(text, 44)
-    return Cell(short, text, "id", "\n".join(filter(None, (text if short != text else "", tip))))
+def name(text: str, tip: str = "", source: str = "") -> Cell:
+    """A cell with an identifier; a very long one is shortened, and whole in the tooltip.
+
+    Args:
+        text: the identifier.
+        tip: more for the tooltip.
+        source: file and line that it is from; the line below has the file's name without its folders.
+    """
+    short = shorten(text, 64)
+    tips = (text if short != text else "", tip, source)
+    return Cell(short, text, "id", "\n".join(filter(None, tips)), source.rpartition("/")[2])
 
 
 def word(text: str, css: str = "") -> Cell:
@@ -59,7 +67,7 @@ GROUP_HEADS = (
     ("flops", "all executions, as XLA counts them"),
     ("bytes", "inputs and outputs once per execution"),
     ("flop/byte", "arithmetic intensity"),
-    ("of bound", "its roofline bound over its cycles; above 100 % where data stays in VMEM"),
+    ("of bound", "its roofline bound over its cycles, or over those of its busiest unit where these are more"),
     ("bound by", "the resource of that bound"),
     ("why slow", "what dominates its cycles"),
 )
@@ -72,7 +80,7 @@ def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution], top: 
         roof = group_roof(group, chip)
         of_run = group.cycles / run.total
         rows.append((
-            name(group.title, "\n".join(filter(None, (group.op_name, group.source, *group.hlo)))),
+            name(group.title, "\n".join(filter(None, (group.op_name, *group.hlo))), group.source),
             word(group.kind or NONE),
             number(group.cycles, count(group.cycles)),
             number(of_run, percent(of_run), "share"),
@@ -104,7 +112,7 @@ def op_table(run: RunData, top: int | None = None) -> Table:
         moved = op.hbm_bytes.read + op.hbm_bytes.written
         busy = (number(op.busy.get(q, 0), count(op.busy[q]) if q in op.busy else NONE) for q in queues)
         rows.append((
-            name(op.title if op.name else "(no op)", "\n".join(filter(None, (op.op_name, op.source)))),
+            name(op.title if op.name else "(no op)", op.op_name, op.source),
             number(op.cycles, count(op.cycles)),
             number(op.cycles / run.total, percent(op.cycles / run.total), "share"),
             number(op.instructions, count(op.instructions)),
