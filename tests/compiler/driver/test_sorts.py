@@ -57,7 +57,9 @@ ENTRY e {
 }"""
 
 
-@pytest.mark.parametrize(("t", "k", "largest"), [("f32", 5, True), ("bf16", 1, False), ("u32", 9, True)])
+@pytest.mark.parametrize(
+    ("t", "k", "largest"), [("f32", 5, True), ("bf16", 1, False), ("u32", 9, True), ("pred", 4, True)]
+)
 def test_topk_of_short_lines(t: str, k: int, largest: bool) -> None:
     text = TOPK % (t, "3,21", t, f"3,{k}", f"3,{k}", k, str(largest).lower())
     x = values(np.random.default_rng(k), t, (3, 21))
@@ -68,7 +70,7 @@ def test_topk_of_short_lines(t: str, k: int, largest: bool) -> None:
 @pytest.mark.parametrize("t", ["f32", "s16"])
 def test_topk_of_long_lines(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best groups are gathered."""
-    monkeypatch.setattr(topk, "GROUP", 4)
+    monkeypatch.setattr(topk, "LONG", 16)
     text = TOPK % (t, "2,90", t, "2,4", "2,4", 4, "true")
     x = values(np.random.default_rng(1), t, (2, 90))
     assert_same_bits(evaluate(parse_hlo(text), x), run(compiled(text, "tiny").program, load_chip("tiny"), [x]))

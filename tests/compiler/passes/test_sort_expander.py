@@ -170,10 +170,10 @@ def test_large_sorts_run_in_loops(kind: str, t: str, dims: tuple[int, ...], monk
 
 @given(st.data())
 def test_any_topk(data: st.DataObject) -> None:
-    group = data.draw(st.sampled_from([2, 128]))  # 2: most lines are long
+    long = data.draw(st.sampled_from([4, 16, 512]))
     dims = (*data.draw(st.lists(st.integers(0, 3), max_size=3)), data.draw(st.integers(1, 70)))
     k = data.draw(st.integers(0, dims[-1]))
-    t = data.draw(st.sampled_from((*FLOATS, *INTEGERS)))
+    t = data.draw(st.sampled_from((*FLOATS, *INTEGERS, "pred")))
     largest = data.draw(st.booleans())
     x, found = array(DTYPES[t], dims), (*dims[:-1], k)
     call = f"topk(x), k={k}, largest={str(largest).lower()}"
@@ -183,6 +183,6 @@ def test_any_topk(data: st.DataObject) -> None:
     module = module_of(f" x = {x} parameter(0)\n ROOT r = {shapes} {call}")
     argument = values(np.random.default_rng(data.draw(st.integers(0, 99))), t, dims)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topk, "GROUP", group)
+        patch.setattr(topk, "LONG", long)
         made = assert_unchanged(module, DecomposeTopK(), arguments=[argument])
     assert {"topk", "custom-call"}.isdisjoint(opcodes(made))

@@ -262,12 +262,13 @@ def _nest(vpu: Vpu, work: Work, lane: int, sublane: int) -> Nest:
 
 
 def _cycles(vpu: Vpu, work: Work, nest: Nest) -> int:
-    interval = work.interval + sum(access_cycles(vpu, a, nest) - 1 for a in work.accesses if a.memory)
+    stalls = sum(access_cycles(vpu, a, nest) - 1 for a in work.accesses if a.memory)
+    interval = work.interval + stalls
     kept = prod(p.count for p in nest.outer[: len(nest.outer) - nest.inner])
     inner = prod(p.count for p in nest.outer[len(nest.outer) - nest.inner :])
     if not work.reduced:
-        return nest_cycles(1, kept * inner, interval, work.latency)
-    return nest_cycles(kept, inner, interval, 2 * work.latency)
+        return nest_cycles(1, kept * inner, interval, work.latency + stalls)
+    return nest_cycles(kept, inner, interval, 2 * work.latency + stalls)
 
 
 def access_cycles(vpu: Vpu, a: Access, nest: Nest) -> int:

@@ -1,17 +1,19 @@
 """The k first elements of a sort, without sorting the others.
 
 Blocks of k elements are sorted; then, of each two blocks, the better k go on, until one block is left.  Of long lines
-only k groups of neighbours take part: those with the best of their elements before those of the others.
+only k groups take part, those whose best elements are before those of the others: whatever is before an element of
+another group is the best of k groups at least.  The elements of a group lie far apart, so that those of many groups are
+compared side by side.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 
-from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.expand.comparators import has_order, has_sign, ordered, unordered
@@ -27,16 +29,13 @@ from systolith.compiler.passes.expand.sort_network import (
     padded,
 )
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.isa.dtypes import S32, DType
+from systolith.isa.dtypes import PRED, S32, U8, DType
 
 TOP_K = "TopK"
 """Target of the custom call that is the same as the operation."""
 
-GROUP = 128
-"""Neighbours that take part together: a row of lanes, one window of a gather."""
-
-LONG = 4
-"""A line is long if it has so many times the elements of k groups."""
+LONG = 512
+"""A line is long if it has so many times k elements."""
 
 
 @dataclass(frozen=True)
@@ -60,54 +59,84 @@ def is_topk(i: Instruction) -> bool:
 def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | None:
     (x,) = i.operands
     values, indices = i.shape.elements
-    if x.shape.is_dynamic or not x.shape.rank or not (x.shape.dtype.is_integer or has_order(x.shape.dtype)):
+    dtype = x.shape.dtype
+    if x.shape.is_dynamic or not x.shape.rank or not (dtype is PRED or dtype.is_integer or has_order(dtype)):
         return None
+    if x.shape.dtype is PRED:
+        x = r.converted(x, U8)
     k = values.dims[-1]
     direction = "GT" if i.opcode == "custom-call" or i.flag("largest", True) else "LT"
     if not values.size:
         found = [r.full(0, s) for s in (values, indices)]
-    elif x.dims[-1] >= LONG * GROUP * k and x.shape.dtype.bits <= 32:
+    elif x.dims[-1] >= LONG * k and x.shape.dtype.bits <= 32:
         found = _of_groups(r, callees, x, k, direction)
     elif parts := in_batches(r, callees, i, x.shape.rank - 1, lambda *_: None):
         found = parts
     else:
         found = _first(r, x, k, direction)
+    found = [r.converted(found[0], values.dtype), found[1]]
     return r.emit("tuple", *found, shape=i.shape)
 
 
 def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction: str) -> list[Instruction]:
-    """By the best of each group of neighbours: first the groups, then the elements of these."""
-    dtype, n, rows = x.shape.dtype, x.dims[-1], prod(x.dims[:-1])
-    groups = -(-n // GROUP)
-    lines = padded(r, r.reshaped(x, (rows, n)), _last(dtype, direction), groups * GROUP - n, 1)
-    key = _key(r, r.reshaped(lines, (rows, groups, GROUP)))
-    init = r.constant(extreme(key.shape.dtype, direction), key.shape.dtype)
-    reducer = callees.reducer("maximum" if direction == "GT" else "minimum", key.shape.dtype)
-    best = r.emit("reduce", key, init, shape=array(key.shape.dtype, (rows, groups)), dimensions=(2,), to_apply=reducer)
-    shapes = tuple_of([array(best.shape.dtype, (rows, k)), array(S32, (rows, k))])
-    found = r.emit("topk", best, shape=shapes, k=k, largest=direction == "GT")
-    chosen = r.emit("get-tuple-element", found, index=1)
-    row = r.emit("iota", shape=chosen.shape, iota_dimension=0)
-    at = r.emit("add", chosen, r.emit("multiply", row, r.full(groups, row.shape)))
+    """By the best of each group: first the groups, then the elements of k of these.
+
+    There are about four groups for each such element: the groups are there already, the elements are gathered.
+    """
+    n, rows = x.dims[-1], prod(x.dims[:-1])
+    size = power(isqrt(n // k)) // 2
+    groups = -(-n // size)
+    lines = padded(r, r.reshaped(x, (rows, n)), _last(x.shape.dtype, direction), groups * size - n, 1)
+    best, turn = _best_of_each(r, callees, _key(r, r.reshaped(lines, (rows, size, groups))), direction)
+    number = r.emit("iota", shape=turn.shape, iota_dimension=1)
+    place = r.emit("add", r.emit("multiply", turn, r.full(groups, turn.shape)), number)
+    _, first = _first(r, best, k, direction, place)
+    all_of = array(S32, (rows, size, k))
+    chosen = r.emit("remainder", first, r.full(groups, first.shape))
+    chosen = r.emit("broadcast", chosen, shape=all_of, dimensions=(0, 2))
+
+    def counted(d: int, each: int) -> Instruction:
+        return r.emit("multiply", r.emit("iota", shape=all_of, iota_dimension=d), r.full(each, all_of))
+
+    place = r.emit("add", chosen, counted(1, groups))
     taken = r.emit(
         "gather",
-        r.reshaped(lines, (rows * groups, GROUP)),
-        r.reshaped(at, (rows * k, 1)),
-        shape=array(dtype, (rows * k, GROUP)),
-        offset_dims=(1,),
+        r.reshaped(lines, (rows * size * groups,)),
+        r.reshaped(r.emit("add", place, counted(0, size * groups)), (rows * size * k, 1)),
+        shape=array(x.shape.dtype, (rows * size * k,)),
+        offset_dims=(),
         collapsed_slice_dims=(0,),
         start_index_map=(0,),
         index_vector_dim=1,
-        slice_sizes=(1, GROUP),
+        slice_sizes=(1,),
     )
-    all_of = array(S32, (rows, k, GROUP))
-    first = r.emit(
-        "broadcast", r.emit("multiply", chosen, r.full(GROUP, chosen.shape)), shape=all_of, dimensions=(0, 1)
-    )
-    place = r.emit("add", first, r.emit("iota", shape=all_of, iota_dimension=2))
-    elements = r.reshaped(taken, (rows, k * GROUP))
-    done = _first(r, elements, k, direction, r.reshaped(place, (rows, k * GROUP)))
+    done = _first(r, r.reshaped(taken, (rows, size * k)), k, direction, r.reshaped(place, (rows, size * k)))
     return [r.reshaped(y, (*x.dims[:-1], k)) for y in done]
+
+
+def _best_of_each(r: Rewriter, callees: Callees, key: Instruction, direction: str) -> tuple[Instruction, Instruction]:
+    """Of each group, which lie along dimension 1, the best integer, and the first place where it is."""
+    element, shape = array(key.shape.dtype), array(key.shape.dtype, (key.dims[0], key.dims[2]))
+    a, i, b, j = (
+        Instruction(name, "parameter", s, number=number)
+        for number, (name, s) in enumerate(zip("aibj", (element, array(S32), element, array(S32)), strict=True))
+    )
+    within = Rewriter(Computation(callees.name("best"), [a, i, b, j]))
+    earlier = within.emit("compare", j, i, direction="LT")
+    better = lexicographic(within, direction, b, a, earlier)
+    root = within.emit("tuple", within.emit("select", better, b, a), within.emit("select", better, j, i))
+    within.computation.instructions, within.computation.root = [a, i, b, j, *within.made], root
+    made = r.emit(
+        "reduce",
+        key,
+        r.emit("iota", shape=array(S32, key.dims), iota_dimension=1),
+        r.constant(extreme(key.shape.dtype, direction), key.shape.dtype),
+        r.constant(extreme(S32, "LT"), S32),
+        shape=tuple_of([shape, array(S32, shape.dims)]),
+        dimensions=(1,),
+        to_apply=callees.add(within.computation),
+    )
+    return r.emit("get-tuple-element", made, index=0), r.emit("get-tuple-element", made, index=1)
 
 
 def _key(r: Rewriter, x: Instruction) -> Instruction:
