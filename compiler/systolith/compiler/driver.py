@@ -221,7 +221,7 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
 def fit_module(module: Module, chip: Chip, options: Options) -> tuple[Lowered, Relief]:
     """Lower grouped HLO, so that it fits in VMEM and HBM, and say what was done for that.
 
-    What comes of the grouped module that it gives is the same.
+    The grouped module that it gives is lowered to the same.
     """
 
     def lower(module: Module) -> Lowered:

@@ -1,4 +1,4 @@
-"""What is done so that a module fits in VMEM: which values stay there, how large tiles are, what is spilled to HBM."""
+"""Measures that make a module fit in VMEM: which values stay there, how large tiles are, what is spilled to HBM."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ _KEYS: dict[str, Callable[[Any], Hashable]] = {
     "xlu.shuffle": _copy_key,
     "xlu.reduce": _copy_key,
 }
-"""What the events of an instruction depend on; those of others on the opcode alone."""
+"""The arguments that the events of an instruction depend on; those of other opcodes depend on none."""
 
 
 class EventModel:

@@ -147,7 +147,7 @@ def write_atomic(path: Path, fill: Fill) -> None:
 def write_all(fills: Mapping[Path, Fill]) -> None:
     """Write files through temporary neighbours: all of them whole, or none, as far as the file system allows.
 
-    What a symbolic link points to is replaced, not the link; devices and pipes are written to as they are.
+    The target of a symbolic link is replaced, not the link; devices and pipes are written to as they are.
 
     Args:
         fills: for each file the function that writes its contents.

@@ -25,7 +25,7 @@ from systolith.runtime.task import CallerQueue
 
 
 class Description(Object):
-    """What a device is."""
+    """The description of a device."""
 
     kind = "DeviceDescription"
 

@@ -177,7 +177,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """What it is about: `Buffer`, `Device`, ..."""
+        """The kind of object that it is about: `Buffer`, `Device`, ..."""
         return self.name.partition("_")[0]
 
 

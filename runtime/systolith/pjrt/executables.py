@@ -95,7 +95,7 @@ def _assigned(client: ClientObject, options: Any) -> list[DeviceObject]:
 
 
 class Compiled(Object):
-    """What there is to know of a program without its devices."""
+    """A program without its devices."""
 
     kind = "Executable"
 
@@ -160,7 +160,7 @@ def compile_program(args: Any) -> None:
 
 @entry("LoadedExecutable_GetExecutable")
 def get_executable(args: Any) -> None:
-    """What there is to know of a program."""
+    """Give the program of a loaded executable, without its devices."""
     args.executable = Compiled(find(args.loaded_executable)).address
 
 

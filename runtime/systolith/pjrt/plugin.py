@@ -1,4 +1,4 @@
-"""What JAX finds by the entry point `jax_plugins`: `initialize` registers the platform `systolith`.
+"""The module that JAX finds by the entry point `jax_plugins`: `initialize` registers the platform `systolith`.
 
 Every process that uses JAX calls it: nothing is imported before JAX asks for the devices.
 """

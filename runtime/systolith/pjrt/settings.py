@@ -1,4 +1,4 @@
-"""What the user chooses: chip, number of devices, precision, a folder for records of runs.
+"""The user's choices: chip, number of devices, precision, a folder for records of runs.
 
 Options of the plugin (`jax.config.update("jax_pjrt_client_create_options", {"chip": "small"})`) win over the
 environment's `SYSTOLITH_CHIP`, `SYSTOLITH_SET`, `SYSTOLITH_DEVICES`, `SYSTOLITH_PRECISION` and `SYSTOLITH_REPORT`.
@@ -21,7 +21,7 @@ _DEFAULTS = {"chip": "tpu_v3", "set": "", "devices": "1", "precision": "", "repo
 
 @dataclass(frozen=True)
 class Settings:
-    """What a client is made of.
+    """The settings of a client.
 
     Attributes:
         chip: of every device.

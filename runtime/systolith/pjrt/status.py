@@ -36,7 +36,7 @@ def code_of(error: BaseException) -> int:
 
 
 def line_of(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The text of an error, in one line."""
     refusals = getattr(error, "refusals", ())
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
     text = f"{refusals[0]}{more}" if refusals else str(error)

@@ -72,7 +72,7 @@ def arguments(declared: Sequence[BufferDecl], given: Sequence[Array]) -> list[Ar
 
 
 def cut(declared: Sequence[BufferDecl], results: Sequence[Array]) -> list[Array]:
-    """What the host sees of results: the part of each that there is."""
+    """The results as the host sees them: the part of each that there is."""
     by_number = {d.number: x for d, x in zip(declared, results, strict=True)}
     return [valid(by_number[d.number], [by_number.get(n) for n in d.sizes]) for d in shown(declared)]
 

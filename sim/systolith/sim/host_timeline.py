@@ -19,7 +19,7 @@ LAUNCH = "host"
 
 
 class HostSlice(NamedTuple):
-    """What the host does from one cycle of the run to another: its track, its name, and what else is known of it."""
+    """An action of the host from one cycle of the run to another: its track, its name, and what else is known of it."""
 
     track: str
     name: str

@@ -278,7 +278,7 @@ def loads_after_store(body: Sequence[Step]) -> bool:
 def _uses_after_store(steps: Sequence[Step], kept: bool) -> bool:
     """Whether any register is read after a store (a load's register may be a view of memory).
 
-    What iterations read of the prologue or of the one before (`kept`) is, wherever the store is listed.
+    Values that iterations read of the prologue or of the one before (`kept`) are, wherever the store is listed.
     """
     stored = kept and any(s.op == "st" for s in steps)
     for step in steps:

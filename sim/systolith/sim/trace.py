@@ -1,4 +1,4 @@
-"""What the time plane leaves of a run, as arrays: when each instruction ran, and figures of each one."""
+"""The record that the time plane leaves of a run, as arrays: when each instruction ran, and figures of each one."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _Transfers:
     def shared(self, start: int, cycles: int) -> tuple[int, int]:
         """When a transfer of the other queue ends that would take so many cycles alone, and how late it makes these.
 
-        What is over at its start is forgotten.
+        Transfers that are over at its start are forgotten.
         """
         while self._apart and self._first + sum(self._apart[0]) <= start:
             self._first += sum(self._apart.popleft())

@@ -196,7 +196,7 @@ def _step(a: Access, b: Access) -> int:
 
 
 def _covered(first: Access, second: Access, count: int) -> Access:
-    """What an access touches in all iterations: with gaps if they move it by whole pitches."""
+    """The bytes that an access touches in all iterations: with gaps if they move it by whole pitches."""
     far = _step(first, second) * (count - 1)
     lo, hi = first.lo + min(far, 0), first.hi + max(far, 0)
     if first.pitch and _step(first, second) % first.pitch == 0:
@@ -307,7 +307,7 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
 
 
 def execute(instruction: Instruction, registers: dict[int, int]) -> None:
-    """What an instruction does to registers whose values are known; of those that compute, `li` and `add` are."""
+    """Execute an instruction on registers whose values are known; of those that compute, `li` and `add` are."""
     rd = instruction.args.get("rd")
     if not isinstance(rd, Reg) or rd.n == 0:
         return

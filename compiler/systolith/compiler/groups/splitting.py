@@ -62,7 +62,7 @@ def split(oversized: Sequence[Oversized], taken: Names, module: Module | None = 
         module: whose computations they are; None: of one that is no module's.
 
     Returns:
-        What was stored.
+        The values that were stored.
 
     Raises:
         CompileError: a group is one operation that cannot be written as several.

@@ -55,8 +55,9 @@ def _is_member(i: Instruction) -> bool:
 def _runs(computation: Computation) -> list[list[Instruction]]:
     """Elementwise operations on arrays of the same dimensions that hang together, in program order: those first found.
 
-    What needs a value that others made of a run is a run of its own, so that no group needs itself.  Others that hang
-    together are looked for when these are groups: two groups of two runs may need each other's values else.
+    An operation that needs a value that others made of a run is a run of its own, so that no group needs itself.
+    Others that hang together are looked for when these are groups: two groups of two runs may need each other's values
+    else.
     """
     head: dict[Instruction, Instruction] = {}
 

@@ -21,7 +21,7 @@ COUNTED = 8
 """Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
 
 MOST_TURNS = 2**31 - 1
-"""What `li` takes."""
+"""The largest number that `li` takes."""
 
 
 def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:

@@ -49,7 +49,7 @@ def lower_module(
         values: part of VMEM that whole values may take together.
 
     Returns:
-        What lowered it, and which value a buffer of a whole value holds.
+        The builder that lowered it, and which value a buffer of a whole value holds.
     """
     entry, chip = module.entry, bodies.chip
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)

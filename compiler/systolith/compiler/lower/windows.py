@@ -1,4 +1,4 @@
-"""What copies of windows at a list of indices share: parts that fit, lists in VMEM, patterns through a list.
+"""Common parts of copies of windows at a list of indices: parts that fit, lists in VMEM, patterns through a list.
 
 Windows are `[B, w, R]` in an array `[B, D, R]`; of all of them `[B, N, w, R]` (see `passes/expand/index_vectors.py`).
 """

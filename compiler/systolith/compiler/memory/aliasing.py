@@ -254,7 +254,7 @@ def _in_place(
 def stored_directly(computation: Computation, aliases: Aliases) -> set[Leaf]:
     """Leaves that only the root holds: groups make them in the result buffers, and loops that start without contents.
 
-    What another loop changes stays in VMEM if it fits, and is stored once.
+    A buffer that another loop changes stays in VMEM if it fits, and is stored once.
     """
     used = {
         leaf

@@ -61,7 +61,7 @@ def lives(
 ) -> Liveness[Buf]:
     """Lives of the buffers of some spaces, in order of first use.
 
-    What is used both inside and outside a loop lives through the whole loop; what is used only inside is written there
+    A buffer used both inside and outside a loop lives through the whole loop; one used only inside is written there
     before it is read, in each iteration.
 
     Args:

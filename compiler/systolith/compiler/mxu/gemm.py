@@ -316,7 +316,7 @@ class Gemm:
             self._append("mxu.matmul", args, job.unit, "matmul", self.c.lhs.inside(box) if last else 0)
 
     def _seen(self, make: Callable[[Array, Box], R], axes: range, array: Array, box: Box) -> R:
-        """What `make` gives for a tile: jobs of a block share it, whose other axis it does not depend on."""
+        """The result of `make` for a tile: jobs of a block share it, whose other axis it does not depend on."""
         key = (make.__name__, array, *((box.origin[a], box.dims[a]) for a in (*self.c.batch, *axes, *self.c.k)))
         found: R | None = self._refs.get(key)
         if found is None:

@@ -51,7 +51,7 @@ class Fitted:
     loops: Rerolled = field(default_factory=lambda: Rerolled(Block()))
 
     def operation(self, op: TileOp) -> TileOp:
-        """What has become of an operation of the lowering."""
+        """The operation that one of the lowering has become."""
         return self.loops.now.get(op, op)
 
 
@@ -93,7 +93,7 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
 
 
 def _plain(ctx: TileBuilder, free: int) -> tuple[Fitted, float]:
-    """What was lowered, without loops, and its predicted cycles."""
+    """The lowering, without loops, and its predicted cycles."""
     fitted = _ahead(ctx, Rerolled(ctx.block), free)
     return fitted, float("inf") if fitted.plan.failed is not None else predicted(ctx, fitted).total
 

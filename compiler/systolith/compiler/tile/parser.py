@@ -58,7 +58,7 @@ DEEPEST = 256
 """Regions around an operation: no module has more."""
 
 PROBLEMS = (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError)
-"""What Python makes of text that is not what it should be."""
+"""Exceptions that Python raises for text that is malformed."""
 
 
 def parse_tile_ir(text: str, name: str = "tile IR") -> TileModule:

@@ -123,7 +123,7 @@ class KernelBuilder:
     def carry(self, section: str, values: Sequence[int]) -> None:
         """Let carried register n hold operand `values[n]` from here on, all at once.
 
-        What another carried register holds is copied first, as it may be overwritten.
+        The value of another carried register is copied first, as it may be overwritten.
         """
         others = set(self.carried.values())
         moved = [

@@ -120,7 +120,7 @@ def evaluate_devices(
         precision, max_iterations: as for `evaluate`, on each device.
 
     Returns:
-        What each device gives.
+        The results of each device.
 
     Raises:
         HloError: as `evaluate`; devices wait for each other forever, or one needs more than its host gives; names the

@@ -36,7 +36,7 @@ ROUNDS = 10
 """Of Philox."""
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
-"""What Philox adds to the words of its key in each round."""
+"""The constants that Philox adds to the words of its key in each round."""
 
 
 def threefry(x0: np.ndarray, x1: np.ndarray, k0: np.ndarray, k1: np.ndarray) -> Block:

@@ -96,7 +96,7 @@ def reduce_window(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:
 
 
 def sort(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:
-    """What is beyond the actual size comes last."""
+    """Sort so that elements beyond the actual size come last."""
     (d,) = i.ints("dimensions")
     sizes = _shared(p, xs)
     if d not in sizes:

@@ -72,7 +72,7 @@ def _strided(p: Padder, i: Instruction, x: Padded, whole: Sequence[bool]) -> Val
 
 
 def _pad(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:
-    """What is added behind comes after the actual size."""
+    """Pad so that elements added behind come after the actual size."""
     x, fill = xs
     padding: tuple[PadDim, ...] = i.attributes["padding"]  # type: ignore[assignment]
     sizes = {}

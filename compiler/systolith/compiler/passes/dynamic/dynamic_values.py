@@ -1,6 +1,6 @@
 """Arrays of dynamic sizes as arrays of their bounds with their actual sizes as scalars.
 
-What lies beyond the actual sizes is anything, so that an operation for which it matters masks it first.
+Elements beyond the actual sizes are arbitrary, so that an operation for which they matter masks them first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Padded:
 
 
 Value = Padded | tuple["Value", ...]
-"""What stands for an instruction: an array, or what a tuple holds."""
+"""The value that stands for an instruction: an array, or the elements of a tuple."""
 
 
 def static(shape: Shape) -> Shape:

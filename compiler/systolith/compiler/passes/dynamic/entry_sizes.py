@@ -76,7 +76,7 @@ class EntrySizes:
 
     @staticmethod
     def of(module: Module) -> EntrySizes:
-        """What a module says."""
+        """The sizes that a module states."""
         found = EntrySizes()
         known = module.attributes.get("frontend_attributes")
         text = str(known.get(KEY, "")) if isinstance(known, dict) else ""

@@ -165,7 +165,7 @@ def _is_plain(i: Instruction) -> bool:
 
 
 def _reached(root: Instruction) -> list[Instruction]:
-    """What a value is computed from, and itself, operands first."""
+    """The instructions that a value is computed from, and itself, operands first."""
     found: dict[Instruction, None] = {}
     stack: list[tuple[Instruction, Iterator[Instruction]]] = [(root, iter(root.operands))]
     while stack:

@@ -67,7 +67,7 @@ def by_taps(
 
 
 def _seen(r: Rewriter, x: Instruction, window: tuple[WindowDim, ...]) -> Instruction:
-    """What each place of the window sees, along a new last dimension."""
+    """The elements that each place of the window sees, along a new last dimension."""
     edges = tuple(PadDim(w.low, w.high, w.base_dilation - 1) for w in window)
     zero = r.constant(0, x.shape.dtype)
     padded = r.emit("pad", x, zero, padding=(PadDim(0, 0), PadDim(0, 0), *edges))

@@ -154,7 +154,7 @@ class _Threading:
         return self._called(r, i, inner) if inner else None
 
     def _called(self, r: Rewriter, i: Instruction, inner: States) -> Instruction:
-        """What runs other computations, with their states."""
+        """An instruction that runs other computations, with their states."""
         states = self._states(r, inner)
         if i.opcode == "conditional":
             operands = [i.operands[0], *(r.emit("tuple", o, states) for o in i.operands[1:])]

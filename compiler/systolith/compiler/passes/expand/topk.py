@@ -144,7 +144,7 @@ def _key(r: Rewriter, x: Instruction) -> Instruction:
 
 
 def _last(dtype: DType, direction: str) -> object:
-    """What comes last of all: of floats with a sign that with all bits set but perhaps the sign."""
+    """The value that comes last of all: of floats with a sign that with all bits set but perhaps the sign."""
     if not dtype.is_float:
         return extreme(dtype, direction)
     if has_sign(dtype):

@@ -100,7 +100,7 @@ def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
 def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
     """Divide column j by the root of its diagonal element, and take its products from the columns behind it.
 
-    What is above the diagonal is the conjugate of what is below in columns behind j, and of no use in the others.
+    Elements above the diagonal are the conjugates of those below in columns behind j, and of no use in the others.
     """
     m = Matrices(r)
     (panel,) = state

@@ -16,7 +16,7 @@ from systolith.compiler.passes.rewrite import Rewriter
 
 @dataclass(frozen=True)
 class Eigen:
-    """What is found.
+    """Eigenvalues and eigenvectors as they are found.
 
     Attributes:
         values: `[b, n]`, real; NaN of matrices with an element that is not finite.

@@ -149,7 +149,7 @@ class Householder:
         return [result.i, noted.i]
 
     def _reflector(self, m: Matrices, top: Real, rest: Instruction) -> tuple[Real, Real, Real]:
-        """What the reflector that leaves only one element makes of it, its scale, and the divisor of the others.
+        """The element that the reflector leaves, its scale, and the divisor of the others.
 
         Lengths are those of the column over its largest element, so that squares are in range.
 

@@ -99,7 +99,7 @@ def halves(m: Matrices, x: Instruction, d: int) -> Half:
 
 
 def gone_round(m: Matrices, first: Instruction, second: Instruction, d: int) -> Half:
-    """What the halves hold after a step."""
+    """The halves after a step."""
     k = first.dims[d]
     if k == 1:
         return first, second
@@ -186,7 +186,7 @@ class Scaled:
     fine: Instruction
 
     def checked(self, m: Matrices, x: Instruction) -> Instruction:
-        """What was made of the matrices, `[b, ...]`: NaN for those with an element that is not finite."""
+        """The results of the matrices, `[b, ...]`: NaN for those with an element that is not finite."""
         fine = m.along(self.fine, x.shape, 0)
         return Real(m.r, x).where(fine.i, float("nan")).i
 

@@ -65,7 +65,7 @@ class Lu:
         return counted_loop(r, self.callees, count, [first, pivots], exchange, Rewriter, "order")[0]
 
     def _behind(self, panel: Instruction, right: Instruction) -> Instruction:
-        """What stands right of a panel: its rows of the upper factor, and what remains of the rows below."""
+        """The part right of a panel: its rows of the upper factor, and what remains of the rows below."""
         m, (_, rows, width) = self.m, panel.dims
         upper = m.r.emit(
             "triangular-solve",

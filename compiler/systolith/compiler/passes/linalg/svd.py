@@ -28,7 +28,7 @@ from systolith.compiler.passes.rewrite import Rewriter
 
 @dataclass(frozen=True)
 class Singular:
-    """What is found of `[b, m, n]`; NaN of matrices with an element that is not finite.
+    """The decomposition of `[b, m, n]`; NaN of matrices with an element that is not finite.
 
     Attributes:
         values: `[b, min(m, n)]`, real, from the greatest on.

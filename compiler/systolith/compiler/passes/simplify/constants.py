@@ -22,7 +22,7 @@ EVERYTHING = FOLDABLE | frozenset(
     """convolution dot dynamic-slice dynamic-update-slice gather get-tuple-element map reduce reduce-window scatter
     select-and-scatter sort""".split()
 )
-"""What XLA folds too, and its callees do in no more than the work below."""
+"""Opcodes that XLA folds too, and their callees in no more than the work below."""
 
 
 @dataclass(frozen=True)

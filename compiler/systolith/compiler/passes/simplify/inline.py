@@ -19,7 +19,7 @@ _CONTROL = "control-predecessors"
 class Inline:
     """Replace calls (`call`, `fusion` or both) by what they call, innermost first.
 
-    What had to run before or after a call runs before or after all that it did.
+    Instructions that had to run before or after a call run before or after all that it did.
 
     Attributes:
         opcodes: which calls.

@@ -18,7 +18,7 @@ _KEPT = frozenset({"parameter", "constant", "tuple"})
 class EliminateZeroSized:
     """Replace what gives an array without elements, or a tuple of such, by constants.
 
-    What an operation makes of operands without elements is among the rules of `Simplify`.
+    The rules of `Simplify` say what an operation makes of operands without elements.
     """
 
     def run(self, module: Module) -> bool:

@@ -19,7 +19,7 @@ COMPLEX_NUMBERS = PairedTypes({DTYPES["c64"]: F32, DTYPES["c128"]: DTYPES["f64"]
 class SplitComplexNumbers:
     """Replace complex numbers by pairs of floats, if every operation on them can be.
 
-    What the module takes and gives keeps its types.
+    Parameters and results of the module keep their types.
     """
 
     def run(self, module: Module) -> bool:

@@ -23,7 +23,7 @@ def _is_complex(i: Instruction) -> bool:
 
 
 def _part(r: PairRewriter, i: Instruction) -> DType:
-    """What the parts of a complex result, or of operands if there are such only, are."""
+    """The type of the parts of a complex result, or of operands if there are such only."""
     types = (s.dtype for s in (i.shape, *(o.shape for o in i.operands)))
     return next(r.types.parts[t] for t in types if t in r.types.parts)
 

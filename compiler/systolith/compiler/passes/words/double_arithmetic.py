@@ -120,7 +120,7 @@ def inverse(x: Word) -> Word:
 
 
 def _less_digit(rest: Wide, divisor: Wide, reciprocal: Word, bits: Word | int) -> tuple[Word, Wide]:
-    """What is left of a rest, moved left by up to `DIGIT` bits, and how often the divisor was taken.
+    """The remainder of a rest, moved left by up to `DIGIT` bits, and how often the divisor was taken.
 
     Args:
         rest: less than eight times the divisor.
@@ -160,7 +160,7 @@ def divide(x: Wide, y: Wide) -> Wide:
 
 
 def remainder(r: PairRewriter, x: Wide, y: Wide) -> Wide:
-    """What is left of the mantissa when the quotient is whole; digit by digit, in a loop."""
+    """The remainder of the mantissa when the quotient is whole; digit by digit, in a loop."""
     (a, first), (b, second) = normal(x), normal(y)
     divisor, whole = b >> LEFT, a >> LEFT
     reciprocal = inverse(b.high)

@@ -152,13 +152,13 @@ def by_part(
 
 
 def one(value: Value) -> Instruction:
-    """What stands for an array of a type that is not split."""
+    """The instruction that stands for an array of a type that is not split."""
     assert isinstance(value, Instruction), f"{value} is a pair"
     return value
 
 
 def pair(value: Value) -> Pair:
-    """What stands for an array of a type that is split."""
+    """The pair that stands for an array of a type that is split."""
     assert not isinstance(value, Instruction), f"{value} is no pair"
     return value
 
@@ -223,7 +223,7 @@ class PairRewriter(Rewriter):
                 self.of[i] = self._value(i)
 
     def _value(self, i: Instruction) -> Value:
-        """What stands for an instruction, of what stands for its operands."""
+        """The value that stands for an instruction, made of those that stand for its operands."""
         if not self.types.touches(i):
             i.operands = [self._whole(o) for o in i.operands]
             self._out.append(i)

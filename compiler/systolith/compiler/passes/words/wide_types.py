@@ -48,7 +48,7 @@ WIDE_TYPES = PairedTypes({DTYPES[name]: U32 for name in ("s64", "u64", "f64")}, 
 class SplitWideTypes:
     """Replace 64-bit integers and f64 by pairs of u32, if every operation on them can be.
 
-    What the module takes and gives keeps its types.
+    Parameters and results of the module keep their types.
     """
 
     def run(self, module: Module) -> bool:
