@@ -27,6 +27,7 @@ from systolith.runtime.sized import filled, shown, sizes_of
 from systolith.runtime.task import Task
 from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CancelledRunError, check_limit
+from systolith.sim.repeated import KnownTimes
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import MODES, RunResult, simulate
 
@@ -125,6 +126,7 @@ class Executable:
         client: the devices that it can run on.
         program: the binary's contents.
         memory: use of HBM and VMEM; prints as a table.
+        known: times of its runs.
         last_run: the latest finished run; None before the first.
     """
 
@@ -133,6 +135,7 @@ class Executable:
         self.program = program
         self.compiled = compiled
         self.memory = compiled.memory if compiled else MemoryUse(program)
+        self.known = KnownTimes(program, client.chip)
         self._latest: Task[Run] | None = None
         self._states: dict[int, dict[int, Array]] = {}
 
@@ -241,6 +244,8 @@ class Executable:
     ) -> Callable[..., RunResult]:
         if mode not in MODES:
             raise SystolithError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
+        if mode == "full" and not hostile and max_cycles is None and host == ALL_THERE:
+            return self.known.simulate
         return partial(
             simulate,
             self.program,
@@ -403,7 +408,7 @@ def start(
             for d in interface.results
         ]
         memories = [r.raw() for r in results]
-        simulated = simulated or partial(simulate, executable.program, executable.client.chip)
+        simulated = simulated or executable.known.simulate
         cancelled = Event()
         work = partial(
             executable._run,

@@ -68,6 +68,7 @@ def simulate(
     max_cycles: int | None = None,
     host: HostTimes = ALL_THERE,
     cancelled: Callable[[], bool] | None = None,
+    facts: bool = True,
 ) -> RunResult:
     """Run a program to its end.
 
@@ -85,6 +86,7 @@ def simulate(
         host: when it has data and room, for the cycles.
         max_cycles: that the run may take; in mode `values` an instruction counts as one, the least that it takes.
         cancelled: asked after each instruction; the run ends where it says so.
+        facts: in mode `values`, whether `RunResult.facts` are wanted, too.
 
     Raises:
         CancelledRunError: `cancelled` said so.
@@ -106,6 +108,8 @@ def simulate(
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
         _run(result, sequencer, _hooks(observer), hostile, max_cycles, cancelled or _never, host)
+    if mode == "values" and facts:
+        result.facts = _facts(result)
     result.decisions = sequencer.decisions
     if decisions is not None and len(result.decisions) < len(decisions):
         raise SystolithError(f"the decision trace has {len(decisions)} reads, the run made {len(result.decisions)}")
@@ -184,8 +188,6 @@ def _run(
         cycles, result.units, trace, facts = time.finish()
         result.cycles, result.trace, result.facts = cycles, trace, facts
         result.energy = energy_of(program, chip, cycles, trace, facts, result.executed)
-    else:
-        result.facts = _facts(result)
     if limit is not None:
         limit.finish(result.cycles)
     if hazards is not None:
