@@ -70,6 +70,42 @@ def test_blocks_run_from_file_to_cycles(make: Any, tmp_path: Path, capsys: pytes
     assert record["cycles"] > 0
 
 
+def test_channels_go_last_and_come_back_where_their_order_is_seen() -> None:
+    """Convolutions, pools and concatenations of images, between operations that see the order of their dimensions."""
+    rng = np.random.default_rng(4)
+
+    def weights(*dims: int) -> Any:
+        return rng.standard_normal(dims).astype(np.float32)
+
+    known = {
+        "w1": weights(4, 3, 3, 3),
+        "w2": weights(4, 4, 1, 1),
+        "offset": weights(4, 1, 1),
+        "scale": weights(1, 8, 1, 1),
+    }
+    known |= {"small": np.float32(0.5), "fc": weights(8 * 3 * 2, 5), "flat": np.array([1, -1], np.int64)}
+    n = helper.make_node
+    nodes = [
+        n("Conv", ["x", "w1"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        n("Add", ["c", "offset"], ["o"]),
+        n("Clip", ["o", "", "small"], ["k"]),
+        n("Conv", ["k", "w2"], ["d"]),
+        n("Mul", ["d", "small"], ["e"]),
+        n("Concat", ["e", "c"], ["both"], axis=1),
+        n("Mul", ["both", "scale"], ["s"]),
+        n("AveragePool", ["s"], ["p"], kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1]),
+        n("Softmax", ["p"], ["q"], axis=1),
+        n("MaxPool", ["q"], ["m"], kernel_shape=[1, 2], strides=[1, 2]),
+        n("Reshape", ["m", "flat"], ["r"]),
+        n("MatMul", ["r", "fc"], ["y"]),
+        n("Conv", ["x", "v"], ["z"]),
+        n("Relu", ["z"], ["t"]),
+        n("ReduceSum", ["t"], ["u"], keepdims=0),
+    ]
+    inputs = {"x": weights(1, 3, 6, 8), "v": weights(2, 3, 1, 2)}
+    check(model(nodes, inputs, known, ["y", "t", "u"]), inputs, tolerance=1e-4)
+
+
 def test_large_initializers_are_parameters_and_small_ones_constants() -> None:
     big, small = np.ones((64, 32), np.float32), np.ones(32, np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]

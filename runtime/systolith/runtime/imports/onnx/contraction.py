@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
 from systolith.compiler.xla_builder import XlaOp
 from systolith.compiler.xla_builder.contraction import ConvolutionDimensionNumbers, DotDimensionNumbers
 from systolith.runtime.imports.onnx.broadcast import dims, element, full, spread
-from systolith.runtime.imports.onnx.node import Made, Node, Rule
+from systolith.runtime.imports.onnx.node import Made, Node, Rule, image
 from systolith.runtime.imports.onnx.reduction import reducer, start
 
 Pads = list[tuple[int, int]]
+T = TypeVar("T")
 
 
 def _matmul(n: Node) -> Made:
@@ -63,24 +65,30 @@ def _window(n: Node, sizes: Sequence[int], window: Sequence[int]) -> tuple[list[
 
 
 def _conv(n: Node) -> Made:
-    b, x, w = n.b, n.x(0), n.x(1)
-    rank = len(dims(x)) - 2
+    b, rank = n.b, len(n.graph.dims(n.name(0))) - 2
     if rank not in (1, 2, 3):
         raise n.refuse(f"{rank} spatial dimensions: must be 1 to 3")
-    strides, dilations, pads = _window(n, dims(x)[2:], dims(w)[2:])
-    spatial = tuple(range(2, rank + 2))
-    numbers = ConvolutionDimensionNumbers(0, 1, spatial, 1, 0, spatial, 0, 1, spatial)
+    x, w = n.graph.last(n.name(0)), n.graph.kernel(n.name(1))
+    strides, dilations, pads = _window(n, dims(x)[1:-1], dims(w)[:-2])
+    places, taps, last = tuple(range(1, rank + 1)), tuple(range(rank)), rank + 1
+    numbers = ConvolutionDimensionNumbers(0, last, places, rank, last, taps, 0, last, places)
     groups = int(n.get("group", 1))
     made = b.conv_general_dilated(x, w, strides, pads, [1] * rank, dilations, numbers, groups)
-    return [b.add(made, b.broadcast_in_dim(n.x(2), dims(made), [1])) if n.has(2) else made]
+    return [image(b.add(made, b.broadcast_in_dim(n.x(2), dims(made), [last])) if n.has(2) else made, last)]
 
 
 def _pool(n: Node) -> Made:
-    b, x = n.b, n.x()
+    b, (x, channels) = n.b, n.image()
     n.only("ceil_mode", 0)
     n.only("storage_order", 0)
     window = list(n.get("kernel_shape"))
-    strides, dilations, pads = _window(n, dims(x)[2:], window)
+    sizes = dims(x)[1:-1] if channels > 1 else dims(x)[2:]
+    strides, dilations, pads = _window(n, sizes, window)
+
+    def placed(each: Sequence[T], other: T) -> list[T]:
+        """Of spatial dimensions, with those of batch and channels."""
+        return [other, *each, other] if channels > 1 else [other, other, *each]
+
     method = "max" if n.proto.op_type == "MaxPool" else "add"
 
     def pooled(value: XlaOp) -> XlaOp:
@@ -88,18 +96,17 @@ def _pool(n: Node) -> Made:
             value,
             start(b, method, element(x)),
             reducer(method, element(x)),
-            [1, 1, *window],
-            [1, 1, *strides],
-            window_dilations=[1, 1, *dilations],
-            padding=[(0, 0), (0, 0), *pads],
+            placed(window, 1),
+            placed(strides, 1),
+            window_dilations=placed(dilations, 1),
+            padding=placed(pads, (0, 0)),
         )
 
     made = pooled(x)
-    if method == "max":
-        return [made]
-    if n.get("count_include_pad", 0) or not any(map(any, pads)):
-        return [b.div(made, full(b, made, prod(window)))]
-    return [b.div(made, pooled(full(b, x, 1)))]
+    if method == "add":
+        inside = n.get("count_include_pad", 0) or not any(map(any, pads))
+        made = b.div(made, full(b, made, prod(window)) if inside else pooled(full(b, x, 1)))
+    return [image(made, channels)]
 
 
 CONTRACTIONS: Mapping[str, Rule] = {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
 
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.xla_builder import XlaBuilder, XlaOp
@@ -23,7 +27,17 @@ class OnnxError(SystolithError):
     """A model cannot be read, or has no counterpart in HLO."""
 
 
-Value = XlaOp | Array
+@dataclass(frozen=True)
+class ChannelsLast:
+    """An image of the run with its channels as the last dimension; the model has them as the second.
+
+    A row of a convolution's operands then holds all channels of a place, so that it fills rows of the array.
+    """
+
+    op: XlaOp
+
+
+Value = XlaOp | ChannelsLast | Array
 """A value of the graph: known, or of the run."""
 
 
@@ -37,6 +51,7 @@ class Graph:
         values: by name.
         weights: initializers that have become parameters.
         parameters: how many there are.
+        turned: values by name and whether their channels are last, made of values in the other order.
     """
 
     b: XlaBuilder
@@ -44,8 +59,9 @@ class Graph:
     values: dict[str, Value] = field(default_factory=dict)
     weights: list[Array] = field(default_factory=list)
     parameters: int = 0
+    turned: dict[tuple[str, bool], XlaOp] = field(default_factory=dict)
 
-    def op(self, value: Value, name: str = "") -> XlaOp:
+    def op(self, value: XlaOp | Array, name: str = "") -> XlaOp:
         """A value as one of the builder: an initializer becomes a parameter, or a constant if it is small."""
         if isinstance(value, XlaOp):
             return value
@@ -57,9 +73,50 @@ class Graph:
         return made
 
     def named(self, name: str) -> XlaOp:
-        """The value of a name as one of the builder, once."""
-        found = self.values[name] = self.op(self.values[name], name)
+        """The value of a name as one of the builder, once, in the order of the model."""
+        value = self.values[name]
+        if isinstance(value, ChannelsLast):
+            return self._turned(name, False, value.op)
+        found = self.values[name] = self.op(value, name)
         return found
+
+    def last(self, name: str) -> XlaOp:
+        """The value of a name with its second dimension as the last."""
+        value = self.values[name]
+        return value.op if isinstance(value, ChannelsLast) else self._turned(name, True, self.named(name))
+
+    def _turned(self, name: str, last: bool, op: XlaOp) -> XlaOp:
+        if (name, last) not in self.turned:
+            rank = len(op.shape.dims)
+            order = [0, *range(2, rank), 1] if last else [0, rank - 1, *range(1, rank - 1)]
+            self.turned[name, last] = self.b.transpose(op, order)
+        return self.turned[name, last]
+
+    def kernel(self, name: str) -> XlaOp:
+        """The window of a convolution with its input and output channels last; an initializer is turned beforehand."""
+        value = self.values[name]
+        if (name, True) not in self.turned:
+            rank = len(self.dims(name))
+            order = [*range(2, rank), 1, 0]
+            if isinstance(value, XlaOp | ChannelsLast):
+                self.turned[name, True] = self.b.transpose(self.named(name), order)
+            else:
+                self.turned[name, True] = self.op(np.ascontiguousarray(value.transpose(order)), name)
+        return self.turned[name, True]
+
+    def dims(self, name: str) -> tuple[int, ...]:
+        """The dimensions of a value in the model."""
+        value = self.values[name]
+        if isinstance(value, ChannelsLast):
+            batch, *spatial, channels = value.op.shape.dims
+            return (batch, channels, *spatial)
+        return tuple(value.shape.dims if isinstance(value, XlaOp) else value.shape)
+
+    def together_last(self, names: Sequence[str]) -> bool:
+        """Whether an elementwise operation on these values is best done with channels last: one has them there."""
+        ranks = {len(self.dims(name)) for name in names if isinstance(self.values[name], ChannelsLast)}
+        others = [self.dims(name) for name in names]
+        return len(ranks) == 1 and all(len(have) in ranks or prod(have) == 1 for have in others)
 
 
 def element_type(number: int, where: str) -> DType:

@@ -1,6 +1,7 @@
 """ONNX models as modules: a table of operations to HLO (`table.py`), constants folded by ONNX's own evaluator.
 
-Inputs are the first parameters, in order, then the initializers that are too large for a text.
+Inputs are the first parameters, in order, then the initializers that are too large for a text.  Images are held with
+their channels last (`graph.ChannelsLast`) until an operation sees their order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from systolith.isa.dtypes import DType
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import Fill, read_bytes
 from systolith.runtime.arrays import Array, as_bits, random_array
-from systolith.runtime.imports.onnx.graph import Graph, OnnxError, Value, element_type
+from systolith.runtime.imports.onnx.elementwise import ELEMENTWISE
+from systolith.runtime.imports.onnx.graph import ChannelsLast, Graph, OnnxError, Value, element_type
 from systolith.runtime.imports.onnx.node import Node
 from systolith.runtime.imports.onnx.table import TABLE
 
@@ -128,9 +130,9 @@ def _add(graph: Graph, node: NodeProto, what: str) -> None:
     if missing is not None:
         raise OnnxError(f"{where}: input {missing!r} is nowhere computed")
     given = [graph.values[name] if name else None for name in node.input]
-    if node.op_type == "Shape" and isinstance(given[0], XlaOp):
-        given = [np.broadcast_to(np.float32(0), given[0].shape.dims)]
-    if all(value is None or not isinstance(value, XlaOp) for value in given):
+    if node.op_type == "Shape" and isinstance(given[0], XlaOp | ChannelsLast):
+        given = [np.broadcast_to(np.float32(0), graph.dims(node.input[0]))]
+    if all(value is None or not isinstance(value, XlaOp | ChannelsLast) for value in given):
         results: Sequence[Value] = _folded(graph, node, given, where)
     elif node.domain not in ("", "ai.onnx") or node.op_type not in TABLE:
         domain = f" of domain {node.domain}" if node.domain not in ("", "ai.onnx") else ""
@@ -138,10 +140,14 @@ def _add(graph: Graph, node: NodeProto, what: str) -> None:
     else:
         try:
             graph.b.set_op_metadata(op_type=node.op_type, op_name=node.name or node.output[0])
-            results = TABLE[node.op_type](Node(graph, node, where))
-            for result in results:
-                if isinstance(result, XlaOp):
-                    _ = result.shape  # an error of the builder is this node's
+            last = node.op_type in ELEMENTWISE and graph.together_last([name for name in node.input if name])
+            results = TABLE[node.op_type](Node(graph, node, where, last))
+            ops = [r.op if isinstance(r, ChannelsLast) else r for r in results]
+            for op in ops:
+                if isinstance(op, XlaOp):
+                    _ = op.shape  # an error of the builder is this node's
+            if last:
+                results = [ChannelsLast(op) if isinstance(op, XlaOp) else op for op in ops]
         except HloError as problem:
             raise OnnxError(f"{where}: {problem.message}") from None
         finally:

@@ -10,7 +10,7 @@ import numpy as np
 from systolith.compiler.xla_builder.movement import GatherDimensionNumbers
 from systolith.isa.dtypes import S32
 from systolith.runtime.imports.onnx.broadcast import dims, element, full, spread
-from systolith.runtime.imports.onnx.node import Made, Node, Rule
+from systolith.runtime.imports.onnx.node import Made, Node, Rule, image
 
 
 def _reshape(n: Node) -> Made:
@@ -49,7 +49,11 @@ def _transpose(n: Node) -> Made:
 
 
 def _concat(n: Node) -> Made:
-    return [n.b.concat_in_dim(n.inputs, n.axis(0, len(dims(n.x()))))]
+    axis = n.axis(0, len(n.graph.dims(n.proto.input[0])))
+    images = [n.image(k) for k in range(len(n.proto.input))]
+    if axis == 1 and all(channels > 1 for _, channels in images):
+        return [image(n.b.concat_in_dim([x for x, _ in images], images[0][1]), images[0][1])]
+    return [n.b.concat_in_dim(n.inputs, axis)]
 
 
 def _expand(n: Node) -> Made:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from systolith.compiler.xla_builder import XlaOp
-from systolith.runtime.imports.onnx.graph import Graph, OnnxError, Value
+from systolith.runtime.imports.onnx.graph import ChannelsLast, Graph, OnnxError, Value
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -21,20 +22,37 @@ class Node:
         b: builds the module.
         graph: where it is.
         where: names it in errors.
+        last: inputs with as many dimensions as images are given with their channels last.
     """
 
-    def __init__(self, graph: Graph, proto: NodeProto, where: str) -> None:
-        self.b, self.graph, self.proto, self.where = graph.b, graph, proto, where
+    def __init__(self, graph: Graph, proto: NodeProto, where: str, last: bool = False) -> None:
+        self.b, self.graph, self.proto, self.where, self.last = graph.b, graph, proto, where, last
 
     def has(self, n: int) -> bool:
         """Whether there is an input."""
         return n < len(self.proto.input) and bool(self.proto.input[n])
 
-    def x(self, n: int = 0) -> XlaOp:
-        """An input."""
+    def name(self, n: int) -> str:
+        """The name of an input.
+
+        Raises:
+            OnnxError: it is left out.
+        """
         if not self.has(n):
             raise OnnxError(f"{self.where}: input {n} is missing")
-        return self.graph.named(self.proto.input[n])
+        return self.proto.input[n]
+
+    def x(self, n: int = 0) -> XlaOp:
+        """An input."""
+        name = self.name(n)
+        return self.graph.last(name) if self.last and prod(self.graph.dims(name)) > 1 else self.graph.named(name)
+
+    def image(self, n: int = 0) -> tuple[XlaOp, int]:
+        """An input, with its channels last if it is so already; and the dimension of its channels."""
+        if self.has(n) and isinstance(self.graph.values[self.proto.input[n]], ChannelsLast):
+            x = self.graph.last(self.proto.input[n])
+            return x, len(x.shape.dims) - 1
+        return self.x(n), 1
 
     @property
     def inputs(self) -> list[XlaOp]:
@@ -75,6 +93,11 @@ class Node:
 
     def refuse(self, text: str) -> OnnxError:
         return OnnxError(f"{self.where}: {text}")
+
+
+def image(op: XlaOp, channels: int) -> Value:
+    """A result whose channels are that dimension: the second, or the last."""
+    return op if channels == 1 else ChannelsLast(op)
 
 
 Made = Sequence[Value]

@@ -10,7 +10,7 @@ import numpy as np
 from systolith.compiler.xla_builder import XlaBuilder, XlaComputation, XlaOp
 from systolith.isa.dtypes import DType, Kind
 from systolith.runtime.imports.onnx.broadcast import dims, element, full, spread
-from systolith.runtime.imports.onnx.node import Made, Node, Rule
+from systolith.runtime.imports.onnx.node import Made, Node, Rule, image
 
 
 def reducer(method: str, of: DType) -> XlaComputation:
@@ -79,20 +79,21 @@ def _layer_normalization(n: Node) -> Made:
 
 
 def _batch_normalization(n: Node) -> Made:
-    x, b = n.x(), n.b
+    (x, channels), b = n.image(), n.b
     n.only("training_mode", 0)
     scale, offset, average, variance = (n.x(k) for k in range(1, 5))
     factor = b.mul(scale, b.rsqrt(b.add(variance, full(b, variance, n.get("epsilon", 1e-5)))))
     rest = b.sub(offset, b.mul(average, factor))
-    factor, rest = (b.broadcast_in_dim(v, dims(x), [1]) for v in (factor, rest))
-    return [b.add(b.mul(x, factor), rest)]
+    factor, rest = (b.broadcast_in_dim(v, dims(x), [channels]) for v in (factor, rest))
+    return [image(b.add(b.mul(x, factor), rest), channels)]
 
 
 def _global_pool(n: Node) -> Made:
-    x = n.x()
-    axes = list(range(2, len(dims(x))))
+    x, channels = n.image()
+    axes = [d for d in range(1, len(dims(x))) if d != channels]
     average = n.proto.op_type == "GlobalAveragePool"
-    return [mean(n.b, x, axes, keep=True) if average else reduced(n.b, x, "max", axes, keep=True)]
+    made = mean(n.b, x, axes, keep=True) if average else reduced(n.b, x, "max", axes, keep=True)
+    return [image(made, channels)]
 
 
 REDUCTIONS: Mapping[str, Rule] = {
