@@ -13,6 +13,7 @@ from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
+from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.installed import register_installed
 from systolith.compiler.memory.aliasing import most_in_place
 from systolith.compiler.memory.rematerialise import Remade
@@ -34,6 +35,7 @@ from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.compiler.vmem_pressure import fit_in_vmem
 from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
+from systolith.isa.chip_reads import Known
 from systolith.isa.collection import collection_paused
 from systolith.isa.files import Fill, text_fill
 from systolith.isa.program import Program
@@ -110,6 +112,12 @@ def compile_module(module: Module, chip: Chip, options: Options | None = None) -
     return Front(module).compile(chip, options)
 
 
+_Grouped = tuple[Module, list[Decision], set[str]]
+
+GROUPED = 16
+"""Modules in groups that are kept, for chips that differ in what grouping reads."""
+
+
 class Front:
     """A module in canonical form, to be compiled for any number of chips: what does not depend on the chip, done once.
 
@@ -124,6 +132,8 @@ class Front:
     def __init__(self, module: Module, canonical: bool = False) -> None:
         register_installed()
         self.canonical = legalise(module) if canonical else canonicalise(module)
+        self._copies = GroupCopies()
+        self._known: Known[_Grouped] = Known(GROUPED)
 
     @collection_paused()
     def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
@@ -139,7 +149,7 @@ class Front:
         while True:
             module, decisions, changed = self._grouped(chip, options, left_out)
             try:
-                compiled = _compiled(module, chip, options, [*decisions, *left_out.values()])
+                compiled = _compiled(module, chip, options, self._copies, [*decisions, *left_out.values()])
                 break
             except DoesNotFitError as problem:
                 name = next((n for n in OPTIONAL if n in changed), None)
@@ -152,10 +162,15 @@ class Front:
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 
-    def _grouped(
-        self, chip: Chip, options: Options, left_out: Collection[str]
-    ) -> tuple[Module, list[Decision], set[str]]:
+    def _grouped(self, chip: Chip, options: Options, left_out: Collection[str]) -> _Grouped:
         """The module in groups without some passes, what was decided, and the names of passes that changed it."""
+        if options.plan is not None:
+            return self._group(chip, options, left_out)
+        key = options.precision, tuple(left_out)
+        module, decisions, changed = self._known.get(key, chip, lambda chip: self._group(chip, options, left_out))
+        return clone(module), decisions, changed
+
+    def _group(self, chip: Chip, options: Options, left_out: Collection[str]) -> _Grouped:
         module = clone(self.canonical)
         passes = {name: make(chip, options) for name, make in GROUPING.items() if name not in left_out}
         outcomes = {name: run_pass(module, step) for name, step in passes.items()}
@@ -172,14 +187,18 @@ def compile_groups(module: Module, chip: Chip, options: Options | None = None) -
     check_legality(module, chip, options.elided, grouped=True)
     if options.plan is not None:
         raise CompileError("a plan has choices that were made before groups were: give it with the module itself")
-    return _compiled(module, chip, options)
+    return _compiled(module, chip, options, GroupCopies())
 
 
-def _compiled(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
+def _compiled(
+    module: Module, chip: Chip, options: Options, copies: GroupCopies, decided: Sequence[Decision] = ()
+) -> Compiled:
     """Compile grouped HLO, autotuned if the options ask for it."""
     if options.autotune and options.tuner is None:
         raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
-    return (compile_grouped if options.tuner is None else _tuned)(module, chip, options, decided)
+    if options.tuner is None:
+        return compile_grouped(module, chip, options, decided, copies)
+    return _tuned(module, chip, options, decided)
 
 
 def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decision]) -> Compiled:
@@ -205,9 +224,18 @@ def _tuned(module: Module, chip: Chip, options: Options, decided: Sequence[Decis
 
 
 @collection_paused()
-def compile_grouped(module: Module, chip: Chip, options: Options, decided: Sequence[Decision] = ()) -> Compiled:
-    """Compile grouped HLO: every operation that runs is in a `Group`; `decided`: what was on the way there."""
-    lowered, relief = fit_module(module, chip, options)
+def compile_grouped(
+    module: Module,
+    chip: Chip,
+    options: Options,
+    decided: Sequence[Decision] = (),
+    copies: GroupCopies | None = None,
+) -> Compiled:
+    """Compile grouped HLO: every operation that runs is in a `Group`.
+
+    `decided`: what was on the way there; `copies`: of groups of this module and of others.
+    """
+    lowered, relief = fit_module(module, chip, options, copies)
     module = lowered.module
     tile = lowered.tile(records=options.probes)
     groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
@@ -218,14 +246,17 @@ def compile_grouped(module: Module, chip: Chip, options: Options, decided: Seque
     return Compiled(made.program, before | made.stages | after, made.memory, explain, module=module)
 
 
-def fit_module(module: Module, chip: Chip, options: Options) -> tuple[Lowered, Relief]:
+def fit_module(
+    module: Module, chip: Chip, options: Options, copies: GroupCopies | None = None
+) -> tuple[Lowered, Relief]:
     """Lower grouped HLO, so that it fits in VMEM and HBM, and say what was done for that.
 
     The grouped module that it gives is lowered to the same.
     """
+    known = copies or GroupCopies()
 
     def lower(module: Module) -> Lowered:
-        lowered = Lowered(module, *fit_in_vmem(module, chip, options))
+        lowered = Lowered(module, *fit_in_vmem(module, chip, options, known))
         lowered.share(into_results=False)
         return lowered
 

@@ -12,6 +12,7 @@ from systolith.compiler.explain import Alternative, Decision, planned_cycles
 from systolith.compiler.groups.splitting import split
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_shapes
@@ -31,17 +32,20 @@ CLEARLY = 0.1
 """By so much the estimate of one share of VMEM for values has to be better for the other not to be tried to the end."""
 
 
-def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted]:
+def fit_in_vmem(
+    module: Module, chip: Chip, options: Options, copies: GroupCopies | None = None
+) -> tuple[Lowering, Fitted]:
     """Lower until everything fits, and split groups that no instruction can hold, in place.
 
-    After a split everything is tried anew, so that what comes of it depends on the module alone.
+    After a split everything is tried anew, so that what comes of it depends on the module alone.  `copies` are of the
+    groups of this module, and of others; None: each is lowered by itself.
 
     Raises:
         DoesNotFitError: it never does.
     """
     taken, splits = Names(c.name for c in module.computations), list[Decision]()
     while True:
-        lowering, fitted = _fitted(module, chip, options)
+        lowering, fitted = _fitted(module, chip, options, copies)
         if not lowering.oversized:
             assert fitted is not None
             lowering.ctx.explain += splits
@@ -49,7 +53,7 @@ def fit_in_vmem(module: Module, chip: Chip, options: Options) -> tuple[Lowering,
         splits += split(lowering.oversized, taken, module)
 
 
-def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fitted | None]:
+def _fitted(module: Module, chip: Chip, options: Options, copies: GroupCopies | None) -> tuple[Lowering, Fitted | None]:
     """Lower so that everything fits, with the usual share of VMEM for values, or less where that takes fewer cycles.
 
     None: there are groups that no instruction can hold.
@@ -60,11 +64,11 @@ def _fitted(module: Module, chip: Chip, options: Options) -> tuple[Lowering, Fit
     plan = options.plan
     if plan is not None:
         planned = next((v for v in VALUES_SHARES if plan.has("memory", "", _values_text(v))), VALUES_SHARES[0])
-        return _Attempt(module, chip, options, planned).fitted()
-    usual = _Attempt(module, chip, options, VALUES_SHARES[0])
+        return _Attempt(module, chip, options, planned, copies).fitted()
+    usual = _Attempt(module, chip, options, VALUES_SHARES[0], copies)
     if usual.lowering.oversized or not usual.lowering.lacks_room(VALUES_SHARES[1]):
         return usual.fitted()
-    less = _Attempt(module, chip, options, VALUES_SHARES[1])
+    less = _Attempt(module, chip, options, VALUES_SHARES[1], copies)
     if less.lowering.oversized or less.price > usual.price * (1 + CLEARLY):
         return usual.fitted()
     tried = [less] if less.price < usual.price * (1 - CLEARLY) else [usual, less]
@@ -77,16 +81,18 @@ class _Attempt:
     Args:
         module, chip, options: what to compile.
         values: the share.
+        copies: of groups.
 
     Attributes:
         lowering: the last one.
     """
 
-    def __init__(self, module: Module, chip: Chip, options: Options, values: float) -> None:
+    def __init__(self, module: Module, chip: Chip, options: Options, values: float, copies: GroupCopies | None) -> None:
         self.chip, self.values = chip, values
         self._shares, self._spilled = _planned_memory(module, options.plan)
         self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
-        self.lowering, self._owners = self._lower(self._shares[0])
+        self._copies = copies
+        self.lowering, self._owners = self._lower(self._shares[0], copies=copies)
 
     @property
     def price(self) -> int:
@@ -115,18 +121,20 @@ class _Attempt:
                 lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
                 return lowering, fitted
             # Where smaller tiles do not help, still smaller ones will not.
-            helpless, before = plan.failed.value.name == before, plan.failed.value.name
+            helpless, last, before = plan.failed.value.name == before, before, plan.failed.value.name
             if len(shares) == 1:
                 break
             if share + 1 < len(shares) and not helpless:
                 share += 1
+            elif self._copies is not None:  # of what copies hold nobody knows whose values it is
+                self._copies, before = None, last
             else:
                 around = [buf for buf in plan.lives.alive(plan.failed.first) if buf in self._owners]
                 if not around:
                     break
                 spilled.add(self._owners[max(around, key=lambda b: b.bytes)])
                 share = 0
-            self.lowering, self._owners = self._lower(shares[share])
+            self.lowering, self._owners = self._lower(shares[share], copies=self._copies)
         raise DoesNotFitError(
             f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
             f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from systolith.isa.chip_schema import Chip, value_of
+
+T = TypeVar("T")
 
 Reads = Mapping[str, Any]
 """Values of fields, by their dotted names."""
 
 _MARKS = count()
+_EXACT = 4096
+"""Results that are found by the digests of chips."""
+
 _ORIGIN, _PREFIX, _READS = "_origin", "_prefix", "_reads"
 
 
@@ -34,6 +40,59 @@ def recording(chip: Chip) -> tuple[Chip, Reads]:
 def holds(reads: Reads, chip: Chip) -> bool:
     """Whether a chip has the values that were read of another."""
     return all(value_of(chip, name) == value for name, value in reads.items())
+
+
+class Known(Generic[T]):
+    """Results of one computation for keys and chips, found again for any chip that has the same in what was read.
+
+    To look for one reads of the chip no more than to compute it would: fields are compared in the order in which they
+    were read, and which one is read next depends on the values of those before alone.
+
+    Args:
+        most: the weight of the results that are kept, those of the keys that were asked for last.
+        weight: of one result; 1 each if not given.
+    """
+
+    def __init__(self, most: int, weight: Callable[[T], int] = lambda _: 1) -> None:
+        self._most, self._weight, self._held = most, weight, 0
+        self._kept: OrderedDict[Hashable, list[tuple[Reads, T]]] = OrderedDict()
+        self._of_chips: OrderedDict[tuple[Hashable, str], tuple[T]] = OrderedDict()
+
+    def get(
+        self, key: Hashable, chip: Chip, make: Callable[[Chip], T], fits: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """A result of `make`, which is given a recording of the chip, and reads no other; one that `fits`."""
+        exact = key, chip.digest()
+        found = self._of_chips.get(exact)
+        if found is not None and fits(found[0]):
+            return found[0]  # all that was read of this chip, or recording, is on record
+        known = self._kept.get(key)
+        if known is not None:
+            self._kept.move_to_end(key)
+            for reads, value in known:
+                if fits(value) and holds(reads, chip):
+                    return self._of_chip(exact, value)
+        made, reads = recording(chip)
+        value = make(made)
+        self._kept.setdefault(key, []).append((reads, value))
+        self._held += self._weight(value)
+        while self._held > self._most and self._held > self._weight(value):
+            self._forget_one()
+        return self._of_chip(exact, value)
+
+    def _of_chip(self, exact: tuple[Hashable, str], value: T) -> T:
+        self._of_chips[exact] = (value,)
+        if len(self._of_chips) > _EXACT:
+            self._of_chips.popitem(last=False)
+        return value
+
+    def _forget_one(self) -> None:
+        """The oldest result of the key that was asked for least recently."""
+        key, known = next(iter(self._kept.items()))
+        self._held -= self._weight(known.pop(0)[1])
+        if not known:
+            del self._kept[key]
+        self._of_chips.clear()
 
 
 def _recorder(origin: Any, prefix: str, reads: dict[str, Any]) -> Any:

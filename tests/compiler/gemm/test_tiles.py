@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.index.affine import Box
-from systolith.compiler.mxu.gemm_search import _orders
+from systolith.compiler.mxu.gemm_candidates import orders_of
 from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from tests.compiler.index.points import points
 
@@ -42,6 +42,6 @@ def test_taps_share_tiles(dims: tuple[int, ...], rows: int, tiles: int) -> None:
 
 def test_an_order_takes_all_taps_of_some_channels_before_the_next() -> None:
     tiles = packed_tiles((3, 3, 512), 128)
-    found = [tiles for tiles, chunks in _orders(tiles) if 9 in chunks]
+    found = [tiles for tiles, chunks in orders_of(tiles) if 9 in chunks]
     assert all(len(order) == len(tiles) and {*order} == {*tiles} for order in found)
     assert any(all(Box.hull(order[n : n + 9]).dims == (3, 3, 128) for n in range(0, 36, 9)) for order in found)

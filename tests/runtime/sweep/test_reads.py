@@ -11,7 +11,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.options import Options
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import SCHEMA, Chip, describe, load_chip, value_of, variant
-from systolith.isa.chip_reads import holds, recording
+from systolith.isa.chip_reads import Known, holds, recording
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep import work
 from systolith.runtime.sweep.points import Model
@@ -62,6 +62,33 @@ def test_all_is_read_in_the_end_and_nothing_else_is_there() -> None:
     assert reads.keys() == SCHEMA.keys() - {"name"}
     assert holds(reads, TINY)
     assert not holds(reads, variant(TINY, {"fifo.depth": TINY.fifo.depth * 2}))
+
+
+def test_results_are_known_for_chips_with_the_same_in_what_was_read_and_no_more_is_read_to_find_them() -> None:
+    made: list[str] = []
+
+    def make(chip: Chip) -> int:
+        made.append(chip.name)
+        return chip.vmem.bytes if chip.mxu.count > 1 else chip.mxu.rows
+
+    known: Known[int] = Known(2)
+    one = variant(TINY, {"mxu.count": 1})
+    assert known.get("a", one, make) == one.mxu.rows
+    assert known.get("a", variant(one, {"vmem.bytes": 2**16}), make) == one.mxu.rows
+    assert len(made) == 1
+    two = variant(TINY, {"mxu.count": 2})
+    outer, reads = recording(two)
+    assert known.get("a", outer, make) == two.vmem.bytes
+    assert set(reads) == {"mxu.count", "vmem.bytes"}
+    again, others = recording(two)
+    assert known.get("a", again, make) == two.vmem.bytes
+    assert others == reads
+    assert len(made) == 2
+    assert known.get("a", two, make, lambda value: value != two.vmem.bytes) == two.vmem.bytes
+    assert len(made) == 3
+    assert known.get("b", one, make) == one.mxu.rows
+    assert known.get("a", one, make) == one.mxu.rows
+    assert len(made) == 5, "the oldest of more than two is forgotten"
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -74,7 +74,7 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     ctx = lowering.ctx
     picked, ctx.picked = ctx.picked, ""
     found, rejected = _blockings(lowering, group, inputs, results)
-    number, why = ctx.choose("blocks", [c.signature for c in found], picked)
+    number, why = ctx.choose("blocks", lambda: [c.signature for c in found], picked)
     best = found[number]
     ctx.explain.append(_decision(group, best, found, rejected, why))
     if rejected and ctx.region is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -14,7 +14,10 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.alike import source_of
 from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.group_copies import GroupCopies
+from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
@@ -84,6 +87,7 @@ class Lowering:
         oversized: groups that were left out because no instruction can hold them: then what was lowered is of no use.
         depth: loops and conditionals around what is lowered.
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
+        copies: of groups; None: each is lowered by itself.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
     """
 
@@ -98,6 +102,7 @@ class Lowering:
     spilled: set[Leaf] = field(default_factory=set)
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
+    copies: GroupCopies | None = None
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
@@ -258,10 +263,7 @@ class Lowering:
         tuner = self.ctx.options.tuner if i.unit in (Unit.MXU, None) else None
         try:
             self.ctx.picked = self._picked(tuner, i, cached, outputs) if tuner else ""
-            if i.unit:
-                self.rules.groups[i.unit](self.ctx, i, cached, outputs)
-            else:
-                self._blocks(i, cached, outputs)
+            self._lower(i, cached, outputs)
         except LimitError as problem:
             if i.tiling:  # its own groups have been split as far as they can be
                 raise DoesNotFitError(str(problem)) from problem
@@ -273,6 +275,53 @@ class Lowering:
             LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), tuple((i.name, array) for array in outputs))
         )
         return shaped(iter(outputs), i.shape)
+
+    def _lower(self, i: Group, inputs: list[Array], outputs: list[Array]) -> None:
+        """Lower a group, or copy what was lowered for another one that is alike."""
+
+        def lower() -> Note:
+            """As `GroupCopies.lower` asks for."""
+            bodies, before = self.bodies, (len(self.oversized), len(self.spilled), len(self.cache))
+            if self.bodies.chip is not self.ctx.chip:
+                self.bodies = BlockBodies(self.ctx.chip)
+            try:
+                if i.unit:
+                    self.rules.groups[i.unit](self.ctx, i, inputs, outputs)
+                else:
+                    self._blocks(i, inputs, outputs)
+            finally:
+                self.bodies = bodies
+            only = (len(self.oversized), len(self.spilled), len(self.cache)) == before
+            return i in self.cramped if only else None
+
+        options, copies = self.ctx.options, self.copies
+        given = any(a.buf in self.cache for a in inputs)
+        asked = options.tuner is not None or options.plan is not None
+        if copies is None or i.unit is Unit.DMA or given or asked or self.ctx.region is not None:
+            lower()
+            return
+        source = source_of(self.ctx, i, inputs, outputs)
+        if source is None:
+            lower()
+            return
+        room: Hashable = None if source.asks_for_room else self.ctx.budget
+        if source.in_blocks:
+            room = room, self.placement.live.get(i, 0), self.placement.share
+
+        def emission(what: Hashable, emit: Callable[[], None]) -> None:
+            def whole() -> Note:
+                emit()
+                return False
+
+            copies.lower(self.ctx, source, what, whole)
+
+        self.ctx.emission = emission if i.unit is Unit.MXU else None
+        outer, self.copies = copies, None
+        try:
+            if copies.lower(self.ctx, source, room, lower):
+                self.cramped.add(i)
+        finally:
+            self.ctx.emission, self.copies = None, outer
 
     def _picked(self, tuner: Tuner, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
         """The plan that measuring picks for a group; empty: the cheapest, as where it lies is known only in the run."""

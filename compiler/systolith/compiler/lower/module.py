@@ -11,6 +11,7 @@ from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.blocks import cached_operands, lower_blocks
 from systolith.compiler.lower.control import lower_conditional, lower_while
 from systolith.compiler.lower.dma_ops import lower_custom
+from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
@@ -37,6 +38,7 @@ def lower_module(
     spilled: set[Leaf],
     share: float,
     values: float = VALUES_SHARE,
+    copies: GroupCopies | None = None,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -47,6 +49,7 @@ def lower_module(
         spilled: values that lie in HBM in any case.
         share: part of the free VMEM that a group's tiles may take.
         values: part of VMEM that whole values may take together.
+        copies: of groups; None: each is lowered by itself.
 
     Returns:
         The builder that lowered it, and which value a buffer of a whole value holds.
@@ -55,7 +58,7 @@ def lower_module(
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
     placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed, values)
     ctx = TileBuilder(chip, options)
-    lowering = Lowering(RULES, ctx, placement, bodies)
+    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies)
     results = []
     shapes, sizes = leaf_shapes(entry.result.shape), EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):

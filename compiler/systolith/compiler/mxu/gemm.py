@@ -19,7 +19,7 @@ from systolith.compiler.index.affine import Box, Expr, IndexMap
 from systolith.compiler.index.contraction import Contraction
 from systolith.compiler.mxu.fused_operand import Computed
 from systolith.compiler.mxu.gemm_plan import GemmPlan, Problem
-from systolith.compiler.mxu.gemm_search import ranked
+from systolith.compiler.mxu.gemm_search import Ranked, ranked
 from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
 from systolith.compiler.mxu.streams import operand_ref, row_cost
 from systolith.compiler.mxu.turned_operand import minor_dims, run, turned
@@ -161,9 +161,17 @@ class Gemm:
             raise self.ctx.error(f"{self.hlo}: {left}; use a chip with more VMEM", DoesNotFitError)
         self.ctx.plans = plans
         picked = self.ctx.picked and self._text(self.ctx.picked)
-        number, why = self.ctx.choose("tiles", [self._text(p.signature) for p in plans], picked)
+        number, why = self.ctx.choose("tiles", lambda: [self._text(p.signature) for p in plans], picked)
         plan = plans[number]
         self.ctx.explain.append(self._decision(plan, plans, why))
+        if self.ctx.emission is None:
+            self._emit(plan)
+        else:
+            budget = self.ctx.budget if any(self.computed) else None
+            self.ctx.emission((plan.emitted, budget), lambda: self._emit(plan))
+
+    def _emit(self, plan: GemmPlan) -> None:
+        """Append the operations of a plan."""
         self.left = Stager(self.ctx, self.lhs, plan.lhs_cache, "lhs", self.hlo, self.minor, self.computed[0])
         self.right = Stager(self.ctx, self.rhs, plan.rhs_cache, "rhs", self.hlo, made=self.computed[1])
         batches = [replace(self.c.one_batch, origin=at) for at in product(*map(range, self.c.dims(self.c.batch)))]
@@ -172,7 +180,7 @@ class Gemm:
         for number, block in enumerate(blocks):
             self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
 
-    def plans(self) -> Sequence[GemmPlan]:
+    def plans(self) -> Ranked:
         """The candidates that fit, the cheapest first."""
         return ranked(self._problem(), self.ctx.chip, self.ctx.budget)
 
@@ -180,15 +188,14 @@ class Gemm:
         """A plan in the words of decisions; a group in blocks has several products."""
         return f"{self.hlo}: {signature}" if self.ctx.region is not None else signature
 
-    def _decision(self, best: GemmPlan, plans: Sequence[GemmPlan], why: str) -> Decision:
+    def _decision(self, best: GemmPlan, plans: Ranked, why: str) -> Decision:
         mxu = self.ctx.chip.mxu
         rows = self.c.count(self.c.m) * self.c.count(self.c.batch)
         useful = self.c.lhs.inside(Box.whole(self.c.sizes))
         issued = rows * len(best.n) * len(best.k) * mxu.rows * mxu.cols
-        others = {p.cycles: p for p in reversed(plans) if p.cycles != best.cycles}
         rejected = tuple(
             Alternative(self._text(p.signature), p.loses_to(best), p.numbers)
-            for _, p in sorted(others.items())[:REJECTED]
+            for p in plans.others(best.cycles, REJECTED)
         )
         numbers = {**best.numbers, "useful MACs": useful / issued, "candidates": len(plans)}
         text = self._text(best.signature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -64,6 +65,12 @@ class GemmPlan:
         )
 
     @property
+    def emitted(self) -> Hashable:
+        """All that its operations depend on."""
+        sizes = self.block_m, self.block_n, self.chunk, self.piece, self.apart, self.ahead, self.m_outer
+        return self.m, self.n, self.k, *sizes, self.lhs_cache, self.rhs_cache
+
+    @property
     def signature(self) -> str:
         """A text unique among the candidates of its problem."""
         tile = self.k[min(1, len(self.k) - 1)]
@@ -105,10 +112,6 @@ class Source:
     read: int
     vector: int = 0
     each: int = 0
-
-    def part(self, size: int, whole: int, tiles: int) -> Source:
-        """For `size` of its `whole` bytes, in so many tiles."""
-        return Source(self.read * size // whole, (self.vector - self.each) * size // whole + self.each * tiles)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,22 @@
-"""Choosing the tiles of a contraction: an estimate of the cycles of many candidates, the best ones closely."""
+"""Choosing the tiles of a contraction: an estimate of the cycles of many candidates, the best ones closely.
+
+The estimate of all candidates is made at once, a column for each quantity.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, lru_cache, partial
-from itertools import product
-from math import prod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import overload
 
-from systolith.compiler.cost.prices import transfer_cycles, vectors
-from systolith.compiler.index.affine import Box
+import numpy as np
+
+from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.mxu.gemm_candidates import Candidates, Column, candidates, likeness
 from systolith.compiler.mxu.gemm_pipeline import Flow
 from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
-from systolith.compiler.mxu.gemm_tiles import box_tiles, packed_tiles
-from systolith.compiler.mxu.turned_operand import turned
-from systolith.compiler.tile.arrays import dense_like
-from systolith.compiler.vpu.shuffles import shuffle_cycles
 from systolith.isa.chip import Chip
+from systolith.isa.chip_reads import Known
 from systolith.isa.instruction import Space
 from systolith.isa.timing import array_latency
 
@@ -36,346 +35,292 @@ MOST_AHEAD = 8
 PIECES = 4
 """Loads of the weights of a chunk, where the first blocks wait for them; each is one less that runs ahead."""
 
-WAYS = (1, 2, 4)
-"""Tiles of rows that a block has."""
-
-Operand = tuple[int, int]
-"""Bytes of an operand that are kept, and how often each part is loaded then."""
+EXACT = 1 << 62
+"""Where a product of numbers of a problem might be larger, columns have Python's integers."""
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A request for plans; equal for layers whose plans are equal."""
+class Ranked(Sequence[GemmPlan]):
+    """Plans, the cheapest first; those whose blocks were not followed are made when they are asked for.
 
-    likeness: Hashable
-    budget: int
-    problem: Problem = field(compare=False)
-    chip: Chip = field(compare=False)
+    Args:
+        close: the first ones.
+        estimate: of all candidates.
+        rest: numbers of the candidates that come then.
+    """
+
+    def __init__(self, close: Sequence[GemmPlan], estimate: Estimate, rest: Sequence[int]) -> None:
+        self._close, self._estimate, self._rest = close, estimate, rest
+
+    def __len__(self) -> int:
+        return len(self._close) + len(self._rest)
+
+    @overload
+    def __getitem__(self, n: int) -> GemmPlan: ...
+
+    @overload
+    def __getitem__(self, n: slice) -> list[GemmPlan]: ...
+
+    def __getitem__(self, n: int | slice) -> GemmPlan | list[GemmPlan]:
+        if isinstance(n, slice):
+            return [self[k] for k in range(*n.indices(len(self)))]
+        many = len(self._close)
+        n = range(len(self))[n]
+        return self._close[n] if n < many else self._estimate.plan(self._rest[n - many])
+
+    def others(self, cycles: int, most: int) -> list[GemmPlan]:
+        """The first plan of each of the next numbers of cycles besides `cycles`, the fewest first."""
+        first: dict[int, int] = {}
+        for n, each in enumerate((*(p.cycles for p in self._close), *self._estimate.bound[list(self._rest)].tolist())):
+            if each != cycles:
+                first.setdefault(int(each), n)
+        return [self[first[each]] for each in sorted(first)[:most]]
 
 
-def ranked(problem: Problem, chip: Chip, budget: int) -> Sequence[GemmPlan]:
-    """The candidates whose staged operands fit in `budget` bytes of VMEM, the cheapest first."""
-    arrays = [(a.buf.space, a.dtype.name, a.dims, a.strides) for a in (problem.lhs, problem.rhs)]
-    others = [getattr(problem, f.name) for f in fields(problem) if f.name not in ("lhs", "rhs")]
-    return _ranked(_Asked((chip.digest(), *arrays, *others), budget, problem, chip))
+_known: Known[Ranked] = Known(1024)
 
 
-@lru_cache(maxsize=256)
-def _ranked(asked: _Asked) -> tuple[GemmPlan, ...]:
-    """`ranked`, once for problems alike.
+def ranked(problem: Problem, chip: Chip, budget: int) -> Ranked:
+    """The candidates whose staged operands fit in `budget` bytes of VMEM, the cheapest first.
 
     All are compared by what their slowest unit takes; the best then by the order in which their blocks come.
     """
-    problem, chip, budget = asked.problem, asked.chip, asked.budget
+    return _known.get((likeness(problem), budget), chip, lambda chip: _ranked(problem, chip, budget))
 
+
+def _ranked(problem: Problem, chip: Chip, budget: int) -> Ranked:
     def key(p: GemmPlan) -> tuple[int, int, int]:
         return p.cycles, p.moved, len(p.m) * len(p.n)
 
-    plans = sorted(_candidates(problem, chip, budget), key=key)
-    close = [
-        replace(q, cycles=q.flow.cycles()) for p in plans[:CLOSELY] for q in ([p, p.not_apart()] if p.apart else [p])
-    ]
-    found = sorted(close, key=key) + plans[CLOSELY:]
+    estimate = Estimate(problem, chip, budget, candidates(problem, chip))
+    order = estimate.order()
+    best = [estimate.plan(n) for n in order[:CLOSELY]]
+    close = [replace(q, cycles=q.flow.cycles()) for p in best for q in ([p, p.not_apart()] if p.apart else [p])]
+    found = sorted(close, key=key)
     # A shorter program is worth more than what the estimate does not know anyway.
     alike = [p for p in close if p.cycles <= found[0].cycles * (1 + ALIKE)]
     first = min(alike, key=lambda p: p.operations, default=None)
-    return tuple(sorted(found, key=lambda p: p is not first))
-
-
-def _candidates(p: Problem, chip: Chip, budget: int) -> Iterator[GemmPlan]:
-    c, mxu = p.contraction, chip.mxu
-    half = max(1, mxu.acc_rows // 2)
-    rows = c.count(c.m)
-    n = tuple(box_tiles(c.dims(c.n), mxu.cols))
-    orders = _orders(packed_tiles(c.dims(c.k), p.depth))
-    fewest = -(-rows // half)
-    jobs_wanted = -(-fewest // mxu.count) * mxu.count
-    turns = cache(partial(_turned_cycles, p, chip))
-    seen = set()
-    for pieces in (fewest, jobs_wanted, 2 * jobs_wanted, 4 * jobs_wanted, 8 * jobs_wanted, 16 * jobs_wanted):
-        m = tuple(box_tiles(c.dims(c.m), min(half, -(-rows // pieces))))
-        if len(m) in seen:
-            continue
-        seen.add(len(m))
-        most = max(1, half // m[0].elements) * mxu.count
-        wide = sorted({min(w, len(n)) for w in (1, mxu.count, max(1, most // 2), most)})
-        shapes = [s for s in product(WAYS, wide) if s[0] <= len(m) and (prod(s) <= most or s[0] == 1)]
-        for (k, chunks), shape, m_outer in product(orders, shapes, (True, False)):
-            for chunk, spans in chunks.items():
-                plan = _Candidate(p, chip, m, n, k, *shape, chunk, spans, m_outer, turns).plan(budget)
-                if plan is not None:
-                    yield plan
-
-
-Spans = tuple[tuple[Box, int], ...]
-"""Ranges of the sum's axes that chunks span, one of each size, and how many chunks have this size."""
-
-
-def _orders(tiles: Sequence[Box]) -> list[tuple[tuple[Box, ...], dict[int, Spans]]]:
-    """Orders of the tiles of the sum, and for each how many to stage at a time, with the spans of these chunks.
-
-    As they come, and by the innermost axis first: all taps of a window over some channels read one box of the input.
-    """
-    orders = [(tuple(tiles), _spans(tiles, _chunks(len(tiles))))]
-    sideways = sorted(tiles, key=lambda t: t.origin[-1:])
-    if sideways != list(tiles):
-        first = sideways[0]
-        together = sum((t.origin[-1], t.dims[-1]) == (first.origin[-1], first.dims[-1]) for t in sideways)
-        chunks = [n * together for n in _chunks(-(-len(tiles) // together))]
-        orders.append((tuple(sideways), _spans(sideways, chunks)))
-    return orders
-
-
-def _spans(tiles: Sequence[Box], chunks: Sequence[int]) -> dict[int, Spans]:
-    """For each size of chunks, what they span: one that goes on in the next image spans both, whole."""
-    found = {}
-    for chunk in chunks:
-        spans = [Box.hull(tiles[start : start + chunk]) for start in range(0, len(tiles), chunk)]
-        sizes = [span.dims for span in spans]
-        counts = Counter(sizes)
-        found[chunk] = tuple((spans[sizes.index(size)], count) for size, count in counts.items())
-    return found
-
-
-def _chunks(count: int) -> list[int]:
-    """A count, and halves of it down to 1."""
-    sizes = {count}
-    while count > 1:
-        count = -(-count // 2)
-        sizes.add(count)
-    return sorted(sizes, reverse=True)
+    return Ranked(sorted(found, key=lambda p: p is not first), estimate, order[CLOSELY:])
 
 
 @dataclass(frozen=True)
-class _Staging:
-    """How the operands of a candidate are staged.
+class _Part:
+    """What a block's part of an operand, of one chunk, takes: as in `Source`."""
 
-    Attributes:
-        lhs, rhs: bytes that are kept, and how often each part is loaded then.
-        left, right: what a block's part of each, of one chunk, takes.
-        apart, piece: as in `GemmPlan`.
-        ahead: blocks whose first parts are computed before they are needed.
-    """
-
-    lhs: Operand
-    rhs: Operand
-    left: Source
-    right: Source
-    apart: int
-    piece: int
-    ahead: int
+    read: Column
+    vector: Column
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """Tiles and blocks to be evaluated; see `GemmPlan`."""
-
-    p: Problem
-    chip: Chip
-    m: tuple[Box, ...]
-    n: tuple[Box, ...]
-    k: tuple[Box, ...]
-    block_m: int
-    block_n: int
-    chunk: int
-    spans: Spans
-    m_outer: bool
-    turns: Callable[[tuple[int, ...]], int]
-
-    @cached_property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Blocks along m and n, chunks of the sum, batches."""
-        c = self.p.contraction
-        m, n, k = -(-len(self.m) // self.block_m), -(-len(self.n) // self.block_n), -(-len(self.k) // self.chunk)
-        return m, n, k, c.count(c.batch)
-
-    @cached_property
-    def blocks(self) -> int:
-        """Blocks of all batches."""
-        m, n, _, repeats = self.counts
-        return m * n * repeats
-
-    @property
-    def jobs(self) -> int:
-        return self.block_m * self.block_n
-
-    @cached_property
-    def compute(self) -> int:
-        """Cycles of the matrix units for a k tile of a block."""
-        return -(-self.jobs // self.chip.mxu.count) * _step(self.p, self.chip, self.m[0])
-
-    @property
-    def in_hbm(self) -> tuple[bool, bool]:
-        """Whether the operands lie in HBM."""
-        return self.p.lhs.buf.space == Space.HBM, self.p.rhs.buf.space == Space.HBM
-
-    @cached_property
-    def boxes(self) -> list[tuple[Box, Box, int]]:
-        """Boxes of the operands that an m tile, and a block of n tiles, need of a chunk, and for how many chunks."""
-        p, c = self.p, self.p.contraction
-        block = Box.product(c.one_batch, self.m[0], Box.hull(self.n[: self.block_n]))
-        spans = [(Box.product(block, span), count) for span, count in self.spans]
-        return [(c.lhs.reach(s, p.lhs.dims), c.rhs.reach(s, p.rhs.dims), count) for s, count in spans]
-
-    @cached_property
-    def parts(self) -> tuple[int, int]:
-        """Bytes of each operand for a block and a chunk, of all chunks in the mean."""
-        p, chunks = self.p, self.counts[2]
-        lhs = sum(box.elements * count for box, _, count in self.boxes) * p.lhs.dtype.size * self.block_m
-        rhs = sum(box.elements * count for _, box, count in self.boxes) * p.rhs.dtype.size
-        return -(-lhs // chunks), -(-rhs // chunks)
-
-    @cached_property
-    def turned(self) -> int:
-        """Cycles in which the cross-lane unit copies the left operand of a block and a chunk in another order."""
-        if not self.p.minor:
-            return 0
-        cycles = sum(count * self.turns(box.dims) for box, _, count in self.boxes)
-        return self.block_m * -(-cycles // self.counts[2])
-
-    def ahead(self) -> int:
-        """Blocks whose operands are computed ahead: the vector unit waits for each block's results, and what the matrix
-        units do meanwhile has to be there.
-        """
-        chunks = self.counts[2]
-        waits = array_latency(self.chip) + self.compute * len(self.k)
-        every = max(1, self.jobs * _step(self.p, self.chip, self.m[0]) * len(self.k) // self.chip.mxu.count)
-        return min(MOST_AHEAD if chunks == 1 else 1, self.blocks - 1, waits // every)
-
-    def staging(self, budget: int) -> _Staging | None:
-        """The parts of the operands kept in so many bytes of VMEM; None: not even those of one block fit."""
-        p, (m_blocks, n_blocks, chunks, repeats), (lhs_part, rhs_part) = self.p, self.counts, self.parts
-        lhs_hbm, rhs_hbm = self.in_hbm
-        ahead = self.ahead()
-        later = [ahead if source else 0 for source in p.computed]
-        again = (1, m_blocks) if self.m_outer else (n_blocks, 1)
-        lhs_need, lhs_times = _reuse(lhs_part * chunks, lhs_part, m_blocks, (again[0], n_blocks, repeats), later[0])
-        rhs_need, rhs_times = _reuse(rhs_part * chunks, rhs_part, n_blocks, (again[1], m_blocks, repeats), later[1])
-        left, right = p.sources()
-        left = left.part(lhs_part, bytes_of(p.lhs), self.block_m)
-        right = right.part(rhs_part, bytes_of(p.rhs), 1)
-        apart = (
-            min(_apart(self.chip), len(self.k) - (chunks - 1) * self.chunk) if self.jobs > self.chip.mxu.count else 0
-        )
-        piece = -(-self.chunk // PIECES)
-        if n_blocks == m_blocks == 1 and p.computed[1] is None:  # weights come in pieces, and go
-            rhs_need = min(rhs_need, rhs_part * (apart + 2 * piece) // self.chunk)
-        out_tile = self.m[0].elements * Box.hull(self.n[: self.block_n]).elements * 4 * self.block_m
-        room = budget - 2 * out_tile if p.out_bytes else budget
-        room -= sum(min(s.read, budget // INPUTS_SHARE) for s, c in zip((left, right), p.computed, strict=True) if c)
-        lhs_staged = (2 if p.minor and lhs_hbm else 1) * (lhs_hbm or bool(p.minor))
-        kept = ((lhs_need * lhs_staged, lhs_times), (rhs_need * rhs_hbm, rhs_times))
-        few = [1 + max(1, n) for n in later]
-        dropped = ((few[0] * lhs_part * lhs_staged, n_blocks), (few[1] * rhs_part * rhs_hbm, m_blocks))
-        choice = _fitting(kept, dropped, room, self.m_outer)
-        return choice and _Staging(*choice, left, right, apart, piece, max(later))
-
-    def flow(self, s: _Staging) -> Flow:
-        """Work of each unit."""
-        p, chip, (m_blocks, n_blocks, _, repeats) = self.p, self.chip, self.counts
-        lhs_hbm, rhs_hbm = self.in_hbm
-        vector = vectors(self.m[0].elements, self.n[0].elements, chip) * p.vector_cost
-        store = -(-transfer_cycles(p.out_bytes, chip) // self.blocks)
-        return Flow(
-            blocks=(m_blocks, n_blocks),
-            m_outer=self.m_outer,
-            repeats=repeats,
-            tiles=len(self.k),
-            chunk=self.chunk,
-            piece=s.piece,
-            apart=s.apart,
-            lhs=transfer_cycles(s.left.read, chip) + LOAD_OVERHEAD * self.block_m * lhs_hbm,
-            rhs=transfer_cycles(s.right.read, chip) + LOAD_OVERHEAD * rhs_hbm,
-            lhs_again=s.lhs[1] > 1,
-            rhs_again=s.rhs[1] > 1,
-            first=transfer_cycles(s.left.read // self.block_m + s.right.read * s.piece // self.chunk, chip),
-            compute=self.compute,
-            vector=self.jobs * vector,
-            store=store,
-            last=min(self.jobs, chip.mxu.count) * (vector + store // self.jobs),
-            latency=chip.hbm.latency,
-            fill=array_latency(self.chip),
-            lhs_made=s.left.vector,
-            rhs_made=s.right.vector,
-            first_made=s.left.vector // self.block_m + s.right.vector * s.piece // self.chunk,
-            turned=self.turned,
-        )
-
-    def plan(self, budget: int) -> GemmPlan | None:
-        """The plan, if its operands fit in so many bytes of VMEM."""
-        s = self.staging(budget)
-        if s is None:
-            return None
-        m_blocks, n_blocks, chunks, repeats = self.counts
-        lhs_hbm, rhs_hbm = self.in_hbm
-        (lhs_cache, lhs_times), (rhs_cache, rhs_times) = s.lhs, s.rhs
-        loads = repeats * chunks * (m_blocks * self.block_m * lhs_times * lhs_hbm + n_blocks * rhs_times * rhs_hbm)
-        staged = s.left.read * m_blocks * lhs_times + s.right.read * n_blocks * rhs_times
-        flow = self.flow(s)
-        return GemmPlan(
-            m=self.m,
-            n=self.n,
-            k=self.k,
-            block_m=self.block_m,
-            block_n=self.block_n,
-            chunk=self.chunk,
-            apart=s.apart,
-            m_outer=self.m_outer,
-            lhs_cache=lhs_cache,
-            rhs_cache=rhs_cache,
-            operations=3 * len(self.m) * len(self.n) * len(self.k) * repeats + loads,
-            piece=s.piece,
-            moved=self.p.out_bytes + repeats * chunks * staged,
-            flow=flow,
-            summed=tuple(self.p.contraction.names[a] for a in self.p.contraction.k),
-            cycles=flow.bound,
-            ahead=s.ahead,
-        )
-
-
-def _turned_cycles(p: Problem, chip: Chip, dims: tuple[int, ...]) -> int:
-    """Cycles in which the cross-lane unit copies a box of the left operand, of these dims, in another order."""
-    there = p.lhs.buf.space == Space.VMEM
-    strides = p.lhs.strides if there else dense_like(dims, p.lhs.strides, p.lhs.dtype.size)
-    staged = replace(p.lhs, dims=dims, strides=strides)
-    return shuffle_cycles(chip, staged, turned(staged, p.minor))
-
-
-def _apart(chip: Chip) -> int:
-    """Count of k tiles that take longer than to store their results, whatever their rows."""
-    return 1 + transfer_cycles(chip.mxu.count * chip.mxu.cols * 4, chip)
-
-
-def _step(p: Problem, chip: Chip, m: Box) -> int:
-    """Cycles of one matrix unit for one k tile of a job: rows that stream, or the next weights, whichever is longer."""
-    stream = m.elements * p.row_cost * p.lhs_passes + p.rhs_passes
-    # A tile's load starts after the latch of the one before, which waits for that one's load.
-    load = p.load_cost + chip.mxu.load_latency + 1
-    return max(stream, load * p.rhs_passes)
-
-
-def _fitting(
-    kept: tuple[Operand, Operand], dropped: tuple[Operand, Operand], room: int, m_outer: bool
-) -> tuple[Operand, Operand] | None:
-    """The parts of both operands to keep in so many bytes; the operand of the outer loop is dropped first."""
-    one = (kept[0], dropped[1]) if m_outer else (dropped[0], kept[1])
-    return next((c for c in (kept, one, dropped) if c[0][0] + c[1][0] <= room), None)
-
-
-def _reuse(all_k: int, part: int, own: int, others: tuple[int, int, int], ahead: int) -> Operand:
-    """Bytes to keep so that nothing is staged twice, and how often each part is staged then.
+class Estimate:
+    """Costs of all candidates of a problem, as columns.
 
     Args:
-        all_k: bytes of one block's part of the operand, for all chunks.
-        part: for one chunk.
-        own: blocks of the operand.
-        others: how often the outer loop comes back to all of them; blocks of the other operand that pass while one of
-            its own stays; batches.
-        ahead: blocks whose first parts are there before they are needed; 0: loads run ahead in room of their own.
+        p: the problem.
+        chip: the target.
+        budget: bytes of VMEM.
+        c: its candidates.
     """
-    outer, other, repeats = others
-    if outer > 1:
-        return all_k * own + (ahead * part if repeats > 1 else 0), 1
-    if other > 1:
-        return all_k + max(all_k, ahead * part), 1
-    return part + max(part, ahead * part), 1
+
+    def __init__(self, p: Problem, chip: Chip, budget: int, c: Candidates) -> None:
+        self._p, self._chip, self._c = p, chip, c
+        # How the operands lie.
+        self._hbm = p.lhs.buf.space == Space.HBM, p.rhs.buf.space == Space.HBM
+        self._count_blocks()
+        self._compute_tiles()
+        self._stage(budget)
+        self._move()
+        self._overlap()
+
+    def order(self) -> list[int]:
+        """The numbers of the candidates that fit, the cheapest first."""
+        tiles = self._c.many_m * self._c.many_n
+        keys = list(zip(self.bound.tolist(), self._moved.tolist(), tiles.tolist(), strict=True))
+        return sorted(np.flatnonzero(self._fits).tolist(), key=keys.__getitem__)
+
+    def _count_blocks(self) -> None:
+        c, contraction = self._c, self._p.contraction
+        self._m_blocks, self._n_blocks = _ceil(c.many_m, c.block_m), _ceil(c.many_n, c.block_n)
+        self._chunks = _ceil(c.many_k, c.chunk)
+        self._repeats = contraction.count(contraction.batch)
+        self._blocks = self._m_blocks * self._n_blocks * self._repeats
+        self._jobs = c.block_m * c.block_n
+
+    def _compute_tiles(self) -> None:
+        """Cycles of the matrix units, and how far ahead operands are computed."""
+        p, c, chip, many = self._p, self._c, self._chip, self._chip.mxu.count
+        stream = c.m_points * p.row_cost * p.lhs_passes + p.rhs_passes
+        # A tile's load starts after the latch of the one before, which waits for that one's load.
+        load = p.load_cost + chip.mxu.load_latency + 1
+        step = np.maximum(stream, load * p.rhs_passes)
+        self._compute = _ceil(self._jobs, many) * step
+        # The vector unit waits for each block's results, and what the matrix units do meanwhile has to be there.
+        waits = array_latency(chip) + self._compute * c.many_k
+        every = np.maximum(1, self._jobs * step * c.many_k // many)
+        most = np.minimum(np.where(self._chunks == 1, MOST_AHEAD, 1), self._blocks - 1)
+        self._ahead = np.minimum(most, waits // every)
+
+    def _stage(self, budget: int) -> None:
+        """The parts of the operands that are kept in so many bytes of VMEM, and which candidates fit."""
+        p, c, chip = self._p, self._c, self._chip
+        lhs_hbm, rhs_hbm = self._hbm
+        sources = p.sources()
+        lhs_part = _ceil(self._exact(c.lhs) * p.lhs.dtype.size * c.block_m, self._chunks)
+        rhs_part = _ceil(self._exact(c.rhs) * p.rhs.dtype.size, self._chunks)
+        self._left = _part(sources[0], lhs_part, bytes_of(p.lhs), c.block_m)
+        self._right = _part(sources[1], rhs_part, bytes_of(p.rhs), 1)
+        later = [self._ahead if source else self._ahead * 0 for source in p.computed]
+        many = chip.mxu.count
+        # So many k tiles take longer than to store their results, whatever their rows.
+        apart = 1 + transfer_cycles(many * chip.mxu.cols * 4, chip)
+        last = c.many_k - (self._chunks - 1) * c.chunk
+        self._apart = np.where(self._jobs > many, np.minimum(apart, last), 0)
+        self._piece = _ceil(c.chunk, PIECES)
+        lhs_again = np.where(c.m_outer, 1, self._n_blocks)
+        rhs_again = np.where(c.m_outer, self._m_blocks, 1)
+        lhs_need = self._need(lhs_part, self._m_blocks, lhs_again, self._n_blocks, later[0])
+        rhs_need = self._need(rhs_part, self._n_blocks, rhs_again, self._m_blocks, later[1])
+        if p.computed[1] is None:  # weights come in pieces, and go
+            pieces = rhs_part * (self._apart + 2 * self._piece) // c.chunk
+            one = (self._n_blocks == 1) & (self._m_blocks == 1)
+            rhs_need = np.where(one, np.minimum(rhs_need, pieces), rhs_need)
+        room = budget - (2 * c.m_points * c.block_points * 4 * c.block_m if p.out_bytes else 0)
+        for part, source in zip((self._left, self._right), p.computed, strict=True):
+            if source is not None:
+                room = room - np.minimum(part.read, budget // INPUTS_SHARE)
+        staged = (2 if p.minor and lhs_hbm else 1) * (lhs_hbm or bool(p.minor))
+        kept = lhs_need * staged, rhs_need * rhs_hbm
+        dropped = (
+            (1 + np.maximum(1, later[0])) * lhs_part * staged,
+            (1 + np.maximum(1, later[1])) * rhs_part * rhs_hbm,
+        )
+        # The operand of the outer loop is dropped first.
+        one_lhs, one_rhs = np.where(c.m_outer, kept[0], dropped[0]), np.where(c.m_outer, dropped[1], kept[1])
+        all_fit, one_fits = kept[0] + kept[1] <= room, one_lhs + one_rhs <= room
+        lhs_kept, rhs_kept = all_fit | (one_fits & (c.m_outer == 1)), all_fit | (one_fits & (c.m_outer == 0))
+        self._lhs_cache, self._lhs_times = (
+            np.where(lhs_kept, kept[0], dropped[0]),
+            np.where(lhs_kept, 1, self._n_blocks),
+        )
+        self._rhs_cache, self._rhs_times = (
+            np.where(rhs_kept, kept[1], dropped[1]),
+            np.where(rhs_kept, 1, self._m_blocks),
+        )
+        self._fits = np.asarray(all_fit | one_fits | (dropped[0] + dropped[1] <= room), bool)
+
+    def _need(self, part: Column, own: Column, outer: Column, other: Column, ahead: Column) -> Column:
+        """Bytes to keep so that nothing is staged twice.
+
+        Args:
+            part: bytes of one block's part of the operand, for a chunk.
+            own: blocks of the operand.
+            outer: how often the outer loop comes back to all of them.
+            other: blocks of the other operand that pass while one of its own stays.
+            ahead: blocks whose first parts are there before they are needed; 0: loads run ahead in room of their own.
+        """
+        every, early = part * self._chunks, ahead * part
+        comes_back = every * own + (early if self._repeats > 1 else 0)
+        stays = every + np.maximum(every, early)
+        return np.where(outer > 1, comes_back, np.where(other > 1, stays, part + np.maximum(part, early)))
+
+    def _move(self) -> None:
+        """What goes to and from HBM."""
+        p, c, repeats = self._p, self._c, self._repeats
+        lhs_hbm, rhs_hbm = self._hbm
+        lhs_moves, rhs_moves = self._m_blocks * self._lhs_times, self._n_blocks * self._rhs_times
+        staged = self._left.read * lhs_moves + self._right.read * rhs_moves
+        self._moved = p.out_bytes + repeats * self._chunks * staged
+        loads = repeats * self._chunks * (lhs_moves * c.block_m * lhs_hbm + rhs_moves * rhs_hbm)
+        self._operations = 3 * c.many_m * c.many_n * c.many_k * repeats + loads
+
+    def _overlap(self) -> None:
+        """The columns of `Flow`, and the bounds that follow from them."""
+        p, c, chip = self._p, self._c, self._chip
+        lhs_hbm, rhs_hbm = self._hbm
+        left, right, first = self._left, self._right, self._piece
+        vpu = chip.vpu
+        vector = _ceil(c.m_points, vpu.sublanes) * _ceil(c.n_points, vpu.lanes) * p.vector_cost
+        stored = transfer_cycles(p.out_bytes, chip)
+        store = _ceil(stored, self._blocks)
+        self._flow = {
+            "lhs": _transfer(left.read, chip) + LOAD_OVERHEAD * c.block_m * lhs_hbm,
+            "rhs": _transfer(right.read, chip) + LOAD_OVERHEAD * rhs_hbm,
+            "first": _transfer(left.read // c.block_m + right.read * first // c.chunk, chip),
+            "vector": self._jobs * vector,
+            "store": store,
+            "last": np.minimum(self._jobs, chip.mxu.count) * (vector + store // self._jobs),
+            "lhs_made": left.vector,
+            "rhs_made": right.vector,
+            "first_made": left.vector // c.block_m + right.vector * first // c.chunk,
+            "turned": c.block_m * _ceil(c.turned, self._chunks),
+        }
+        self._ends = {"latency": chip.hbm.latency, "fill": array_latency(chip)}
+        flow, times = self._flow, self._chunks * self._repeats
+        lefts, rights = self._m_blocks * self._lhs_times * times, self._n_blocks * self._rhs_times * times
+        transfer = flow["lhs"] * lefts + flow["rhs"] * rights + self._blocks * store
+        made = flow["lhs_made"] * lefts + flow["rhs_made"] * rights + self._blocks * flow["vector"]
+        computed = self._blocks * c.many_k * self._compute
+        latency = chip.hbm.latency
+        begin = flow["first"] + latency * (flow["first"] > 0) + flow["first_made"] + flow["turned"]
+        ends = begin + flow["last"] + self._ends["fill"] + latency * (store > 0)
+        on_chip = np.maximum(np.maximum(computed, flow["turned"] * lefts), made) + ends
+        self.bound = np.maximum(transfer + latency, on_chip)
+
+    def _exact(self, column: Column) -> Column:
+        """Elements of an operand as numbers that no product of this module overflows."""
+        p, most = self._p, int(self._c.block_m.max())
+        sources, whole = p.sources(), max(bytes_of(p.lhs), bytes_of(p.rhs))
+        size = most * max(whole, *(max(s.read, s.vector) for s in sources))
+        rounds = 2 * most * int((self._blocks * self._chunks).max())
+        return column.astype(object) if size * max(size, rounds * self._chip.hbm.q) >= EXACT else column
+
+    def plan(self, n: int) -> GemmPlan:
+        """The plan of a candidate."""
+        c, tiles = self._c, self._c.tiles[n]
+        apart, piece, chunk, outer = int(self._apart[n]), int(self._piece[n]), int(c.chunk[n]), bool(c.m_outer[n])
+        flow = Flow(
+            blocks=(int(self._m_blocks[n]), int(self._n_blocks[n])),
+            m_outer=outer,
+            repeats=self._repeats,
+            tiles=len(tiles.k),
+            chunk=chunk,
+            piece=piece,
+            apart=apart,
+            lhs_again=bool(self._lhs_times[n] > 1),
+            rhs_again=bool(self._rhs_times[n] > 1),
+            compute=int(self._compute[n]),
+            **{name: int(column[n]) for name, column in self._flow.items()},
+            **self._ends,
+        )
+        return GemmPlan(
+            m=tiles.m,
+            n=tiles.n,
+            k=tiles.k,
+            block_m=int(c.block_m[n]),
+            block_n=int(c.block_n[n]),
+            chunk=chunk,
+            apart=apart,
+            m_outer=outer,
+            lhs_cache=int(self._lhs_cache[n]),
+            rhs_cache=int(self._rhs_cache[n]),
+            operations=int(self._operations[n]),
+            piece=piece,
+            moved=int(self._moved[n]),
+            flow=flow,
+            summed=tuple(self._p.contraction.names[a] for a in self._p.contraction.k),
+            cycles=int(self.bound[n]),
+            ahead=int(max(self._ahead[n] if source else 0 for source in self._p.computed)),
+        )
+
+
+def _part(source: Source, size: Column, whole: int, tiles: Column | int) -> _Part:
+    """For `size` of the `whole` bytes of an operand, in so many tiles."""
+    vector = (source.vector - source.each) * size // whole + source.each * tiles
+    return _Part(source.read * size // whole, vector)
+
+
+def _transfer(size: Column, chip: Chip) -> Column:
+    """Cycles in which HBM moves so many bytes."""
+    return size * chip.hbm.q // chip.hbm.p
+
+
+def _ceil(a: Column | int, b: Column | int) -> Column:
+    return np.asarray(-(-a // b))

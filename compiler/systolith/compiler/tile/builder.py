@@ -7,9 +7,10 @@ memory plan gives them addresses afterwards, so that a lowering never frees one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,21 @@ from systolith.isa.program import BufferDecl, Origin, Role
 
 LARGEST = 1 << 31
 """Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
+
+
+class Sums(NamedTuple):
+    """Accumulator rows of a product.
+
+    Attributes:
+        place: how many items were in the block before.
+        unit: matrix unit.
+        row, rows: of its accumulators: the first, and how many.
+    """
+
+    place: int
+    unit: int
+    row: int
+    rows: int
 
 
 def constant_bytes(constant: Instruction) -> bytes:
@@ -60,6 +76,10 @@ class TileBuilder:
         unit: the matrix unit of the next job.
         scalars: the last ones that were read into registers, by where they lay: the operation, its block and place
             there.
+        drawn: every name that was made unique, before and after.
+        sums: every piece of accumulators that was taken.
+        emission: appends the operations of a product's tiles, or a copy of what others did; given what these depend on
+            beside the group.  None: nothing is copied.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
     """
 
@@ -79,28 +99,38 @@ class TileBuilder:
     scalars: dict[tuple[Buf, int, VReg | None, DType], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
+    drawn: list[tuple[str, str]] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
+    emission: Callable[[Hashable, Callable[[], None]], None] | None = None
+    capacity: int = field(init=False)
     _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
     _next_row: dict[int, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.capacity = self.chip.vmem.bytes  # of VMEM
+
     def apart(self, group: Instruction, picked: str = "") -> TileBuilder:
         """A lowering of one group of the same module that leaves nothing here."""
         options = replace(self.options, tuner=None)
         return TileBuilder(self.chip, options, self.budget, group=group, region=self.region, picked=picked, trial=True)
 
-    def choose(self, kind: str, texts: Sequence[str], picked: str) -> tuple[int, str]:
+    def choose(self, kind: str, texts_of: Callable[[], Sequence[str]], picked: str) -> tuple[int, str]:
         """The number of the plan that the current group is to have, of those with these texts, and why.
 
         Args:
             kind: of the decision.
-            texts: of the plans, the cheapest first.
+            texts_of: makes those of the plans, the cheapest first, where a choice asks for one by its text.
             picked: what autotuning has picked, if it has.
 
         Raises:
             PlanError: the user's plan has another one.
         """
+        if not picked and self.options.plan is None:
+            return 0, "the least cycles"
+        texts = texts_of()
         if picked in texts:
             return texts.index(picked), "the fastest in the simulator"
         try:
@@ -117,7 +147,9 @@ class TileBuilder:
         """A name that nothing else in this lowering has."""
         n = self._names.get(stem, 0)
         self._names[stem] = n + 1
-        return stem if n == 0 else f"{stem}~{n}"
+        name = stem if n == 0 else f"{stem}~{n}"
+        self.drawn.append((stem, name))
+        return name
 
     def vmem(self, name: str, size: int, align: int = 4) -> Buf:
         """A new buffer in VMEM of `size` bytes.
@@ -125,8 +157,8 @@ class TileBuilder:
         Raises:
             DoesNotFitError: it is larger than the chip's VMEM.
         """
-        if size > self.chip.vmem.bytes:
-            what = f"a tile {name!r} of {size} bytes does not fit in the {self.chip.vmem.bytes} bytes of VMEM"
+        if size > self.capacity:
+            what = f"a tile {name!r} of {size} bytes does not fit in the {self.capacity} bytes of VMEM"
             raise self.error(what, DoesNotFitError)
         return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
 
@@ -163,12 +195,29 @@ class TileBuilder:
         if row + count > self.chip.mxu.acc_rows:
             row = 0
         self._next_row[unit] = row + count
+        self.sums.append(Sums(len(self.block.items), unit, row, count))
         return row
 
     def next_unit(self) -> int:
         """The matrix unit of the next job: they take turns, from one product to the next, too."""
         unit, self.unit = self.unit, (self.unit + 1) % self.chip.mxu.count
         return unit
+
+    @property
+    def state(self) -> Hashable:
+        """What the next group's operations depend on: the next matrix unit, and the next accumulator rows of each."""
+        return self.unit, tuple(sorted(self._next_row.items()))
+
+    def proceed(self, state: Hashable) -> None:
+        """Go on from a state."""
+        assert isinstance(state, tuple)
+        self.unit, rows = state
+        self._next_row = dict(rows)
+
+    @property
+    def registers(self) -> int:
+        """How many scalar registers there are."""
+        return self._vregs
 
     def vreg(self) -> VReg:
         """A new virtual scalar register."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from systolith.compiler.errors import LimitError
 from systolith.compiler.ops.expression import Carried, Const, Coordinate, Inside, Load, Micro, Node, topological
 from systolith.isa.chip import Chip
+from systolith.isa.chip_reads import Known
 from systolith.isa.errors import ProgramError
 from systolith.isa.kernel import CONST0, MAX_STREAMS, NCONSTS, Kernel, MicroOp
 from systolith.isa.microops import MICROOPS, Slot
@@ -177,21 +177,16 @@ def build(chip: Chip, source: KernelSource) -> Kernel:
     Raises:
         LimitError: it does not fit in the registers.
     """
-    return _build(chip.digest(), source, Uncompared(chip))
+    return _kernels.get(source, chip, lambda chip: _build(source, chip))
 
 
-@dataclass(frozen=True)
-class Uncompared:
-    """A chip that is no part of a cache's key (its digest is)."""
-
-    chip: Chip = field(compare=False)
+_kernels: Known[Kernel] = Known(4096)
 
 
-@lru_cache(maxsize=4096)
-def _build(_digest: str, source: KernelSource, chip: Uncompared) -> Kernel:
+def _build(source: KernelSource, chip: Chip) -> Kernel:
     name = kernel_name(source)
     try:
-        return schedule_kernel(name, source.prologue, source.body, source.epilogue, source.constants, chip.chip)
+        return schedule_kernel(name, source.prologue, source.body, source.epilogue, source.constants, chip)
     except ProgramError as e:
         raise LimitError(str(e)) from None
 

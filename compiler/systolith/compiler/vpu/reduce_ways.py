@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import lcm, prod
 from typing import Literal
 
@@ -26,9 +25,9 @@ from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
 from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
-from systolith.compiler.vpu.kernel_builder import Uncompared
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
+from systolith.isa.chip_reads import Known
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -281,9 +280,8 @@ class Ways:
         dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
         operand = r.operation.operands[0].shape
         dtype = operand.dtype if operand.dims == r.dims else register_type(operand.dtype)
-        return _order(
-            self.chip.digest(), Uncompared(self.chip), dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0
-        )
+        asked = dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0
+        return _orders.get(asked, self.chip, lambda chip: _order(chip, *asked))
 
     def any_order(self, task: Task) -> Way:
         """The way that takes the fewest cycles, in whatever order."""
@@ -419,10 +417,11 @@ class Ways:
         return Ref(source.array.buf, rows, source.offset, source.array.dynamic)
 
 
-@lru_cache(maxsize=4096)
+_orders: Known[CombineOrder | None] = Known(4096)
+
+
 def _order(
-    _digest: str,
-    chip: Uncompared,
+    chip: Chip,
     dims: tuple[int, ...],
     reduced: tuple[int, ...],
     dtype: DType,
@@ -439,7 +438,7 @@ def _order(
     r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
     arrays = [anywhere(i.shape) for i in (source, result)]
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
-    return Ways(chip.chip).any_order(task).order
+    return Ways(chip).any_order(task).order
 
 
 def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:

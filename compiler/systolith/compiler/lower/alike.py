@@ -1,0 +1,110 @@
+"""Which groups are alike: what their lowering depends on, but for names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from systolith.compiler.hlo.ir import Computation, Instruction, Literal
+from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Buf
+
+SUFFIX = re.compile(r"(\.[a-z_]+)+")
+"""The end of a name that is made of another one."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A group that is to be lowered.
+
+    Attributes:
+        key: all that lowering it depends on, beside the chip, the room for its tiles, and the state of the context.
+        names: those that its operations and buffers may be called after.
+        bufs: the buffers of its arrays.
+        in_blocks: whether it runs in blocks.
+        asks_for_room: whether it compares the room for its tiles with what these take, no more.
+    """
+
+    key: Hashable
+    names: tuple[str, ...]
+    bufs: tuple[Buf, ...]
+    in_blocks: bool
+    asks_for_room: bool
+
+
+def source_of(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> Source | None:
+    """A group over its arrays; None: some of them lie where only a run knows."""
+    arrays = (*operands, *results)
+    if any(a.dynamic is not None for a in arrays):
+        return None
+    bufs = list(dict.fromkeys(a.buf for a in arrays))
+    number = {buf: n for n, buf in enumerate(bufs)}
+    owners = list(dict.fromkeys(buf.memory for buf in bufs))
+    memory = {buf: n for n, buf in enumerate(owners)}
+    places = tuple((number[a.buf], a.dtype.name, a.dims, a.strides, a.origin, a.offset) for a in arrays)
+    lying = tuple((int(b.space), b.bytes, b.align, b.unit, memory[b.memory], b.decl and b.decl.role) for b in bufs)
+    inside = [i.name for i in group.body.instructions]
+    called = [b.name.partition("~")[0] for b in bufs]
+    names = (group.name, *inside, *(b.name for b in bufs), *called)
+    key = (_structure(group.body), group.unit, group.tiling, len(operands), places, lying, _relations(names))
+    return Source((*key, ctx.options.precision), names, tuple(bufs), group.unit is None, group.unit is Unit.VPU)
+
+
+def _structure(computation: Computation) -> Hashable:
+    """Its operations, whatever they are called."""
+    number = {i: n for n, i in enumerate(computation.instructions)}
+    rows = [
+        (i.opcode, str(i.shape), i.number, tuple(number[o] for o in i.operands), _value(i), _attributes(i), _tiled(i))
+        for i in computation.instructions
+    ]
+    return (*rows, number[computation.result])
+
+
+def _tiled(i: Instruction) -> Hashable:
+    return (i.unit, i.tiling) if isinstance(i, Group) else None
+
+
+def _value(i: Instruction) -> Hashable:
+    return None if i.opcode != "constant" else "" if i.literal is None else _bytes(i.literal)
+
+
+def _bytes(literal: Literal) -> Hashable:
+    if isinstance(literal, tuple):
+        return tuple(map(_bytes, literal))
+    value = np.ascontiguousarray(literal)
+    return value.dtype.str, value.shape, sha256(value.tobytes()).digest()
+
+
+def _attributes(i: Instruction) -> Hashable:
+    return tuple(sorted((name, _attribute(v)) for name, v in i.attributes.items() if name != "metadata"))
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, Computation):
+        return _structure(value)
+    if isinstance(value, tuple) and any(isinstance(v, Computation) for v in value):
+        return tuple(map(_attribute, value))
+    return repr(value)
+
+
+def _relations(names: Sequence[str]) -> Hashable:
+    """Which names are the same, and which are others with a suffix: then a text that begins with one is ambiguous."""
+    first: dict[str, int] = {}
+    for n, name in enumerate(names):
+        first.setdefault(name, n)
+    found = []
+    for name in first:
+        stem = name
+        while "." in stem and (cut := stem.rpartition("."))[0]:
+            stem = cut[0]
+            if not SUFFIX.fullmatch(name[len(stem) :]):
+                break
+            if stem in first:
+                found.append((first[name], first[stem], name[len(stem) :]))
+    return tuple(first[name] for name in names), tuple(found)

@@ -1,0 +1,112 @@
+"""Groups that are copies of others that are alike are what lowering each would give: operations, names, decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import Compiled, Front
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.lower import lowering
+from systolith.compiler.lower.group_template import Template
+from systolith.compiler.options import Options
+from systolith.isa.binary import to_bytes
+from systolith.isa.chip import Chip, load_chip, variant
+from systolith.isa.chip_reads import recording
+from systolith.isa.errors import SystolithError
+from systolith.runtime.sweep.work import moved
+from tests.examples import examples
+from tests.isa.chip_variants import changes
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+OPTIONS = Options(elided="zeros")
+LAYERS = """HloModule layers
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[24,32] parameter(0)
+"""
+
+
+def _layers(many: int) -> str:
+    """Products and softmaxes one after another, in memory whose places differ."""
+    lines, last = [], "x"
+    for n in range(many):
+        w = f"w.{n}"
+        lines += [
+            f"{w} = f32[32,32] parameter({n + 1})",
+            f"lo.{n} = f32[] constant(-inf)",
+            f"zero.{n} = f32[] constant(0)",
+            f"y.{n} = f32[24,32] dot({last}, {w}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+            f"top.{n} = f32[24] reduce(y.{n}, lo.{n}), dimensions={{1}}, to_apply=max",
+            f"tops.{n} = f32[24,32] broadcast(top.{n}), dimensions={{0}}",
+            f"less.{n} = f32[24,32] subtract(y.{n}, tops.{n})",
+            f"raised.{n} = f32[24,32] exponential(less.{n})",
+            f"sum.{n} = f32[24] reduce(raised.{n}, zero.{n}), dimensions={{1}}, to_apply=add",
+            f"sums.{n} = f32[24,32] broadcast(sum.{n}), dimensions={{0}}",
+            f"out.{n} = f32[24,32] divide(raised.{n}, sums.{n})",
+        ]
+        last = f"out.{n}"
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{LAYERS}{body}  ROOT result = f32[24,32] copy({last})\n}}\n"
+
+
+TEXTS = {"layers": _layers(3)} | {
+    name: (CORPUS / f"{name}.hlo").read_text() for name in ("mlp_train_sgd", "gpt2_tiny_infer", "int8_dot_i32")
+}
+
+
+def _all_of(compiled: Compiled, chip: Chip) -> tuple[bytes, str, str]:
+    binary = to_bytes(moved(compiled.program, chip))
+    tile = compiled.stages["tile.txt"].split("\n", 2)[2]  # after the chip's digest
+    return binary, tile, compiled.stages["explain.txt"]
+
+
+def _alone(text: str, chip: Chip) -> tuple[bytes, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lowering, "source_of", lambda *_: None)
+        return _all_of(Front(parse_hlo(text)).compile(chip, OPTIONS), chip)
+
+
+@pytest.mark.parametrize("name", ["layers", "mlp_train_sgd"])
+def test_copies_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    copy = Template.copy
+
+    def counting(template: Template, *args: object) -> None:
+        copied.append(len(template.ops))
+        copy(template, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Template, "copy", counting)
+    front, small = Front(parse_hlo(TEXTS[name])), load_chip("small")
+    front.compile(small, OPTIONS)
+    before = len(copied)
+    assert before > 0 or name != "layers"
+    front.compile(variant(small, {"hbm.gbps": 7}), OPTIONS)
+    assert len(copied) > before + 2
+
+
+@examples(6, 150)
+@given(st.sampled_from(sorted(TEXTS)), st.sampled_from(["tiny", "small"]), st.lists(changes(), min_size=1, max_size=3))
+def test_compilations_for_several_chips_are_those_without_copies(
+    name: str, base: str, settings_of: list[dict[str, object]]
+) -> None:
+    front = Front(parse_hlo(TEXTS[name]))
+    for change in ({}, *settings_of):
+        try:
+            chip = variant(load_chip(base), change)
+            expected = _alone(TEXTS[name], chip)
+        except SystolithError:
+            continue
+        assert _all_of(front.compile(recording(chip)[0], OPTIONS), chip) == expected
