@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.passes.expand.ffts import DIRECT, ExpandFfts
+from systolith.compiler.passes.expand.ffts import CHIRPED, DIRECT, ExpandFfts
 from systolith.isa.chip import load_chip
-from systolith.isa.dtypes import F32
+from systolith.isa.dtypes import DTYPES, F32
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import transformed
@@ -98,9 +98,21 @@ def test_on_the_chip(kind: str, lengths: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("n", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (11, 24))])
+@pytest.mark.parametrize("n", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (11, 37, 48))])
 def test_of_doubles_on_the_chip(kind: str, n: int) -> None:
     text = module(kind, (2,), (n,), wide=True)
     x = argument(text, 1)
     (got,) = run(compiled(text, "small").program, load_chip("small"), [x])
     assert_close(got, kind, x, (n,))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("n", [DIRECT[DTYPES["f64"]], 37, 48, CHIRPED[DTYPES["f64"]] + 9])
+def test_stages_of_doubles(kind: str, n: int) -> None:
+    """One product, one of a prime length, two, a chirp.  Each product takes time to compile, hence one a stage."""
+    text = module(kind, (2,), (n,), wide=True)
+    x = argument(text, 1)
+    made = transformed(parse_hlo(text), ExpandFfts())
+    assert_close(evaluate(made, x)[0], kind, x, (n,))
+    if n < CHIRPED[DTYPES["f64"]]:
+        assert sum(i.opcode == "dot" for i in made.instructions()) == (2 if n == 48 else 1)

@@ -25,9 +25,13 @@ COMPLEX = {F32: DTYPES["c64"], DTYPES["f64"]: DTYPES["c128"]}
 
 REAL = {number: part for part, number in COMPLEX.items()}
 
-DIRECT = {F32: 128, DTYPES["f64"]: 8}
-"""The longest transform that is one product, by the type of the parts: the rows of a matrix unit; few operations where
-the vector unit computes the product."""
+DIRECT = {F32: 128, DTYPES["f64"]: 32}
+"""The longest transform that is one product, by the type of the parts: the rows of a matrix unit; where the vector unit
+computes the product, as many as take no longer than two stages and the roots between."""
+
+CHIRPED = {F32: 128, DTYPES["f64"]: 512}
+"""A transform of a length up to this whose factors are longer than `DIRECT` is one product, too; a longer one is a
+convolution with a chirp, of up to four times the length."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,10 @@ def _along(
 
 def _transform(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
     """The transform of the last dimension; an inverse one with its factor 1 / n."""
-    n, direct = x.dims[-1], DIRECT[_real(x)]
-    if n <= direct:
+    n, part = x.dims[-1], _real(x)
+    one = max((f for f in range(2, DIRECT[part] + 1) if n % f == 0), default=0)
+    if n <= DIRECT[part] or (not one and n <= CHIRPED[part]):
         return _multiplied(r, x, len(x.dims) - 1, _roots(n, n, n, inverse) / (n if inverse else 1))
-    one = max((f for f in range(2, direct + 1) if n % f == 0), default=0)
     return _in_two(r, x, one, inverse) if one else _chirped(r, x, inverse)
 
 
@@ -122,7 +126,7 @@ def _chirped(r: Rewriter, x: Instruction, inverse: bool) -> Instruction:
 
 def _multiplied(r: Rewriter, x: Instruction, axis: int, matrix: npt.NDArray[np.complex128]) -> Instruction:
     """The sum over one dimension of `x` times the rows of a matrix; its columns become the last dimension."""
-    dims = (*(n for d, n in enumerate(x.dims) if d != axis), matrix.shape[1])
+    batch = tuple(n for d, n in enumerate(x.dims) if d != axis)
     part = _real(x)
     exact = {"algorithm": "dot_f32_f32_f32"} if part is F32 else {}
 
@@ -131,17 +135,43 @@ def _multiplied(r: Rewriter, x: Instruction, axis: int, matrix: npt.NDArray[np.c
             "dot",
             a,
             r.constant(b.astype(part.stored), part),
-            shape=array(part, dims),
+            shape=array(part, (*batch, b.shape[1])),
             lhs_contracting_dims=(axis,),
             rhs_contracting_dims=(0,),
             **exact,
         )
 
+    if part is not F32:
+        return _in_one(r, x, axis, matrix, product)
     if x.shape.dtype.kind is not Kind.COMPLEX:
         return _complex(r, product(x, matrix.real), product(x, matrix.imag))
     a, b = (_part(r, name, x) for name in ("real", "imag"))
     real = r.emit("subtract", product(a, matrix.real), product(b, matrix.imag))
     return _complex(r, real, r.emit("add", product(a, matrix.imag), product(b, matrix.real)))
+
+
+def _in_one(
+    r: Rewriter,
+    x: Instruction,
+    axis: int,
+    matrix: npt.NDArray[np.complex128],
+    product: Callable[[Instruction, npt.NDArray[np.float64]], Instruction],
+) -> Instruction:
+    """One product of real numbers: the parts of `x` lie one after the other in the dimension that is summed over, those
+    of the result in the last one.
+
+    On the vector unit each product is a loop of its own, which takes time to compile.
+    """
+    n = matrix.shape[1]
+    rows = np.concatenate([matrix.real, matrix.imag], 1)
+    if x.shape.dtype.kind is Kind.COMPLEX:
+        rows = np.concatenate([rows, np.concatenate([-matrix.imag, matrix.real], 1)])
+        dims = (*x.dims[:axis], 2 * x.dims[axis], *x.dims[axis + 1 :])
+        a, b = (_part(r, name, x) for name in ("real", "imag"))
+        x = r.emit("concatenate", a, b, shape=array(a.shape.dtype, dims), dimensions=(axis,))
+    both = product(x, rows)
+    inner = [(0, m) for m in both.dims[:-1]]
+    return _complex(r, r.sliced(both, [*inner, (0, n)]), r.sliced(both, [*inner, (n, 2 * n)]))
 
 
 def _times(r: Rewriter, x: Instruction, factors: npt.NDArray[np.complex128]) -> Instruction:
