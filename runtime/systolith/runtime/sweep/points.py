@@ -64,8 +64,9 @@ class Point:
     def key(self) -> str:
         """Digest of all that its result depends on: 32 hexadecimal digits."""
         chip = self.chip.digest() if self.chip is not None else [self.base, sorted(self.settings.items())]
+        energy = repr(self.chip.energy) if self.chip is not None else ""  # no part of the chip's digest
         fixed = self.compiled_for.digest() if self.compiled_for is not None else ""
-        parts = [self.model.digest, chip, fixed, sorted(self.options.items()), version()]
+        parts = [self.model.digest, chip, energy, fixed, sorted(self.options.items()), version()]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
@@ -136,6 +137,7 @@ class Space:
         self.models = read_models(study)
         self.chips = {name: load_chip(name) for name in study.chips}
         self.options = [dict(zip(study.options, v, strict=True)) for v in product(*study.options.values())]
+        self._need_energies()
         self._before = [f for f in study.constraints if not f.names & {*MEASURED}]
         each = len(self.models) * len(self.options) * len(self.chips)
         count = each * (study.sample.points or len(study.points or [0]) * prod(map(_length, study.vary.values())))
@@ -145,6 +147,15 @@ class Space:
         if not any(self.possible(base, s) for base in self.chips for s in self._settings):
             texts = " and ".join(repr(f.text) for f in self._before) or "the limits of chips"
             raise StudyError(f"{study.name}: no point fulfils {texts}{self._example()}")
+
+    def _need_energies(self) -> None:
+        """Refuse formulas of joules where a chip states no energies, before any work."""
+        study = self.study
+        for formula in (*study.constraints, *study.pareto, *study.sample.objective):
+            without = [name for name, chip in self.chips.items() if chip.energy is None]
+            if "joules" in formula.names and without:
+                text = f"chip {without[0]} states no energies ([energy] in its file)"
+                raise StudyError(f"{study.name}: {formula.text!r}: {text}: take another, or leave joules out")
 
     def _chosen(self) -> list[dict[str, Any]]:
         """The settings of points, for any chip; for an optimiser such as show that its constraints are possible."""

@@ -24,9 +24,9 @@ METHODS = ("factorial", "latin-hypercube", "optimise")
 PROGRAMS = ("tuned", "fixed")
 MEASURED = (
     "cycles", "seconds", "mxu_utilization", "hbm_read_bytes", "hbm_written_bytes", "instructions", "vmem_high_water",
-    "compile_seconds", "simulate_seconds",
+    "joules", "compile_seconds", "simulate_seconds",
 )  # fmt: skip
-"""Columns that a point has once it has run."""
+"""Columns that a point has once it has run; `joules` on chips that state energies."""
 
 _KEYS = ("name", "models", "chips", "program", "vary", "points", "options", "sample", "constraints", "pareto")
 _SAMPLE = ("method", "points", "seed", "objective")

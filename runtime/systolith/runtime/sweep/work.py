@@ -142,6 +142,7 @@ def measurements(result: RunResult, compile_seconds: float) -> Row:
         "hbm_written_bytes": moved_bytes["written"],
         "instructions": result.instructions,
         "vmem_high_water": result.vmem_high_water,
+        "joules": None if result.energy is None else result.energy.total * 1e-15,
         "compile_seconds": round(compile_seconds, 6),
         "simulate_seconds": round(result.wall_seconds["simulate"], 6),
     }

@@ -1,0 +1,60 @@
+"""Energy as a column of sweeps: what a run of the same program says, front and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.options import Options
+from systolith.isa.chip import load_chip, to_toml
+from systolith.isa.chip_energy import ENERGY
+from systolith.isa.errors import SystolithError
+from systolith.runtime.sweep.run import sweep
+from systolith.sim.simulate import simulate
+from tests.runtime.sweep.studies import MODEL, study
+
+
+def chip_file(folder: Path, name: str, femtojoules: int) -> Path:
+    """A file of `tiny` with all energies the same."""
+    chip = load_chip("tiny", dict.fromkeys(ENERGY, femtojoules) | {"energy.leakage": 1.0})
+    path = folder / f"{name}.toml"
+    path.write_text(to_toml(chip))
+    return path
+
+
+def energies(rows: list[dict[str, Any]]) -> list[float]:
+    return [row["joules"] for row in rows]
+
+
+def test_joules_are_those_of_a_run(tmp_path: Path) -> None:
+    path = chip_file(tmp_path, "one", 1000)
+    plan = study(tmp_path, chips=[str(path)], vary={"hbm.gbps": [1, 2]}, pareto=["seconds", "joules"])
+    found = sweep(plan, tmp_path / "r.sqlite", 1)
+    for row in found.rows:
+        chip = load_chip(str(path), {"hbm.gbps": row["hbm.gbps"]})
+        run = simulate(compile_module(parse_hlo(MODEL), chip, Options(probes=False)).program, chip, mode="time")
+        assert run.energy is not None
+        assert row["joules"] == pytest.approx(run.energy.total * 1e-15, rel=1e-12)
+    assert len(found.pareto()) >= 1
+    assert found.best("joules")[0]["joules"] == min(energies(found.rows))
+
+
+def test_chips_that_differ_in_energies_alone_have_results_of_their_own(tmp_path: Path) -> None:
+    """Energies are no part of a chip's digest."""
+    chips = [str(chip_file(tmp_path, name, fj)) for name, fj in (("low", 1000), ("high", 2000))]
+    found = sweep(study(tmp_path, chips=chips, vary={"hbm.gbps": [1]}), tmp_path / "r.sqlite", 1)
+    low, high = energies(found.rows)
+    assert found.rows[0]["cycles"] == found.rows[1]["cycles"]
+    assert low < high < 2 * low
+
+
+def test_without_energies_there_are_no_joules_and_formulas_of_them_are_refused(tmp_path: Path) -> None:
+    assert energies(sweep(study(tmp_path, vary={"hbm.gbps": [1]}), tmp_path / "r.sqlite", 1).rows) == [None]
+    plan = study(tmp_path, pareto=["seconds", "joules"])
+    with pytest.raises(SystolithError, match=r"'joules': chip tiny states no energies"):
+        sweep(plan, tmp_path / "other.sqlite")
+    assert not (tmp_path / "other.sqlite").exists()
