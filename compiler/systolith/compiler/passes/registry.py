@@ -28,6 +28,7 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.expand.window_loops import ExpandWindowsOfFunctions
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
@@ -79,6 +80,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "optimization-barrier-expander": ExpandBarriers,
     "ragged-dot-rewriter": RewriteRaggedDots,
     "partial-reduce-expander": ExpandPartialReduce,
+    "reduce-window-expander": ExpandWindowsOfFunctions,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
     "rng-expander": ExpandRng,
