@@ -132,11 +132,13 @@ def _copy(i: Instruction) -> Shape:
 def _select(i: Instruction) -> Shape:
     shapes = arrays(i)
     condition, on_true, on_false = shapes
-    agrees = types_agree(on_true.dtype, on_false.dtype) and dims_agree(on_true.dims, on_false.dims)
-    require(agrees, f"both choices have one shape, got {on_true} and {on_false}")
-    require(condition.dtype == PRED, f"the predicate is pred, got {condition}")
-    fits = not condition.dims or all(dims_agree(condition.dims, c.dims) for c in (on_true, on_false))
-    require(fits, f"predicate {condition} is a scalar or has the sizes of {on_true} and {on_false}")
+    # Selects are many in long code: text is made only of what is wrong.
+    if not (types_agree(on_true.dtype, on_false.dtype) and dims_agree(on_true.dims, on_false.dims)):
+        raise HloError(f"both choices have one shape, got {on_true} and {on_false}")
+    if condition.dtype is not PRED:
+        raise HloError(f"the predicate is pred, got {condition}")
+    if condition.dims and not all(dims_agree(condition.dims, c.dims) for c in (on_true, on_false)):
+        raise HloError(f"predicate {condition} is a scalar or has the sizes of {on_true} and {on_false}")
     chosen = _merge(on_true, on_false, shapes)
     if not condition.dynamic:
         return chosen
@@ -171,11 +173,13 @@ _TYPES: dict[Kind, tuple[str, ...]] = {
 
 def _compare(i: Instruction) -> Shape:
     direction = i.word("direction")
-    require(direction in _DIRECTIONS, f"direction is one of {', '.join(sorted(_DIRECTIONS))}, got {direction}")
+    if direction not in _DIRECTIONS:
+        raise HloError(f"direction is one of {', '.join(sorted(_DIRECTIONS))}, got {direction}")
     shape = _elementwise(i)
     types = _TYPES[shape.dtype.kind]
     kind = i.attributes.get("type")
-    require(kind is None or kind in types, f"type is {' or '.join(types)} for {shape.dtype}, got {kind}")
+    if kind is not None and kind not in types:
+        raise HloError(f"type is {' or '.join(types)} for {shape.dtype}, got {kind}")
     return retyped(shape, PRED)
 
 

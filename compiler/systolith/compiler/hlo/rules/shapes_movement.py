@@ -32,7 +32,8 @@ from systolith.isa.dtypes import DType, Kind
 def _broadcast(i: Instruction) -> Shape:
     (shape,) = arrays(i)
     dims = i.ints("dimensions", ())
-    require(len(dims) == shape.rank, f"dimensions has an entry for each of {shape}'s, got {len(dims)}")
+    if len(dims) != shape.rank:
+        raise HloError(f"dimensions has an entry for each of {shape}'s, got {len(dims)}")
     if dims:
         unique_within(dims, i.shape.rank, "dimensions")
     for source, target in enumerate(dims):
