@@ -47,7 +47,7 @@ def field(rng: random.Random, kind: str) -> object:
             return rng.choice([small, -small, -(2**31)])
         case "uint64*":
             return [rng.choice([small, 2**64 - 1]) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
-        case "uint64":
+        case "uint64" | "uint64?":
             return small
         case _:
             raise AssertionError(kind)

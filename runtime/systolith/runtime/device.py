@@ -369,6 +369,7 @@ class Devices:
             raise SystolithError(f"devices: {devices}: a client has from 1 to {MOST_DEVICES}")
         self.chip = chip if isinstance(chip, Chip) else load_chip(chip)
         self.devices = [Device(self.chip, n, self) for n in range(devices)]
+        self.latest: Task[Any] | None = None  # the run that was started last
 
     @checked
     def device(self, number: int) -> Device:

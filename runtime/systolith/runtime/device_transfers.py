@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.shape import Shape, array
@@ -32,6 +32,9 @@ class DeviceTransfers(Devices, Transfers[Executable]):
     @abstractmethod
     def compile(self, module: Module | str | bytes, options: Options | None = None) -> Executable:
         """Compile a module for the devices."""
+
+    def last_record(self) -> dict[str, Any] | None:
+        return None if self.latest is None else self.latest.result().record()
 
     @overload
     def transfer_in_process(self, source: Array) -> GlobalData: ...

@@ -366,7 +366,7 @@ class Executable:
         return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
 
     def _started(self, device: Device, work: Callable[[], Run], cancelled: Event) -> Task[Run]:
-        self._latest = task = device.queue.submit(work, cancelled)
+        self._latest = self.client.latest = task = device.queue.submit(work, cancelled)
         started(task)
         return task
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from systolith.compiler.hlo.ir import Literal as Value
@@ -98,6 +99,30 @@ class Transfers(ABC, Generic[Loaded]):
     @abstractmethod
     def _start(self, loaded: Loaded, arguments: Sequence[GlobalData], device: int) -> tuple[OnDevice, ...]:
         """Start a run; its results."""
+
+    @abstractmethod
+    def last_record(self) -> dict[str, Any] | None:
+        """The record of this client's latest run, once that has ended; None before the first.
+
+        It is the JSON object that `systolith run --json` prints: `cycles`, `launch`, groups, energy, ...
+
+        Raises:
+            SystolithError: the run failed.
+        """
+
+    @checked
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report of this client's latest run, once that has ended.
+
+        Raises:
+            SystolithError: there was none, it failed, or the file cannot be written.
+        """
+        from systolith.reports.html import write_report
+
+        record = self.last_record()
+        if record is None:
+            raise SystolithError("a report needs a run: this client has made none")
+        return write_report(record, path)
 
     @checked
     def transfer_to_server(self, literal: Literal, device: int = 0) -> GlobalData:

@@ -43,6 +43,7 @@ def _limits(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--token-file", type=FILE, help="Clients must show the token in this file; it is made if not there.")
 @click.option("--tls-certificate", type=FILE, help="Certificate (PEM): TLS, which addresses off loopback ask for.")
 @click.option("--tls-key", type=FILE, help="Its private key (PEM).")
+@click.option("--proto", is_flag=True, help="Print the service's .proto file, for clients in other languages, and end.")
 @_limits
 def serve(
     address: str | None,
@@ -52,6 +53,7 @@ def serve(
     token_file: Path | None,
     tls_certificate: Path | None,
     tls_key: Path | None,
+    proto: bool,
     **limits: Any,
 ) -> None:
     """Serve simulated devices to other processes, at ADDRESS: unix:PATH, HOST:PORT or [IPv6]:PORT.
@@ -60,6 +62,11 @@ def serve(
     $XDG_RUNTIME_DIR, else in the cache folder, for this user only.  TCP asks for --token-file, and for TLS
     off loopback.  SIGTERM and Ctrl-C end it.
     """
+    if proto:
+        from systolith.runtime.service.proto import TARGET
+
+        emit(TARGET.read_text(encoding="utf-8"), newline=False)
+        return
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would print what peers without a token send
     try:
         from systolith.runtime.service.server import Place, serve_until_signal

@@ -29,6 +29,7 @@ METHODS: dict[str, str] = {
     "TransferToInfeed": "Value*, Nothing",
     "TransferFromOutfeed": "Value, Value*",
     "Execute": "Execute, Handles",
+    "LastRun": "Nothing, Record*",
     "Delete": "Handles, Nothing",
 }
 WITHOUT_SESSION = ("Attach", "Metrics")
@@ -41,7 +42,29 @@ MESSAGES: dict[str, str] = {
     "Value": "1 shape string, 2 device int32, 3 data bytes",
     "Handles": "1 values uint64*, 2 programs uint64*, 3 shape string",
     "Execute": "1 program uint64, 2 arguments uint64*, 3 device int32",
+    "Record": "1 cycles uint64?, 2 launch uint64?, 3 data bytes",
 }
+
+ABOUT: dict[str, str] = {
+    "Nothing": "Says nothing.",
+    "Text": "A text.",
+    "Session": "A client's session: its name, and the devices that it has.",
+    "Program": "A part of a program's HLO text (UTF-8); the parts make it one after the other.",
+    "Value": "A value: first its shape (HLO text) and device, then its bytes, in any number of messages.",
+    "Handles": "Arrays and programs of the client, by number; the shape of the value that the arrays make.",
+    "Execute": "Starts a run of a program on arrays of a device; the results are there at once, as handles.",
+    "Record": "First the cycles of a run and of its launch, absent without a run; then parts of its record (JSON).",
+    "Attach": "Opens a session, which lasts as long as the stream. Needs no session.",
+    "Metrics": "Counts of the service, in Prometheus' text format. Needs no session.",
+    "Compile": "Compiles a program.",
+    "TransferToServer": "Copies a value into a device's memory.",
+    "TransferFromServer": "Copies a value from a device's memory, after the run that computes it.",
+    "TransferToInfeed": "Appends a value to a device's infeed.",
+    "TransferFromOutfeed": "Takes the next value of a shape from a device's outfeed.",
+    "LastRun": "The latest run of the client, after its end.",
+    "Delete": "Frees arrays and programs.",
+}
+"""A line on each message and method."""
 
 SESSION_KEY, TOKEN_KEY = "systolith-session", "authorization"
 

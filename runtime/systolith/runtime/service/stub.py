@@ -16,7 +16,7 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import read_bytes
+from systolith.isa.files import parse_json, read_bytes
 from systolith.runtime.arrays import Array
 from systolith.runtime.global_data import GlobalData, OnDevice, Transfers, dense_parts, value_of
 from systolith.runtime.service.access import AccessError, bearer
@@ -109,6 +109,15 @@ class RemoteClient(Transfers[_Handle]):
         """Counts of the service, in Prometheus' text format."""
         (reply,) = self._call("Metrics", [message_class("Nothing")()])
         return str(reply.text)
+
+    def last_record(self) -> dict[str, Any] | None:
+        replies = self._call("LastRun", [message_class("Nothing")()])
+        first = next(replies)
+        text = b"".join(reply.data for reply in replies)
+        if not first.HasField("cycles"):
+            return None
+        record: dict[str, Any] = parse_json(text, "the record", ServiceError)
+        return record
 
     def transfer_in_process(self, source: object) -> NoReturn:
         """Refused: the devices are in another process."""

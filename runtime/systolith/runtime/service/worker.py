@@ -24,13 +24,14 @@ from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind as DTypeKind
 from systolith.isa.errors import SystolithError
+from systolith.isa.files import json_text
 from systolith.runtime.client import Client
 from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, arrays_of, dense_parts, value_of
 from systolith.runtime.service.frames import HEADER, NO_MEMORY, OVERTIME, Kind, Status, ended, frame
 from systolith.runtime.service.limits import Limits
-from systolith.runtime.service.messages import METHODS, filled, message_class, messages_of
+from systolith.runtime.service.messages import METHODS, cut_bytes, filled, message_class, messages_of
 
 Messages = Iterator[Any]
 OUT_OF_MEMORY = "out of memory: the call needs more than the limit of the service"
@@ -119,6 +120,17 @@ class Session:
                 queue.submit(lambda: self.started.pop(request.device, None))
         yield self._kept(results)
 
+    def last_run(self, messages: Messages) -> Messages:
+        """The record of the latest run, after its end."""
+        self._only(messages)
+        record, kind = self.client.last_record(), message_class("Record")
+        if record is None:
+            yield kind()
+            return
+        yield kind(cycles=record["cycles"], launch=record["launch"])
+        for chunk in cut_bytes(json_text(record).encode()):
+            yield kind(data=chunk)
+
     def delete(self, messages: Messages) -> Messages:
         """Free values and programs; what is not there is skipped."""
         request = self._only(messages)
@@ -188,6 +200,7 @@ CALLS: dict[str, Callable[[Session, Messages], Messages]] = {
     "TransferToInfeed": Session.transfer_to_infeed,
     "TransferFromOutfeed": Session.transfer_from_outfeed,
     "Execute": Session.execute,
+    "LastRun": Session.last_run,
     "Delete": Session.delete,
 }
 # The first that fits.
