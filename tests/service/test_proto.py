@@ -95,7 +95,8 @@ def test_the_record_of_a_run_comes_as_in_process(client: RemoteClient, tmp_path:
     assert "<html" in client.report(tmp_path / "r.html").read_text()
 
 
-def test_the_error_of_a_run_is_that_of_its_record(client: RemoteClient) -> None:
+def test_the_error_of_a_run_is_that_of_its_record() -> None:
+    client = sl.Client("tiny")
     module = sl.parse_hlo(
         "HloModule m\nENTRY e {\n k = token[] after-all()\n a = (f32[8], token[]) infeed(k)\n"
         " ROOT x = f32[8] get-tuple-element(a), index=0\n}\n"
