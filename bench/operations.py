@@ -74,6 +74,10 @@ OPERATIONS: dict[str, Model] = {
         lambda x, i, u: x.at[i].add(u),
         (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
     ),
+    "scatter_add_unique_rows": (
+        lambda x, i, u: x.at[i].add(u, unique_indices=True),
+        (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
+    ),
     "fft": (jnp.fft.fft, (ShapeDtypeStruct((1 << 16,), jnp.complex64),)),  # type: ignore[no-untyped-call]
     "cholesky": (lambda x: jnp.linalg.cholesky(x @ x.T + 1024 * jnp.eye(1024)), (_f32(1024, 1024),)),
     "lu": (lambda x: lax.linalg.lu(x)[:2], (_f32(1024, 1024),)),

@@ -145,7 +145,16 @@ def lookup(depth: int, row: int, count: int, t: str = "f32") -> str:
     )
 
 
-def update(depth: int, row: int, count: int, combine: str, t: str = "f32", width: int = 1, header: str = "") -> str:
+def update(
+    depth: int,
+    row: int,
+    count: int,
+    combine: str,
+    t: str = "f32",
+    width: int = 1,
+    header: str = "",
+    unique: bool = False,
+) -> str:
     """Rows, or `width` of them side by side, combined with those of a table."""
     name = "b" if combine == TAKE else "r"
     second = "" if combine == TAKE else f" b = {t}[] parameter(1)\n"
@@ -156,7 +165,7 @@ def update(depth: int, row: int, count: int, combine: str, t: str = "f32", width
         f" i = s32[{count},1] parameter(1)\n u = {t}[{updates}] parameter(2)\n"
         f" ROOT r = {t}[{depth},{row}] scatter(x, i, u), update_window_dims={dims}, to_apply=c,"
         f" inserted_window_dims={{{0 if width == 1 else ''}}}, scatter_dims_to_operand_dims={{0}},"
-        " index_vector_dim=1\n}\n"
+        f" index_vector_dim=1, unique_indices={str(unique).lower()}\n}}\n"
     )
 
 

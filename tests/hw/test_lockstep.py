@@ -25,6 +25,7 @@ from systolith.isa.opcodes import size_words
 from systolith.isa.program import Program, Role
 from systolith.runtime.sources import parse_module
 from systolith.sim.memory import Machine
+from tests.compiler.index_cases import ADD, row_arguments, update
 from tests.programs.cases import HERE
 from tests.runtime.command import systolith
 
@@ -323,3 +324,15 @@ def test_waves_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 def test_a_result_without_a_difference_is_ok() -> None:
     assert Result("p", load_chip("tiny"), 10, 3, 2, 5, 0.5, None).cycles_per_second == 20.0
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_scatters_at_indices_that_are_said_to_be_unique(core: CoreModel, tiny: Chip, equal: bool) -> None:
+    text = update(1300, 50, 700, ADD, unique=True)
+    x, i, u = row_arguments(text)
+    i[:, 0] = np.arange(700)[::-1] // (1 + equal)
+    compiled = compile_module(parse_module(text, "m"), tiny, Options()).program
+    given = {n: (x, i, u)[b.number] for n, b in enumerate(compiled.buffers) if b.role is Role.PARAMETER}
+    case = Case(compiled, {n: a.reshape(-1).view(np.uint8) for n, a in given.items()})
+    reference, job = prepare(case, tiny)
+    assert compare(reference, job, core.run(job)).ok

@@ -113,7 +113,9 @@ class _Printer:
         for k in p.kernels:
             yield from print_kernel(k, _text(k.name))
         yield from (
-            f".origin {json.dumps(o.hlo)} {json.dumps(o.group)} {json.dumps(o.what)} {o.macs}" for o in p.origins
+            f".origin {json.dumps(o.hlo)} {json.dumps(o.group)} {json.dumps(o.what)} {o.macs}"
+            + (f" {o.expected}" if o.expected >= 0 else "")
+            for o in p.origins
         )
         for key, table in (("group", p.groups), ("probe", p.probes)):
             yield from (f".{key} {json.dumps(json.dumps(asdict(x)))}" for x in cast(list[Any], table))

@@ -233,7 +233,9 @@ class Parser:
 
     def _origin(self, line: Line) -> None:
         hlo, group, what = (line.name("text in quotes") for _ in range(3))
-        self.program.origins.append(Origin(hlo, group, what, line.integer("multiply-accumulates")))
+        macs = line.integer("multiply-accumulates")
+        expected = -1 if line.done else line.integer("an expected word")
+        self.program.origins.append(Origin(hlo, group, what, macs, expected))
         line.finish()
 
     def _json(self, line: Line, kind: type[T]) -> T:

@@ -62,6 +62,10 @@ def _meta(program: Program) -> bytes:
     for row in buffers:
         if not row["sizes"]:
             del row["sizes"]
+    origins = [asdict(o) for o in program.origins]
+    for row in origins:
+        if row["expected"] < 0:
+            del row["expected"]
     meta = {
         "name": program.name,
         "chip": program.chip,
@@ -71,7 +75,7 @@ def _meta(program: Program) -> bytes:
         "kernels": [k.name for k in program.kernels],
         "buffers": buffers,
         "tokens": [[t.producer, t.consumer] for t in program.tokens],
-        "origins": [asdict(o) for o in program.origins],
+        "origins": origins,
         "debug": program.debug,
         "groups": [asdict(g) for g in program.groups],
         "probes": [asdict(p) for p in program.probes],

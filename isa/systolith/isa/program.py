@@ -78,12 +78,14 @@ class Origin:
         group: name of the fusion group.
         what: its purpose there, such as `load lhs`, `matmul`, `epilogue`.
         macs: useful multiply-accumulates of one execution (padding and masked tails not counted).
+        expected: what a run without data takes for the word that an `lds` reads, if it has no decisions; -1: nothing.
     """
 
     hlo: str = ""
     group: str = ""
     what: str = ""
     macs: int = 0
+    expected: int = -1
 
 
 @dataclass(frozen=True)

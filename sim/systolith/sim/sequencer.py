@@ -1,7 +1,8 @@
 """SEQ: interprets a program and gives the stream of executed instructions, with or without values.
 
 `run_values` executes everything.  `run_control` has no data: a value read from scalar memory is unknown unless SEQ
-itself stored it, or a full run's record of those reads (`decisions`) is replayed; where control depends on an
+itself stored it, the program says which value it expects (`Origin.expected`), or a full run's record of those reads
+(`decisions`) is replayed; where control depends on an
 unknown value it refuses, naming the loop or branch.
 """
 
@@ -282,6 +283,12 @@ class Sequencer:
             raise self._error(pc, f"smem word at {address}: not a word of its {len(self.machine.smem)} bytes")
         return address
 
+    def _expected(self, pc: int) -> int | None:
+        """What the program expects an `lds` to read."""
+        number = self.program.debug[pc] if self.program.debug else -1
+        expected = self.program.origins[number].expected if number >= 0 else -1
+        return None if expected < 0 else expected
+
     def _lds(self, pc: int, instr: Instruction) -> int:
         address = self._address(pc, instr)
         value: int | None
@@ -296,7 +303,7 @@ class Sequencer:
             value = self._trace[len(self.decisions)] & MASK
             self.decisions.append(value)
         else:
-            value = None if address is None else self._known.get(address)
+            value = self._expected(pc) if address is None else self._known.get(address, self._expected(pc))
         self._set(instr.args["rd"], value)
         return pc + 1
 

@@ -15,6 +15,8 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.isa.asm import assemble, disassemble
+from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
 from systolith.runtime.arrays import random_array
@@ -122,6 +124,65 @@ def test_tables_in_hbm_are_updated_in_the_order_of_the_indices(
     given = row_arguments(text)
     given[1] %= max(depth // 7, 3)  # many are equal
     same_bits(text, given)
+
+
+HINTED = [(2000, 64, 1500, "f32"), (3000, 40, 1600, "bf16"), (1201, 77, 1200, "s32")]
+
+
+def hinted(depth: int, count: int, equal: int, seed: int) -> Array:
+    """Indices of which some are outside; so many of those inside are as others."""
+    rng = np.random.default_rng(seed)
+    i = rng.permutation(np.arange(-9, depth + 9))[:count].astype(np.int32)
+    i[rng.permutation(count)[:equal]] = i[rng.integers(0, count, equal)]
+    return i[:, None]
+
+
+@pytest.mark.parametrize("equal", [0, 1, 900], ids=["true", "nearly true", "false"])
+@pytest.mark.parametrize(("depth", "row", "count", "t"), HINTED)
+def test_indices_that_are_said_to_be_unique(depth: int, row: int, count: int, t: str, equal: int) -> None:
+    text = update(depth, row, count, "subtract(b, a)", t, unique=True)
+    x, _, u = row_arguments(text)
+    i = hinted(depth, count, equal, equal)
+    same_bits(text, [x, i, u])
+    (wanted,) = run_xla(text, x, i, u)
+    (got,) = evaluate(parse_hlo(text), x, i, u)
+    np.testing.assert_array_equal(got.view(np.uint8), wanted.view(np.uint8))
+
+
+def test_the_hint_of_unique_indices_is_worth_it_and_its_word_is_taken_without_data() -> None:
+    cycles: dict[bool, int] = {}
+    for unique in (False, True):
+        text = update(2000, 64, 2000, ADD, unique=unique)
+        made = compiled(text, "tiny", "highest")
+        read_back = assemble(disassemble(made.program), load_chip("tiny")), from_bytes(to_bytes(made.program))
+        timed = {simulate(p, load_chip("tiny"), mode="time").cycles for p in (made.program, *read_back)}
+        (cycles[unique],) = (c or 0 for c in timed)
+    x, _, u = row_arguments(text)
+    given = [x, hinted(2000, 2000, 0, 0), u]
+    memory = {
+        n: np.ascontiguousarray(given[b.number]).reshape(-1).view(np.uint8)
+        for n, b in enumerate(made.program.buffers)
+        if b.role is Role.PARAMETER
+    }
+    assert simulate(made.program, load_chip("tiny"), memory).cycles == cycles[True]
+    assert cycles[True] < 0.7 * cycles[False]
+
+
+def test_several_donated_tables_at_indices_that_are_said_to_be_unique() -> None:
+    depth, row, count = 2500, 24, 1500
+    x, u, header = f"f32[{depth},{row}]", f"f32[{count},{row}]", "{0}: (0, {}, must-alias), {1}: (1, {}, must-alias)"
+    text = (
+        f"HloModule m, input_output_alias={{ {header} }}\nc {{\n p0 = f32[] parameter(0)\n p1 = f32[] parameter(1)\n"
+        " p2 = f32[] parameter(2)\n p3 = f32[] parameter(3)\n a = f32[] add(p0, p2)\n b = f32[] subtract(p3, p0)\n"
+        f" ROOT r = (f32[], f32[]) tuple(a, b)\n}}\nENTRY e {{\n x = {x} parameter(0)\n y = {x} parameter(1)\n"
+        f" i = s32[{count},1] parameter(2)\n u = {u} parameter(3)\n v = {u} parameter(4)\n"
+        f" ROOT r = ({x}, {x}) scatter(x, y, i, u, v), to_apply=c, update_window_dims={{1}},"
+        " inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, unique_indices=true\n}\n"
+    )
+    rng = np.random.default_rng(0)
+    tables = [rng.standard_normal((n, row)).astype(np.float32) for n in (depth, depth, count, count)]
+    for equal in (0, 700):
+        same_bits(text, [*tables[:2], hinted(depth, count, equal, 1), *tables[2:]])
 
 
 @pytest.mark.parametrize("combine", [ADD, TAKE], ids=["add", "take"])

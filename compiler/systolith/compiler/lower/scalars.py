@@ -10,15 +10,16 @@ RECENT = 4
 """Scalars that are not read again: each takes a register until its last use, of which there are few."""
 
 
-def load_scalar(ctx: TileBuilder, array: Array, what: str) -> VReg:
+def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -> VReg:
     """A register with the value of an array of one element (integer or pred), extended to 32 bits.
 
-    One that was read lately in the same block, and not written since, is in a register.
+    One that was read lately in the same block, and not written since, is in a register.  `expected`: the value in runs
+    without data.
     """
     key = (array.buf.memory, array.offset, array.dynamic, array.dtype)
     if key in ctx.scalars and (known := _still(ctx, array, *ctx.scalars[key])) is not None:
         return known
-    register = _read(ctx, array, what)
+    register = _read(ctx, array, what, expected)
     ctx.scalars.pop(key, None)
     ctx.scalars[key] = register, ctx.block, len(ctx.block.items)
     if len(ctx.scalars) > RECENT:
@@ -41,13 +42,14 @@ def _still(ctx: TileBuilder, array: Array, register: VReg, block: Block, place: 
     return None if changed else register
 
 
-def _read(ctx: TileBuilder, array: Array, what: str) -> VReg:
+def _read(ctx: TileBuilder, array: Array, what: str, expected: int) -> VReg:
     word = ctx.smem(f"{array.buf.name}.word")
     pattern = Pattern(array.dtype, (1,), (0,))
     src = Ref(array.buf, pattern, array.offset, array.dynamic)
     ctx.append(TileOp("dma.load", {"src": src, "dst": Ref(word, pattern)}, ctx.origin(f"load {what}")))
     register = ctx.vreg()
-    ctx.append(TileOp("lds", {"rd": register, "ra": 0, "imm": Ref(word, pattern)}, ctx.origin(f"read {what}")))
+    origin = ctx.origin(f"read {what}", expected=expected)
+    ctx.append(TileOp("lds", {"rd": register, "ra": 0, "imm": Ref(word, pattern)}, origin))
     missing = 32 - 8 * array.dtype.size
     if missing <= 0:
         return register

@@ -2,8 +2,9 @@
 
 A computation that takes the update is a DMA through the list.  Any other is a kernel in serial mode: an iteration reads
 a window of the array, combines it with its update and writes it, and the next one sees that.  An array in HBM is
-combined in one box in VMEM if it fits there, else by rows (`scatter_rows.py`), or, where windows are several rows, in
-boxes, each with all updates; those of other boxes are outside of the bounds of its streams.
+combined in one box in VMEM if it fits there, else by rows (`scatter_rows.py`; `scatter_unique.py`, if it says that
+indices are unique), or, where windows are several rows, in boxes, each with all updates; those of other boxes are
+outside of the bounds of its streams.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.scatter_rows import combine_rows, rows_fit
+from systolith.compiler.lower.scatter_unique import combine_unique, unique_fit
 from systolith.compiler.lower.serial_kernel import Combination
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem, part_bytes, parts, windows_array
 from systolith.compiler.tile.arrays import view
@@ -59,7 +61,14 @@ def lower_scatter(ctx: TileBuilder, root: Instruction, operands: Sequence[Array]
         raise compile_error(root, f"{problem}; use fewer arrays, or a simpler computation") from problem
     boxes = _boxes(ctx, results)
     if len(boxes) > 1 and rows_fit(ctx, results, updates):
-        combine_rows(ctx, combine, bases, results, starts, updates)
+
+        def in_order() -> None:
+            combine_rows(ctx, combine, bases, results, starts, updates)
+
+        if root.flag("unique_indices") and unique_fit(ctx, results, updates):
+            combine_unique(ctx, root, bases, results, starts, updates, in_order)
+        else:
+            in_order()
         return
     for box in boxes:
         tiles = [_tile(ctx, base, result, box) for base, result in zip(bases, results, strict=True)]

@@ -64,7 +64,7 @@ def combine_rows(
     depth = results[0].dims[1]
     table = ctx.array("places", S32, (1, depth, 1))
     each = min(count, _most(ctx, updates))
-    numbers = _numbers(ctx, each)
+    numbers = number_list(ctx, each)
     for first in range(0, count, each):
         part = Box((0, first, 0, 0), (outer, min(each, count - first), 1, inner))
         listed = list_in_vmem(ctx, starts, first, part.dims[1])
@@ -84,7 +84,7 @@ def _without_width(tile: Array) -> Array:
     return replace(tile, dims=dims, strides=dense(dims, tile.dtype.size), origin=(0, 0, 0))
 
 
-def _numbers(ctx: TileBuilder, count: int) -> Array:
+def number_list(ctx: TileBuilder, count: int) -> Array:
     """A list of 0, 1, 2, ..."""
     graph = Graph()
     made = ctx.array("numbers", S32, (count,))

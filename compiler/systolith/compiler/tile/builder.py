@@ -232,10 +232,10 @@ class TileBuilder:
     def append_region(self, region: Region) -> None:
         self.block.items.append(region)
 
-    def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
+    def origin(self, what: str, macs: int = 0, hlo: str = "", expected: int = -1) -> Origin:
         """Where an operation of the current group comes from; `hlo` defaults to the group's name."""
         group = self.group.name if self.group is not None else ""
-        return Origin(hlo or group, self.region.name if self.region is not None else group, what, macs)
+        return Origin(hlo or group, self.region.name if self.region is not None else group, what, macs, expected)
 
     def error(self, message: str, kind: type[CompileError] = CompileError) -> CompileError:
         """An error about the current group."""

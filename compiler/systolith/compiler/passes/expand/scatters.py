@@ -19,7 +19,7 @@ from systolith.isa.dtypes import PRED, S32, Kind
 class SimplifyScatters:
     """Write each `scatter` as one of windows of `[B, w, R]` into `[B, D, R]` at s32 indices along D.
 
-    Index vectors become offsets, -1 where a component is outside.
+    Index vectors become offsets, -1 where a component is outside.  That they are unique is still only a hint.
     """
 
     def run(self, module: Module) -> bool:
@@ -89,7 +89,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
         scatter_dims_to_operand_dims=(1,),
         index_vector_dim=1,
         indices_are_sorted=False,
-        unique_indices=False,
+        unique_indices=i.flag("unique_indices"),
     )
     if not i.shape.is_tuple:
         return _back(r, w, made, i.dims)
