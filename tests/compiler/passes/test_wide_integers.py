@@ -238,3 +238,32 @@ def test_what_has_no_form_on_pairs_is_refused_by_name() -> None:
     assert WIDE_TYPES.obstacle(parse_hlo(text)) is not None
     with pytest.raises(CompileError, match=r"rng-bit-generator 'z'.*u64 has no form on pairs of u32"):
         compiled(text)
+
+
+def dividends(seed: int) -> tuple[Array, Array]:
+    """Numbers and divisors of any size, and what is beside multiples of these."""
+    rng = np.random.default_rng(seed)
+    edges = np.array([n & (2**64 - 1) for n in (*SPECIAL, 3, 7, 2**32 + 1, 2**63 + 1, 2**64 - 2)], np.uint64)
+
+    def some(count: int = 3000) -> Array:
+        return rng.integers(0, 2**64, count, dtype=np.uint64) >> rng.integers(0, 64, count).astype(np.uint64)
+
+    by, one = some(), np.uint64(1)
+    multiple = some() * by
+    first, second = np.meshgrid(edges, edges)
+    numbers = np.concatenate([first.ravel(), some(), multiple, multiple - one, multiple + one])
+    return numbers, np.concatenate([second.ravel(), by, by, by, by])
+
+
+@pytest.mark.parametrize("opcode", ["divide", "remainder"])
+@pytest.mark.parametrize("t", ["s64", "u64"])
+def test_quotients_of_numbers_of_any_size(t: str, opcode: str) -> None:
+    given = [x.view(np.int64) if t == "s64" else x for x in dividends(len(opcode))]
+    shape = f"{t}[{len(given[0])}]"
+    text = (
+        f"HloModule q\nENTRY e {{\n x = {shape} parameter(0)\n y = {shape} parameter(1)\n"
+        f" ROOT r = {shape} {opcode}(x, y)\n}}\n"
+    )
+    assert "while" not in print_hlo(transformed(parse_hlo(text), SplitWideTypes()))
+    check(text, given, "small", most=0.0)
+    assert_same_bits(run_xla(text, *given), evaluate(parse_hlo(text), *given))
