@@ -215,6 +215,27 @@ def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: 
     assert np.abs(whole @ x - b).max() <= 2e-6 * max(size, float(np.abs(b).max()))
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([(), (2,), (0,)]),
+    st.integers(1, 6),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["any", "zero", "tiny"]),
+)
+def test_tridiagonal_forms(batch: tuple[int, ...], n: int, lower: bool, imaginary: bool, kind: str) -> None:
+    """Packed as LAPACK packs them; the other triangle and imaginary parts of the diagonal are not read."""
+    x = matrix((*batch, n, n), kind, imaginary)
+
+    def form(x: Any) -> Any:
+        return jax.lax.linalg.tridiagonal(x, lower=lower)
+
+    text = lowered(form, x)
+    for got in (expanded(text, [x]), evaluate(parse_hlo(text), x)):
+        for result, wanted in zip(got, jax.jit(form)(x), strict=True):
+            assert error(result, np.asarray(wanted)) <= 1e-5
+
+
 @pytest.mark.parametrize("imaginary", [False, True])
 def test_double_precision(imaginary: bool) -> None:
     """Sweeps go on until what is left is the rounding of the type."""
@@ -256,6 +277,7 @@ def test_on_the_chip(imaginary: bool) -> None:
         (lambda x: jnp.linalg.eigh(x)[0], np.asarray(square + adjoint(square))),
         (lambda x: jnp.linalg.svd(x, compute_uv=False), matrix((2, 4), "any", imaginary)),
         (lambda x: jax.lax.linalg.tridiagonal_solve(x[0], x[1], x[2], x[3:].T), matrix((4, 3), "any", imaginary)),
+        (lambda x: jax.lax.linalg.tridiagonal(x, lower=True), square),
         (lambda x: jax.lax.linalg.ormqr(x, x[0, :2], x), matrix((4, 2), "any", imaginary)),
     ):
         check(lowered(function, a), [a], most=3e-6)

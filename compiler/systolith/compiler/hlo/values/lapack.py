@@ -140,6 +140,39 @@ def syevd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     return vectors if options["mode"] == "V" else a, values, _done(a)
 
 
+def sytrd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of one triangle of symmetric or Hermitian matrices: a tridiagonal matrix and reflectors in it, both diagonals,
+    the reflectors' scales.
+    """
+    lower = options["uplo"] == "L"
+
+    def reduced(m: np.ndarray) -> Sequence[np.ndarray]:
+        n = len(m)
+        given = m if lower else m[::-1, ::-1]
+        x = np.tril(given, -1) + _adjoint(np.tril(given, -1)) + np.diag(np.diagonal(given).real)
+        packed, scales = given.copy(), np.zeros(n - 1, m.dtype)
+        for k in range(n - 1):
+            top, rest = x[k + 1, k], x[k + 2 :, k]
+            largest = np.abs(x[k + 1 :, k]).max() or 1  # squares of small numbers would be 0
+            end = -np.copysign(largest * np.linalg.norm(x[k + 1 :, k] / largest), top.real)
+            v = np.zeros(n, m.dtype)
+            v[k + 1] = 1
+            if rest.any() or top.imag:
+                scales[k] = (end - top) / end
+                v[k + 2 :] = rest / (top - end)
+                h = np.eye(n) - scales[k] * np.outer(v, v.conj())
+                x = _adjoint(h) @ x @ h
+            packed[k + 2 :, k] = v[k + 2 :]
+            packed[k + 1, k] = x[k + 1, k].real
+        packed[range(n), range(n)] = x.diagonal().real
+        diagonals = packed.diagonal().real, packed.diagonal(-1).real
+        if lower:
+            return packed, *diagonals, scales
+        return packed[::-1, ::-1], *(d[::-1] for d in (*diagonals, scales))
+
+    return *_each(reduced, a), np.zeros(a.shape[:-2])
+
+
 def geev(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Eigenvalues (of real matrices both parts) and left and right eigenvectors of length 1."""
     wanted = [options[key] == "V" for key in ("compute_left", "compute_right")]
@@ -263,6 +296,8 @@ _ROUTINES: dict[str, Routine] = {
     "gesvd": gesdd,
     "syevd": syevd,
     "heevd": syevd,
+    "sytrd": sytrd,
+    "hetrd": sytrd,
     "geev": geev,
     "trsm": trsm,
     "gtsv": gtsv,

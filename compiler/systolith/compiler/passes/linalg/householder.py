@@ -134,7 +134,7 @@ class Householder:
         on_row = m.index(tall, 1).test("EQ", m.scalar(k, tall))
         top = m.at(x, k, k)
         rest = column.where(below, 0)
-        end, scale, divisor = self._reflector(m, top, rest.i)
+        end, scale, divisor = reflector(m, self.callees, top, rest.i)
         vector = (column / m.spread(divisor, tall)).where(below, column.like(1).where(on_row, 0))
         spread = m.spread(vector, shape)
         dots = m.reduced(self.callees, "add", (Real(r, m.conjugate(spread.i)) * Real(r, x)).i, (1,))
@@ -148,40 +148,43 @@ class Householder:
         noted = m.spread(scale, line).where(m.index(line, 2).test("EQ", m.scalar(k, line)), Real(r, scales))
         return [result.i, noted.i]
 
-    def _reflector(self, m: Matrices, top: Real, rest: Instruction) -> tuple[Real, Real, Real]:
-        """The element that the reflector leaves, its scale, and the divisor of the others.
 
-        Lengths are those of the column over its largest element, so that squares are in range.
+def reflector(m: Matrices, callees: Callees, top: Real, rest: Instruction) -> tuple[Real, Real, Real]:
+    """The element that the reflector leaves, its scale, and the divisor of the others.
 
-        Args:
-            m: makes instructions.
-            top: the element, `[b, 1, 1]`.
-            rest: the column with zeros from there up, `[b, m, 1]`.
-        """
-        r, dims = m.r, top.i.dims
+    Lengths are those of the column over its largest element, so that squares are in range.
 
-        def single(x: Instruction) -> Real:
-            return Real(r, r.reshaped(x, dims))
+    Args:
+        m: makes instructions.
+        callees: makes computations.
+        top: the element, `[b, 1, 1]`.
+        rest: the column with zeros from there up, `[b, m, 1]`.
+    """
+    r, dims = m.r, top.i.dims
 
-        def lifted(x: Real) -> Real:
-            return Real(r, r.converted(x.i, rest.shape.dtype))
+    def single(x: Instruction) -> Real:
+        return Real(r, r.reshaped(x, dims))
 
-        largest = single(m.reduced(self.callees, "maximum", m.size(rest), (1, 2), 0.0))
-        largest = largest.of("maximum", Real(r, m.size(top.i)))
-        unit = largest.where(largest.test("NE", 0.0), 1.0)
-        small = m.square((Real(r, rest) / m.spread(lifted(unit), rest.shape)).i)
-        others = single(m.reduced(self.callees, "add", small, (1, 2)))
-        length = (Real(r, m.square((top / lifted(unit)).i)) + others).of("sqrt") * unit
-        real = Real(r, m.real(top.i))
-        end = (-length).where(real.test("GE", 0.0), length)
-        still = self._still(m, top, others)
-        divisor = top - lifted(end)
-        scale = top.like(0).where(still, -divisor / lifted(end))
-        return top.where(still, lifted(end)), scale, top.like(1).where(still, divisor)
+    def lifted(x: Real) -> Real:
+        return Real(r, r.converted(x.i, rest.shape.dtype))
 
-    def _still(self, m: Matrices, top: Real, others: Real) -> Instruction:
-        """Whether there is nothing to reflect: all others are 0, and the element is real."""
-        zero = others.test("EQ", 0.0)
-        if top.i.shape.dtype == others.i.shape.dtype:
-            return zero
-        return m.r.emit("and", zero, Real(m.r, m.imaginary(top.i)).test("EQ", 0.0))
+    largest = single(m.reduced(callees, "maximum", m.size(rest), (1, 2), 0.0))
+    largest = largest.of("maximum", Real(r, m.size(top.i)))
+    unit = largest.where(largest.test("NE", 0.0), 1.0)
+    small = m.square((Real(r, rest) / m.spread(lifted(unit), rest.shape)).i)
+    others = single(m.reduced(callees, "add", small, (1, 2)))
+    length = (Real(r, m.square((top / lifted(unit)).i)) + others).of("sqrt") * unit
+    real = Real(r, m.real(top.i))
+    end = (-length).where(real.test("GE", 0.0), length)
+    still = _still(m, top, others)
+    divisor = top - lifted(end)
+    scale = top.like(0).where(still, -divisor / lifted(end))
+    return top.where(still, lifted(end)), scale, top.like(1).where(still, divisor)
+
+
+def _still(m: Matrices, top: Real, others: Real) -> Instruction:
+    """Whether there is nothing to reflect: all others are 0, and the element is real."""
+    zero = others.test("EQ", 0.0)
+    if top.i.shape.dtype == others.i.shape.dtype:
+        return zero
+    return m.r.emit("and", zero, Real(m.r, m.imaginary(top.i)).test("EQ", 0.0))

@@ -17,6 +17,7 @@ from systolith.compiler.passes.linalg.lu import Lu
 from systolith.compiler.passes.linalg.matrices import BLOCK, Matrices
 from systolith.compiler.passes.linalg.svd import Svd
 from systolith.compiler.passes.linalg.tridiagonal import Tridiagonal
+from systolith.compiler.passes.linalg.tridiagonal_form import TridiagonalForm
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import S32
@@ -133,6 +134,12 @@ class ExpandLapack:
         vectors = found.vectors if options["mode"] == "V" else i.operands[0]
         return _given(m, i, vectors, found.values, _failed(r, found.fine))
 
+    def _sytrd(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """One triangle packed, the diagonals, and the reflectors' scales."""
+        m = Matrices(r)
+        made = TridiagonalForm(m, callees).made(m.taken(i.operands[0]), options_of(i)["uplo"] == "L")
+        return _given(m, i, *made, r.full(0, i.shape.elements[-1]))
+
     def _eigh(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
         """XLA's own call; values are in order even if they need not be."""
         m = Matrices(r)
@@ -201,10 +208,12 @@ _LAPACK: dict[str, _Routine] = {
     "getrf": ExpandLapack._getrf,
     "gtsv": ExpandLapack._gtsv,
     "heevd": ExpandLapack._syevd,
+    "hetrd": ExpandLapack._sytrd,
     "orgqr": ExpandLapack._orgqr,
     "ormqr": ExpandLapack._ormqr,
     "potrf": ExpandLapack._potrf,
     "syevd": ExpandLapack._syevd,
+    "sytrd": ExpandLapack._sytrd,
     "trsm": ExpandLapack._trsm,
     "ungqr": ExpandLapack._orgqr,
     "unmqr": ExpandLapack._ormqr,
