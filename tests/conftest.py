@@ -38,7 +38,7 @@ def corpus() -> Callable[[str], Case]:
 @pytest.fixture(scope="session", autouse=True)
 def records_keep_the_schema() -> Iterator[None]:
     """Every record that a test has written breaks no rule of the schema, and has no key that it does not describe."""
-    from systolith.runtime.job import Outcome
+    from systolith.runtime.jobs.job import Outcome
     from systolith.runtime.run import Run
     from tests.reports.records import require_schema
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from systolith.isa.chip import load_chip
-from systolith.runtime.job import Request, run
+from systolith.runtime.jobs.job import Request, run
 from tests.corpus.load import load
 
 HERE = Path(__file__).resolve().parent

@@ -48,9 +48,9 @@ from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable
 from systolith.runtime.global_data import GlobalData, XlaComputationInstance
+from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.jit import jit
 from systolith.runtime.run import Run, last_run
-from systolith.runtime.sources import parse_module
 from systolith.sim.host_times import HostTimes
 
 if TYPE_CHECKING:

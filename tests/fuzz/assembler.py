@@ -10,7 +10,7 @@ from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
-from systolith.runtime.sources import read_assembly
+from systolith.runtime.inputs.sources import read_assembly
 from tests.fuzz.files import file_of
 from tests.fuzz.fuzzer import Fuzzer, draws
 from tests.fuzz.tokens import mutated

@@ -8,7 +8,7 @@ from functools import cache
 from systolith.compiler.driver import compile_module
 from systolith.isa.chip import PRESETS, describe, load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 from systolith.sim.simulate import simulate
 from tests.fuzz.files import file_of
 from tests.fuzz.fuzzer import Fuzzer, draws

@@ -21,7 +21,7 @@ from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.checks import distance
+from systolith.runtime.jobs.checks import distance
 from tests.compiler.driver.random_limits import KINDS as LIMITS
 from tests.compiler.driver.random_limits import WideBody
 from tests.compiler.driver.random_modules import KINDS, filled

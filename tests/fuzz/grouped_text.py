@@ -8,7 +8,7 @@ from systolith.compiler.driver import compile_groups
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.ops.group import read_groups
 from systolith.isa.chip import load_chip
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 from tests.compiler.machine import compiled
 from tests.fuzz.assembler import check_program
 from tests.fuzz.fuzzer import Fuzzer, draws

@@ -10,7 +10,7 @@ from systolith.compiler.hlo import HloError, parse_hlo, print_hlo
 from systolith.compiler.hlo.ir import Module
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.sources import parse_module, read_source
+from systolith.runtime.inputs.sources import parse_module, read_source
 from tests.compiler.hlo.text_cases import texts
 from tests.corpus.load import HERE
 from tests.fuzz.files import file_of

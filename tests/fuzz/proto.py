@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from systolith.compiler.hlo.proto.schema import message_class
-from systolith.runtime.sources import read_source
+from systolith.runtime.inputs.sources import read_source
 from tests.compiler.hlo.proto_cases import CASES
 from tests.compiler.hlo.proto_oracle import around, serialized
 from tests.corpus.load import HERE

@@ -15,7 +15,7 @@ from systolith.reports.compare import render_comparison
 from systolith.reports.html import render_report
 from systolith.reports.run_data import load_run, timed
 from systolith.reports.terminal import render_summary
-from systolith.runtime.decisions import load_decisions
+from systolith.runtime.jobs.decisions import load_decisions
 from tests.fuzz.damage import changed, damaged
 from tests.fuzz.files import file_of
 from tests.fuzz.fuzzer import Fuzzer, draws

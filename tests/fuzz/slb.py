@@ -13,7 +13,7 @@ from systolith.isa.binary import VERSION, to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Program
 from systolith.isa.verify import verify_program
-from systolith.runtime.sources import parse_module, read_source
+from systolith.runtime.inputs.sources import parse_module, read_source
 from systolith.sim.simulate import simulate
 from tests.corpus.load import HERE
 from tests.fuzz.assembler import check_program

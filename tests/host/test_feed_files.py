@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from systolith.runtime.exits import BAD_INPUT, GOOD
+from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from tests.host.modules import ECHO
 from tests.runtime.command import systolith
 

@@ -18,7 +18,7 @@ from systolith.isa.verify import verify_program
 from systolith.reports.attribution import attribute_run
 from systolith.reports.roofline import peaks
 from systolith.reports.run_data import load_run
-from systolith.runtime.exits import BAD_INPUT, GOOD
+from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from systolith.sim.host_times import HostTimes, HostTimesError
 from systolith.sim.simulate import RunResult, simulate
 from tests.host.modules import ECHO

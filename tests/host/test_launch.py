@@ -11,7 +11,7 @@ from systolith import api as sl
 from systolith.isa.chip import load_chip
 from systolith.isa.chip_entries import to_toml
 from systolith.reports.run_data import load_run
-from systolith.runtime.perfetto import perfetto_trace
+from systolith.runtime.records.perfetto import perfetto_trace
 from systolith.sim.chrome import chrome_trace
 from systolith.sim.host_timeline import host_slices
 from systolith.sim.host_times import HostTimes

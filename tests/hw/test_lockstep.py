@@ -23,7 +23,7 @@ from systolith.isa.encode import encode_code
 from systolith.isa.instruction import Instruction, Reg
 from systolith.isa.opcodes import size_words
 from systolith.isa.program import Program, Role
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 from systolith.sim.memory import Machine
 from tests.compiler.index_cases import ADD, row_arguments, update
 from tests.programs.cases import HERE

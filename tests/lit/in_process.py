@@ -21,7 +21,7 @@ from lit.formats import FileBasedTest
 from lit.LitConfig import LitConfig
 
 from systolith.runtime.cli import cli
-from systolith.runtime.exits import exit_code
+from systolith.runtime.commands.exits import exit_code
 
 PLACE = re.compile(r"^%dbg\([^)]*\)\s*(?:'')?\s*")
 """Lit's mark of a RUN line before its command."""

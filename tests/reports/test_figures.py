@@ -16,7 +16,7 @@ from systolith.isa.errors import SystolithError
 from systolith.reports import plot
 from systolith.reports.run_data import from_json
 from systolith.runtime.cli import cli
-from systolith.runtime.report_command import run_names
+from systolith.runtime.commands.report import run_names
 from tests.reports.fabricate import fabricate, with_energy
 
 ROWS = [{"area": i, "cycles": (i * 7) % 11 + 100 / i, "name": f"design {i}"} for i in range(1, 30)]

@@ -12,7 +12,7 @@ import pytest
 
 from systolith.reports.html import render_report, write_report
 from systolith.reports.run_data import from_json
-from systolith.runtime.job import Request, run
+from systolith.runtime.jobs.job import Request, run
 from tests.corpus.load import load
 from tests.reports.fabricate import fabricate
 

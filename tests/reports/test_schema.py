@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from systolith.reports.record_version import VERSION
 from systolith.reports.run_data import Model, RunData, RunDataError, from_json, json_schema
 from systolith.runtime.cli import cli
-from systolith.runtime.job import Request, run
+from systolith.runtime.jobs.job import Request, run
 from tests.corpus.load import load
 from tests.reports.fabricate import fabricate
 from tests.reports.records import require_schema

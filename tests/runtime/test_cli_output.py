@@ -12,9 +12,9 @@ import click
 import pytest
 
 from systolith.isa.errors import SystolithError
-from systolith.runtime import pass_check
-from systolith.runtime.exits import TRACEBACK, exit_code
-from systolith.runtime.pass_check import Compared
+from systolith.runtime.commands.exits import TRACEBACK, exit_code
+from systolith.runtime.jobs import pass_check
+from systolith.runtime.jobs.pass_check import Compared
 from tests.runtime.command import Ran, systolith
 from tests.runtime.command_cases import COMMANDS
 
@@ -132,11 +132,12 @@ def test_a_fault_of_any_command_is_one_line(
     def fails(*_: object, **__: object) -> object:
         raise KeyError("w1")
 
-    import_module("systolith.runtime.stages")  # imported while names are patched, it would keep them for later tests
+    # Imported while names are patched, it would keep them for later tests.
+    import_module("systolith.runtime.inputs.stages")
     monkeypatch.delenv(TRACEBACK)
     for where in (
-        "isa.chip.load_chip", "isa.binary.load", "runtime.sources.read_source", "runtime.sources.read_assembly",
-        "isa.chip.preset_names", "reports.run_data.load_run",
+        "isa.chip.load_chip", "isa.binary.load", "runtime.inputs.sources.read_source",
+        "runtime.inputs.sources.read_assembly", "isa.chip.preset_names", "reports.run_data.load_run",
     ):  # fmt: skip
         monkeypatch.setattr(f"systolith.{where}", fails)
     output = ["-o", str(files / "out")] if "-o" in COMMANDS[name].outputs else []

@@ -8,8 +8,8 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.dtypes import dtype
-from systolith.runtime.compare import compare
-from systolith.runtime.job import effective_precision
+from systolith.runtime.jobs.compare import compare
+from systolith.runtime.jobs.job import effective_precision
 
 
 def test_floats_within_the_tolerance_of_the_scale() -> None:

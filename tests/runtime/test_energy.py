@@ -23,7 +23,7 @@ from systolith.isa.energy_table import with_energy
 from systolith.isa.errors import ConfigError
 from systolith.isa.events import EventModel
 from systolith.isa.instruction import Instruction
-from systolith.runtime.job import Request, run
+from systolith.runtime.jobs.job import Request, run
 from systolith.sim.causes import InternalError
 from systolith.sim.energy import EnergyUse, energy_of
 from systolith.sim.simulate import simulate

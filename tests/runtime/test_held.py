@@ -9,8 +9,8 @@ import pytest
 from systolith.isa.access import accesses
 from systolith.isa.instruction import Space
 from systolith.reports.run_data import from_json
-from systolith.runtime.held import LINES, held
-from systolith.runtime.job import Outcome, Request, run
+from systolith.runtime.jobs.job import Outcome, Request, run
+from systolith.runtime.records.held import LINES, held
 from tests.corpus.load import load
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.pass_table import table
-from systolith.runtime.pass_check import compare_modules
+from systolith.runtime.jobs.pass_check import compare_modules
 from tests.corpus.load import HERE, load
 from tests.runtime.command import Ran, systolith
 

@@ -168,7 +168,7 @@ def test_commands_print_the_names_of_a_binary_as_text(
             found = Difference(EVIL, 1, EVIL, EVIL, EVIL, EVIL, EVIL, (EVIL,))
             return Result(case.program.name, load_chip("tiny"), 1, 1, 1, 1, 1.0, found)
 
-    monkeypatch.setattr("systolith.runtime.lockstep.Lockstep", FakeLockstep)
+    monkeypatch.setattr("systolith.runtime.jobs.lockstep.Lockstep", FakeLockstep)
     said_by("lockstep x.slb --chip tiny --random 0".split(), capsys, 1)
     said_by("lockstep x.slb --chip tiny --random 0 --json".split(), capsys, 1)
 

@@ -13,7 +13,7 @@ from systolith.hw.compare import Difference
 from systolith.hw.lockstep import Case, Result, Wave
 from systolith.hw.model import ModelError
 from systolith.isa.chip import Chip
-from systolith.runtime import lockstep
+from systolith.runtime.jobs import lockstep
 from tests.programs.cases import HERE
 from tests.runtime.command import systolith
 

@@ -12,7 +12,7 @@ from systolith.compiler.driver import compile_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.options import Options
 from systolith.runtime.cli import cli
-from systolith.runtime.ops_command import operations
+from systolith.runtime.commands.ops import operations
 from tests.corpus.load import load
 
 BAD = """HloModule bad

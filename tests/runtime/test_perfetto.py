@@ -11,9 +11,9 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages
 
 from systolith.isa.errors import SystolithError
 from systolith.runtime.cli import cli
-from systolith.runtime.held import held
-from systolith.runtime.job import Outcome, Request, run
-from systolith.runtime.perfetto import perfetto_trace
+from systolith.runtime.jobs.job import Outcome, Request, run
+from systolith.runtime.records.held import held
+from systolith.runtime.records.perfetto import perfetto_trace
 from tests.corpus.load import load
 
 Track = messages.TrackDescriptor

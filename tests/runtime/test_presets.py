@@ -8,7 +8,7 @@ import pytest
 
 from bench.hlo_text import int8_mlp
 from systolith.isa.chip import load_chip, preset_names
-from systolith.runtime.job import Outcome, Request, run
+from systolith.runtime.jobs.job import Outcome, Request, run
 from tests.corpus.load import load
 
 PUBLISHED = [name for name in preset_names() if name.startswith("tpu_")]

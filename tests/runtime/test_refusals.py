@@ -10,7 +10,7 @@ import pytest
 
 from systolith import api as sl
 from systolith.compiler.errors import CompileError
-from systolith.runtime.exits import BAD_INPUT, GOOD
+from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from tests.compiler.driver.test_large_structures import loops
 from tests.examples import THOROUGH
 from tests.runtime.command import systolith

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from systolith import api as sl
 from systolith.runtime.cli import cli
-from systolith.runtime.man_page import page
+from systolith.runtime.commands.man_page import page
 from tests.corpus.load import load
 
 RUN = ["run", str(load("mlp_infer").path), "--chip", "small", "--mode", "time", "-q"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from systolith.compiler.hlo import HloError
-from systolith.runtime.sources import read_source
+from systolith.runtime.inputs.sources import read_source
 from tests.corpus.load import load
 from tests.runtime.command import systolith
 

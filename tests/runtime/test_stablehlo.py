@@ -16,8 +16,8 @@ import pytest
 from jax import export
 
 from systolith import api as sl
-from systolith.runtime.sources import read_source
-from systolith.runtime.stablehlo import is_mlir_text
+from systolith.runtime.inputs.sources import read_source
+from systolith.runtime.inputs.stablehlo import is_mlir_text
 from tests.runtime.command import systolith
 
 EXPORTED = Path(__file__).parent / "exported"
@@ -138,7 +138,7 @@ def test_a_command_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_reader_that_crashes_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("systolith.runtime.stablehlo_apart._MODULE", "systolith.none")
+    monkeypatch.setattr("systolith.runtime.inputs.stablehlo_apart._MODULE", "systolith.none")
     with pytest.raises(sl.SystolithError, match="model: damaged: MLIR's reader ended with status 1 on it"):
         sl.parse_module(forms()["artifact"], "model")
 

@@ -12,8 +12,8 @@ from systolith.isa.errors import ConfigError
 from systolith.reports.html import render_report
 from systolith.reports.run_data import from_json
 from systolith.runtime.cli import cli
-from systolith.runtime.job import Request, run
-from systolith.runtime.what_if import MOVABLE, NAMED, retimed, suppositions, what_if
+from systolith.runtime.jobs.job import Request, run
+from systolith.runtime.jobs.what_if import MOVABLE, NAMED, retimed, suppositions, what_if
 from tests.corpus.load import load
 
 MLP = load("mlp_infer").path

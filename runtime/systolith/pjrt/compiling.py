@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from systolith.compiler.hlo.proto.schema import message_class
 from systolith.pjrt.partition import Shardings
 from systolith.pjrt.status import UNIMPLEMENTED, PluginError
-from systolith.runtime.stablehlo import proto_of_mlir
+from systolith.runtime.inputs.stablehlo import proto_of_mlir
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ from systolith.pjrt.table import entry, nothing
 from systolith.runtime.client import compile_for
 from systolith.runtime.device import Buffer, Device
 from systolith.runtime.executable import Executable, load_for, numbered, overwritten, start
+from systolith.runtime.inputs.sources import parse_proto
 from systolith.runtime.sized import is_sized
-from systolith.runtime.sources import parse_proto
 
 _MAGIC = b"systolith executable 1\0"
 _SIZES = struct.Struct("<QQQ")

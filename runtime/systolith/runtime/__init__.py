@@ -1,7 +1,8 @@
 """The host: clients, devices, buffers, executables, queues, and the command line.
 
 - In: modules, computations and binaries; arrays, files and options.  Out: results, records of runs, exit statuses.
-- From below: `hbm` and `task`, `device` (with its buffers), `executable`, `global_data` (XLA's client calls) with
-  `device_transfers`, `client`, `connect`; `service`, a folder; the modules of commands, `cli`.
+- From below: `records` and `inputs`, folders; `hbm` and `task`, `device` (with its buffers), `executable`,
+  `global_data` (XLA's client calls) with `device_transfers`, `client`, `connect`; `jit`; the folders `service`, `jobs`,
+  `commands`, `sweep` and `imports`; `cli`.
 - Not here: compilation, simulation, drawing of reports.
 """

@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 
 import click
 
-from systolith.runtime.chip_command import chips
-from systolith.runtime.chip_options import chip_options, chosen, named_file
-from systolith.runtime.command_options import FILE
-from systolith.runtime.console import emit, log_to_stderr, output_console, progress, tell
-from systolith.runtime.exits import FAILED, GOOD, exit_code
-from systolith.runtime.explain_command import autotuning, explain, tell_unmet
-from systolith.runtime.hlo_commands import cost, opt
+from systolith.runtime.commands.chip_options import chip_options, chosen, named_file
+from systolith.runtime.commands.chips import chips
+from systolith.runtime.commands.console import emit, log_to_stderr, output_console, progress, tell
+from systolith.runtime.commands.exits import FAILED, GOOD, exit_code
+from systolith.runtime.commands.explain import autotuning, explain, tell_unmet
+from systolith.runtime.commands.hlo import cost, opt
+from systolith.runtime.commands.man_page import man
+from systolith.runtime.commands.ops import ops
+from systolith.runtime.commands.options import FILE
+from systolith.runtime.commands.refusals import listing_refusals
+from systolith.runtime.commands.report import report, schema
+from systolith.runtime.commands.serve import serve
 from systolith.runtime.imports.command import import_command
-from systolith.runtime.man_page import man
-from systolith.runtime.ops_command import ops
-from systolith.runtime.refusals import listing_refusals
-from systolith.runtime.report_command import report, schema
-from systolith.runtime.serve_command import serve
 from systolith.runtime.sweep.command import sweep
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,16 +117,16 @@ def run(
 ) -> int:
     """Run FILE on the simulated chip and check it: HLO, StableHLO, a binary (.slb) or assembly (.s)."""
     from systolith.isa.files import json_text
-    from systolith.runtime.job import Request
-    from systolith.runtime.job import run as run_job
-    from systolith.runtime.what_if import suppositions
+    from systolith.runtime.jobs.job import Request
+    from systolith.runtime.jobs.job import run as run_job
+    from systolith.runtime.jobs.what_if import suppositions
 
     request = Request(path=file, trace=trace, report=report, what_if=suppositions(what_if), **options)
     with progress(quiet=as_json or quiet) as stage:
         outcome = run_job(request, stage)
         record = outcome.record() if report or as_json or not quiet else {}
         if trace:
-            from systolith.runtime.perfetto import write_any_trace
+            from systolith.runtime.records.perfetto import write_any_trace
 
             stage("writing the trace")
             write_any_trace(outcome.result, trace, outcome.memory)
@@ -189,7 +189,7 @@ def compile_command(
     from systolith.isa.binary import to_bytes
     from systolith.isa.chip import load_chip
     from systolith.isa.files import make_folder, require_apart, write_all
-    from systolith.runtime.stages import LOWERED, compile_from
+    from systolith.runtime.inputs.stages import LOWERED, compile_from
     from systolith.runtime.tuning import with_tuner
 
     inputs = {"FILE": file, "--autotune-cache": options["autotune_cache"], "--plan": options["plan"]}
@@ -236,7 +236,7 @@ def asm(file: Path, chip: str | None, changes: Mapping[str, str], output: Path) 
     """Assemble FILE to a binary."""
     from systolith.isa.binary import save
     from systolith.isa.files import require_apart
-    from systolith.runtime.sources import read_assembly
+    from systolith.runtime.inputs.sources import read_assembly
 
     require_apart({"-o": output}, {"FILE": file} | named_file(chip))
     save(read_assembly(file, chosen(chip, changes)), output)
@@ -258,9 +258,9 @@ def asm(file: Path, chip: str | None, changes: Mapping[str, str], output: Path) 
 def lockstep(file: Path, wave: Path | None, as_json: bool, **options: Any) -> int:
     """Run FILE (as `run` takes it) in the simulator and on the RTL, and compare every bit and cycle."""
     from systolith.isa.files import json_text
-    from systolith.runtime.job import Request
-    from systolith.runtime.lockstep import lockstep as run_lockstep
-    from systolith.runtime.lockstep import record
+    from systolith.runtime.jobs.job import Request
+    from systolith.runtime.jobs.lockstep import lockstep as run_lockstep
+    from systolith.runtime.jobs.lockstep import record
 
     request = Request(path=file, default_chip="tiny", **options)
     with progress(quiet=as_json) as stage:

@@ -20,7 +20,7 @@ from systolith.runtime.device_transfers import DeviceTransfers
 from systolith.runtime.executable import Executable, load_for
 from systolith.runtime.feeds import Infeed, Outfeed
 from systolith.runtime.global_data import value_of
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.host_queue import HostQueue
 

@@ -23,10 +23,10 @@ from systolith.runtime.arrays import Array
 from systolith.runtime.client import Client
 from systolith.runtime.device import Buffer
 from systolith.runtime.executable import Executable
+from systolith.runtime.inputs.sources import parse_proto
+from systolith.runtime.inputs.stablehlo import proto_of
 from systolith.runtime.jax_platform import PLATFORM, register
 from systolith.runtime.run import Run
-from systolith.runtime.sources import parse_proto
-from systolith.runtime.stablehlo import proto_of
 
 _shaped: Any = core.shaped_abstractify
 _struct: Any = jax.ShapeDtypeStruct

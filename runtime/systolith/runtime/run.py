@@ -10,7 +10,7 @@ from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.checked import checked
 from systolith.isa.chip import Chip
 from systolith.isa.program import Program
-from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.records.record import Circumstances, run_record
 from systolith.runtime.task import Task
 from systolith.sim.simulate import RunResult
 

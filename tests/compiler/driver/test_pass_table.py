@@ -12,8 +12,8 @@ from systolith.compiler.pass_table import GROUPED_PASSES, Form, read_passes, run
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.pass_check import compare_modules
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
+from systolith.runtime.jobs.pass_check import compare_modules
 from tests.fuzz.grouped_text import ADD, OTHERS
 from tests.fuzz.tile_text import MODULES
 

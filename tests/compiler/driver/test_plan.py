@@ -18,8 +18,8 @@ from systolith.compiler.plan import PlanError, read_plan
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.explain_command import explanation
-from systolith.runtime.sources import parse_module
+from systolith.runtime.commands.explain import explanation
+from systolith.runtime.inputs.sources import parse_module
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_batch_loops import SMALL, mlp
 from tests.compiler.machine import error, run

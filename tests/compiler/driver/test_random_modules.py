@@ -11,7 +11,7 @@ from systolith.compiler.driver import Compiled
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.isa.chip import Chip, load_chip
-from systolith.runtime.checks import distance
+from systolith.runtime.jobs.checks import distance
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.machine import Array, compiled, run
 from tests.examples import seeds

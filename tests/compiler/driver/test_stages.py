@@ -13,8 +13,8 @@ from systolith.compiler.options import Options
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.sources import parse_module
-from systolith.runtime.stages import STAGES, compile_from
+from systolith.runtime.inputs.sources import parse_module
+from systolith.runtime.inputs.stages import STAGES, compile_from
 from tests.compiler.driver.test_plan import SOFTMAX
 from tests.compiler.memory.random_training import random_training
 from tests.corpus.load import load

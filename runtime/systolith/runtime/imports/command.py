@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from systolith.runtime.command_options import FILE
-from systolith.runtime.console import tell
-from systolith.runtime.exits import GOOD
+from systolith.runtime.commands.console import tell
+from systolith.runtime.commands.exits import GOOD
+from systolith.runtime.commands.options import FILE
 
 
 @click.command("import")

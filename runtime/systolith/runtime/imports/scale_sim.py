@@ -20,7 +20,7 @@ from systolith.isa.chip import Chip, load_chip, variant
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import read_text
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 
 BASE = "tpu_v3"
 """The chip of whatever a configuration does not say."""

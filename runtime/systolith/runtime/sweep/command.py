@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from systolith.runtime.command_options import FILE, figure_format
-from systolith.runtime.console import emit, output_console, tell
-from systolith.runtime.exits import FAILED, GOOD
+from systolith.runtime.commands.console import emit, output_console, tell
+from systolith.runtime.commands.exits import FAILED, GOOD
+from systolith.runtime.commands.options import FILE, figure_format
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

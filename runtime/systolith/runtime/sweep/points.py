@@ -20,7 +20,7 @@ from systolith.isa.chip import SCHEMA, Chip, describe, load_chip, value_of, vari
 from systolith.isa.chip_schema import TIME_FIELDS
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_bytes
-from systolith.runtime.sources import SourceError
+from systolith.runtime.inputs.sources import SourceError
 from systolith.runtime.sweep.formula import Formula
 from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, Axis, Range, Study, StudyError
 

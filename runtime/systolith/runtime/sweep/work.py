@@ -14,7 +14,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Reads, holds, recording
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
-from systolith.runtime.sources import parse_module
+from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.sweep.points import Model
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.simulate import RunResult, simulate

@@ -1,6 +1,6 @@
 """Bytecode of MLIR, converted in a process of its own: its reader crashes on some that are damaged.
 
-`python -m systolith.runtime.stablehlo_apart NAME` reads bytecode from standard input and writes a serialized
+`python -m systolith.runtime.inputs.stablehlo_apart NAME` reads bytecode from standard input and writes a serialized
 HloModuleProto, or ends with status 2 and a line on standard error.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from systolith.runtime.stablehlo import StableHloError, proto_of_mlir
+from systolith.runtime.inputs.stablehlo import StableHloError, proto_of_mlir
 
-_MODULE = "systolith.runtime.stablehlo_apart"
+_MODULE = "systolith.runtime.inputs.stablehlo_apart"
 _REFUSED = 2
 
 

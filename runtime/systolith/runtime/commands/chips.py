@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from systolith.runtime.chip_options import set_option
-from systolith.runtime.console import emit, output_console
+from systolith.runtime.commands.chip_options import set_option
+from systolith.runtime.commands.console import emit, output_console
 
 if TYPE_CHECKING:
     from rich.table import Table

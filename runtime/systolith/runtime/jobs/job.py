@@ -19,14 +19,14 @@ from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
-from systolith.runtime.compare import Difference, compare
-from systolith.runtime.decisions import load_decisions, save_decisions
 from systolith.runtime.executable import bind, numbered, result_memories
-from systolith.runtime.feed_files import FeedFiles, write_outfeed
-from systolith.runtime.record import Circumstances, run_record
+from systolith.runtime.inputs.sources import Source, elided_note, read_runnable
+from systolith.runtime.jobs.compare import Difference, compare
+from systolith.runtime.jobs.decisions import load_decisions, save_decisions
+from systolith.runtime.jobs.feed_files import FeedFiles, write_outfeed
+from systolith.runtime.jobs.what_if import Supposition, what_if
+from systolith.runtime.records.record import Circumstances, run_record
 from systolith.runtime.sized import arguments, cut, random_sizes, shown
-from systolith.runtime.sources import Source, elided_note, read_runnable
-from systolith.runtime.what_if import Supposition, what_if
 from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without 
     from systolith.compiler.driver import Compiled
     from systolith.compiler.explain import Decision
     from systolith.compiler.hlo.ir import Module
-    from systolith.runtime.checks import Checker, CheckReport
+    from systolith.runtime.jobs.checks import Checker, CheckReport
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
 
 
 def _checker(program: Program, compiled: Compiled, precision: str | None) -> Checker:
-    from systolith.runtime.checks import Checker
+    from systolith.runtime.jobs.checks import Checker
 
     return Checker(program, compiled, precision)
 

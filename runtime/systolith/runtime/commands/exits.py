@@ -20,7 +20,7 @@ from collections.abc import Callable
 import click
 
 from systolith.isa.errors import SystolithError, cut
-from systolith.runtime.console import discard_output, flush_output, prepare_streams, tell
+from systolith.runtime.commands.console import discard_output, flush_output, prepare_streams, tell
 
 GOOD, FAILED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 TRACEBACK = "SYSTOLITH_TRACEBACK"

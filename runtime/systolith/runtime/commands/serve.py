@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from systolith.isa.errors import SystolithError
-from systolith.runtime.chip_options import chip_options
-from systolith.runtime.command_options import FILE
-from systolith.runtime.console import emit
+from systolith.runtime.commands.chip_options import chip_options
+from systolith.runtime.commands.console import emit
+from systolith.runtime.commands.options import FILE
 from systolith.runtime.service.limits import MIB, Limits
 
 # Option to its field of `Limits`, its unit and bytes in it, the least and the greatest, and its help.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from systolith.runtime.chip_options import chip_options, chosen, named_file
-from systolith.runtime.command_options import FILE
-from systolith.runtime.console import emit, output_console, tell
-from systolith.runtime.exits import FAILED, GOOD
+from systolith.runtime.commands.chip_options import chip_options, chosen, named_file
+from systolith.runtime.commands.console import emit, output_console, tell
+from systolith.runtime.commands.exits import FAILED, GOOD
+from systolith.runtime.commands.options import FILE
 
 if TYPE_CHECKING:
     from systolith.compiler.hlo.cost.rows import Row
@@ -97,14 +97,14 @@ def _read(path: Path, form: Form) -> Any:
     """The input of a pass, from a file."""
     from systolith.compiler.pass_table import Form
     from systolith.compiler.tile.parser import parse_tile_ir
-    from systolith.runtime.sources import read_given
+    from systolith.runtime.inputs.sources import read_given
 
     return parse_tile_ir(read_given(path), str(path)) if form is Form.TILE else read_module(path)
 
 
 def _check(before: Module, after: Module, count: int, seed: int, max_iterations: int | None) -> int:
     """Compare results of both on random inputs, and name the first difference; the exit code."""
-    from systolith.runtime.pass_check import compare_modules
+    from systolith.runtime.jobs.pass_check import compare_modules
 
     result = compare_modules(before, after, count, seed, max_iterations)
     if result.difference is not None:
@@ -121,7 +121,7 @@ def read_module(path: Path) -> Module:
         SystolithError: it is no module.
     """
     from systolith.isa.errors import SystolithError
-    from systolith.runtime.sources import read_source
+    from systolith.runtime.inputs.sources import read_source
 
     source = read_source(path)
     if source.module is None:

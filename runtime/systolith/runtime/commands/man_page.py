@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from systolith.runtime.console import emit
+from systolith.runtime.commands.console import emit
 
 EXITS = (
     ("0", "Good."),

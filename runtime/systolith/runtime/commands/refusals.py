@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from systolith.isa.errors import SystolithError
-from systolith.runtime.console import tell
-from systolith.runtime.exits import BAD_INPUT
+from systolith.runtime.commands.console import tell
+from systolith.runtime.commands.exits import BAD_INPUT
 
 
 def listing_refusals(command: Any) -> Any:

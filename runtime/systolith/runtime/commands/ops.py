@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from systolith.runtime.chip_options import chip_options
-from systolith.runtime.console import emit, progress, tell
-from systolith.runtime.exits import FAILED, GOOD
+from systolith.runtime.commands.chip_options import chip_options
+from systolith.runtime.commands.console import emit, progress, tell
+from systolith.runtime.commands.exits import FAILED, GOOD
 
 if TYPE_CHECKING:
     from systolith.compiler.driver import Compiled
@@ -55,7 +55,7 @@ def ops(file: Path, chip: str, changes: Mapping[str, str], counted: bool, as_jso
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import json_text
-    from systolith.runtime.sources import read_source
+    from systolith.runtime.inputs.sources import read_source
 
     target = load_chip(chip, changes)
     with progress(quiet=as_json) as stage:

@@ -17,7 +17,7 @@ from systolith.isa.asm import disassemble
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.verify import verify_program
-from systolith.runtime.sources import elided_note, parse_module, read_assembly, read_given, read_source
+from systolith.runtime.inputs.sources import elided_note, parse_module, read_assembly, read_given, read_source
 
 
 class Resumed(NamedTuple):

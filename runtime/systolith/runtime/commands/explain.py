@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from systolith.runtime.chip_options import chip_options
-from systolith.runtime.command_options import FILE
-from systolith.runtime.console import emit, output_console, progress, tell
-from systolith.runtime.refusals import listing_refusals
+from systolith.runtime.commands.chip_options import chip_options
+from systolith.runtime.commands.console import emit, output_console, progress, tell
+from systolith.runtime.commands.options import FILE
+from systolith.runtime.commands.refusals import listing_refusals
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,7 +75,7 @@ def explain(
     from systolith.isa.chip import load_chip
     from systolith.isa.errors import SystolithError
     from systolith.isa.files import json_text
-    from systolith.runtime.sources import elided_note, read_source
+    from systolith.runtime.inputs.sources import elided_note, read_source
     from systolith.runtime.tuning import with_tuner
 
     target = load_chip(chip, changes)

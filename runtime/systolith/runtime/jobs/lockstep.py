@@ -12,8 +12,8 @@ from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import OutputError, require_apart, write_atomic
 from systolith.runtime.executable import bind, result_memories
-from systolith.runtime.feed_files import FeedFiles
-from systolith.runtime.job import Request, Stage, arguments_of, to_program
+from systolith.runtime.jobs.feed_files import FeedFiles
+from systolith.runtime.jobs.job import Request, Stage, arguments_of, to_program
 
 AROUND = 200  # cycles of waves before and after a difference
 

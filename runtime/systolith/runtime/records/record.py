@@ -13,7 +13,7 @@ from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.chip import describe
 from systolith.isa.chip_schema import describe_beside
 from systolith.reports.record_version import VERSION
-from systolith.runtime.held import held
+from systolith.runtime.records.held import held
 from systolith.sim.simulate import RunResult
 
 

@@ -17,7 +17,7 @@ from systolith.isa.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from systolith.runtime.job import Stage
+    from systolith.runtime.jobs.job import Stage
 
 
 LOG = logging.getLogger("systolith")

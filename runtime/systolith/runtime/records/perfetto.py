@@ -21,7 +21,7 @@ from systolith.compiler.hlo.proto.declared import Declared
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import write_atomic
-from systolith.runtime.held import held
+from systolith.runtime.records.held import held
 from systolith.sim.chrome import COUNTER_BUCKETS, write_trace
 from systolith.sim.slices import Slice, slices, tracks
 from systolith.sim.stats import RunResult

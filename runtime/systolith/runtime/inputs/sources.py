@@ -16,7 +16,7 @@ from systolith.isa.chip import Chip, load_chip, preset_names, variant
 from systolith.isa.errors import AsmError, SystolithError
 from systolith.isa.files import read_bytes, read_text
 from systolith.isa.program import Program
-from systolith.runtime.stablehlo import is_mlir, is_mlir_text, proto_of_mlir
+from systolith.runtime.inputs.stablehlo import is_mlir, is_mlir_text, proto_of_mlir
 
 if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
     from systolith.compiler.hlo.ir import Module
@@ -161,7 +161,7 @@ def parse_module(data: str | bytes, name: str = "<string>") -> Module:
         return parse_proto(proto_of_mlir(text.encode(), name), name)
     from systolith.compiler.hlo.rules.verifier import verify
     from systolith.compiler.hlo.text.parser import parse_hlo
-    from systolith.runtime.source_lines import mark
+    from systolith.runtime.inputs.source_lines import mark
 
     module = parse_hlo(text, name, left_out=True)
     mark(module)
@@ -170,7 +170,7 @@ def parse_module(data: str | bytes, name: str = "<string>") -> Module:
 
 
 def _converted(data: bytes, name: str) -> bytes:
-    from systolith.runtime.stablehlo_apart import converted_apart
+    from systolith.runtime.inputs.stablehlo_apart import converted_apart
 
     return converted_apart(data, name)
 
@@ -189,7 +189,7 @@ def parse_proto(data: bytes, name: str = "jax") -> Module:
     from systolith.compiler.hlo.errors import HloError
     from systolith.compiler.hlo.proto.reader import read_proto
     from systolith.compiler.hlo.rules.verifier import verify
-    from systolith.runtime.source_lines import mark
+    from systolith.runtime.inputs.source_lines import mark
 
     module = read_proto(data, name)
     mark(module)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from systolith.runtime.command_options import FILE, figure_format
-from systolith.runtime.console import emit, progress, tell
-from systolith.runtime.exits import FAILED, GOOD
+from systolith.runtime.commands.console import emit, progress, tell
+from systolith.runtime.commands.exits import FAILED, GOOD
+from systolith.runtime.commands.options import FILE, figure_format
 
 DEFAULT = Path("report.html")
 
