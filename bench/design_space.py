@@ -15,8 +15,8 @@ from bench.modules import hlo_path
 
 MODELS = ("resnet50_1", "bert_base_1x128", "gpt2_decode_512")
 
-STUDY = """# 200 chips: matrix units, vector memory, bandwidth.  The cost has no unit: 10 for a matrix unit, 1 for a MiB, 1 for
-# 30 GB/s.
+STUDY = """# 200 chips: matrix units, vector memory, bandwidth.
+# The cost has no unit: 10 for a matrix unit, 1 for a MiB, 1 for 30 GB/s.
 models = [{models}]
 chips = ["tpu_v3"]
 program = "tuned"

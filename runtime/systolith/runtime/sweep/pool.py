@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.extras import need
 from systolith.runtime.sweep.points import version
-from systolith.runtime.sweep.work import FAILED, Job, Row, measure
+from systolith.runtime.sweep.work import FAILED, Job, Row, measure, measure_alone
 
 _ATTEMPTS = 2  # of a job alone, whose process dies
 _AHEAD = 2  # jobs of each worker that wait for it
@@ -103,7 +103,7 @@ class _Flow:
         return problem is not None and self._dead(problem)
 
     def _submitted(self, job: Job) -> Future[Results]:
-        return self._executor.submit(measure, job)
+        return self._executor.submit(measure_alone, job)
 
     def _dead(self, problem: BaseException) -> bool:
         raise NotImplementedError

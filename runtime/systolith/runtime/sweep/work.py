@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -12,12 +14,16 @@ from systolith.compiler.driver import Front
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Reads, holds, recording
+from systolith.isa.collection import collection_paused
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.sweep.points import Model
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.simulate import RunResult, simulate
+
+COLLECTED = 16
+"""Jobs after which a process that does nothing else collects cycles."""
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 """A point ran; it cannot run there; the machine or systolith failed, so that another attempt may go better."""
@@ -77,9 +83,22 @@ class _Made:
 _made: deque[_Made] = deque(maxlen=8)
 
 
+_measurements = count(1)
+
+
+@collection_paused()
 def measure(job: Job) -> list[tuple[str, Row]]:
     """Results of a job's points, by their keys; a point that is refused has its reason."""
     return [(key, _measured(job, chip, compiled_for)) for key, chip, compiled_for in job.points]
+
+
+def measure_alone(job: Job) -> list[tuple[str, Row]]:
+    """The same in a process that does nothing else: cycles are looked for now and then only, as what is kept is much."""
+    gc.disable()
+    found = measure(job)
+    if next(_measurements) % COLLECTED == 0:
+        gc.collect()
+    return found
 
 
 def _measured(job: Job, chip: Chip, compiled_for: Chip) -> Row:
