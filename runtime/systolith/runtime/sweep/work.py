@@ -93,7 +93,7 @@ def measure(job: Job) -> list[tuple[str, Row]]:
 
 
 def measure_alone(job: Job) -> list[tuple[str, Row]]:
-    """The same in a process that does nothing else: cycles are looked for now and then only, as what is kept is much."""
+    """The same in a process that does nothing else; as it keeps much, cycles are looked for now and then only."""
     gc.disable()
     found = measure(job)
     if next(_measurements) % COLLECTED == 0:
