@@ -212,7 +212,7 @@ class _Grouping:
             return ""
         cone = self._cone(i)
         expensive = any(info(c).expensive for c in cone)
-        epilogue = any(family(o) in ROOTS and o.dims == i.dims for c in cone for o in c.operands)
+        epilogue = any(self._may_be_absorbed(o) and o.dims == i.dims for c in cone for o in c.operands)
         operations = sum(family(c) is not Family.MOVEMENT for c in cone)
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
@@ -271,11 +271,15 @@ class _Grouping:
 
     # Epilogues.
 
+    def _may_be_absorbed(self, i: Instruction) -> bool:
+        """Whether a product or sum may be computed in the group that uses it: nothing wants it in memory."""
+        return family(i) in ROOTS and i not in self.in_memory and all(map(is_cheap, self.users[i]))
+
     def _absorb(self, i: Instruction) -> None:
         """Let the group that alone uses a dot or reduction compute it."""
-        if not i.shape.is_array or i is self.computation.result or i in self.in_memory:
+        if not i.shape.is_array or i is self.computation.result or not self._may_be_absorbed(i):
             return
-        if len(self.need[i]) != 1 or any(not is_cheap(u) for u in self.users[i]):
+        if len(self.need[i]) != 1:
             return
         (group,) = self.need[i]
         core = group

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
+from systolith.compiler.groups.recomputation import Recompute
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
+from systolith.compiler.passes.simplify.tuples import ExpandBarriers
 from systolith.compiler.passes.simplify.unique_names import UniqueNames
 from systolith.compiler.tiling.batch_loops import BatchLoops
 from systolith.compiler.tiling.blocking import BlockNormalisations
@@ -24,7 +26,9 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
     "unique-names": lambda chip, options: UniqueNames(),
+    "recomputation": lambda chip, options: Recompute(chip),
     "blocking": lambda chip, options: BlockNormalisations(chip),
+    "barriers": lambda chip, options: ExpandBarriers(),
     "fusion": lambda chip, options: Fuse(unit=_units(chip, options)),
     "producer-fusion": FusePrologues,
     "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
