@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,14 @@ from hypothesis import strategies as st
 
 from systolith.compiler.driver import Compiled
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups import multi_output
+from systolith.compiler.groups import fuse_pair, multi_output
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
-from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
@@ -385,3 +386,17 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     (about,) = explained["groups"]
     assert about["predicted"] > 0
     assert any("in one pass" in d["chosen"] and d["numbers"]["vector cycles saved"] for d in about["decisions"])
+
+
+def test_computations_are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group is looked at beside several others, and again with what it was joined with."""
+    seen: Counter[tuple[Instruction, ...]] = Counter()
+
+    def counted(roots: Sequence[Instruction]) -> GroupPlan:
+        seen[tuple(roots)] += 1
+        return analyze(roots)
+
+    monkeypatch.setattr(fuse_pair, "analyze", counted)
+    run_passes(canonicalise(parse_hlo(adam(1000))), [Fuse(), FuseOutputs(TINY)])
+    assert seen
+    assert max(seen.values()) == 1

@@ -81,7 +81,8 @@ class Kernels:
 
     chip: Chip
     limits: Limits = field(default_factory=Limits)
-    _single: dict[Instruction, int] = field(default_factory=dict)
+    _plans: dict[Computation, GroupPlan] = field(default_factory=dict)
+    _single: dict[Computation, int] = field(default_factory=dict)
     _full: dict[Instruction, bool] = field(default_factory=dict)
 
     def is_full(self, group: Group) -> bool:
@@ -99,19 +100,25 @@ class Kernels:
         """
         if root_operations(joint.computation):
             return self._saved_of_reduction(joint)
-        plan = _plan(joint.computation)
+        plan = self._plan(joint.computation)
         micro, streams = kernel_sizes(plan)
         if micro > self.limits.micro_ops or streams > self.limits.streams:
             raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
-        if _micros(plan) > sum(_micros(_plan(g.body)) for g in (first, second)):
+        if _micros(plan) > sum(_micros(self._plan(g.body)) for g in (first, second)):
             raise NotJointError("the second reads the first elsewhere than it is made", True)
-        return self._alone(first) + self._alone(second) - self._cycles(plan, "too large for a kernel")
+        apart = sum(self._alone(g.body, "one of them is several kernels") for g in (first, second))
+        return apart - self._alone(joint.computation, "too large for a kernel")
 
-    def _alone(self, group: Group) -> int:
-        if group not in self._single:
-            plan = _plan(group.body)
-            self._single[group] = self._cycles(plan, "one of them is several kernels")
-        return self._single[group]
+    def _plan(self, computation: Computation) -> GroupPlan:
+        if computation not in self._plans:
+            self._plans[computation] = _plan(computation)
+        return self._plans[computation]
+
+    def _alone(self, computation: Computation, otherwise: str) -> int:
+        """Cycles of a group; of one that was joined they are known from when that was looked at."""
+        if computation not in self._single:
+            self._single[computation] = self._cycles(self._plan(computation), otherwise)
+        return self._single[computation]
 
     def _cycles(self, plan: GroupPlan, otherwise: str) -> int:
         leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}

@@ -132,6 +132,7 @@ class _Merging:
     """The merging of one computation's groups.
 
     Attributes:
+        spaces: that groups run over; None: it is not for joining.
         value: what stands for a result of a group that has been joined.
         users: of each value.
         stands, reads: the leaves that an instruction is, or reads, of those whose memory results want.
@@ -149,6 +150,7 @@ class _Merging:
         self.decisions: list[Decision] = []
         self.gone: set[Computation] = set()
         self.made: dict[Computation, None] = {}
+        self.spaces: dict[Instruction, tuple[int, ...] | None] = {}
         self.value: dict[Instruction, Instruction] = {}
         self.users = {i: dict.fromkeys(users) for i, users in computation.users().items()}
         self.own_names = Names(i.name for i in computation.instructions)
@@ -200,11 +202,16 @@ class _Merging:
 
     def _share(self, first: Group, second: Group) -> bool:
         """Whether they read the same array, or the second reads what the first makes, in one iteration space."""
-        space = _space(second)
-        if space is None or _space(first) != space or self.kernels.is_full(first) or self.kernels.is_full(second):
+        space = self._space(second)
+        if space is None or self._space(first) != space or self.kernels.is_full(first) or self.kernels.is_full(second):
             return False
         common = set(first.operands) | set(self._values(first))
         return any(o in common and o.shape.size > 1 for o in second.operands)
+
+    def _space(self, group: Group) -> tuple[int, ...] | None:
+        if group not in self.spaces:
+            self.spaces[group] = _space(group)
+        return self.spaces[group]
 
     def _values(self, group: Instruction) -> list[Instruction]:
         """The value of each result of a group: the group, or its tuple elements."""
