@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from systolith.isa.dtypes import ELEMENT_TYPES, DType
+from systolith.pjrt import profiler
 from systolith.pjrt.devices import DeviceObject
 from systolith.pjrt.entries import STRUCTURES
 from systolith.pjrt.native import READY
@@ -146,6 +147,7 @@ def from_host(args: Any) -> None:
     made = BufferObject(buffer, device)
     if buffer.nbytes:
         made.contents()[...] = _at(args.data, element, dims, strides)
+    profiler.note(profiler.now(), device.device, to_device=True, size=buffer.nbytes)
     args.buffer, args.done_with_host_buffer = made.address, READY
 
 
@@ -172,6 +174,7 @@ def to_host(args: Any) -> None:
     contents = source.contents()
     if buffer.nbytes:
         _at(args.dst, buffer.dtype, buffer.shape, strides)[...] = contents
+    profiler.note(profiler.now(), source.device.device, size=buffer.nbytes)
     args.event = READY
 
 

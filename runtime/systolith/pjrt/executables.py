@@ -11,6 +11,7 @@ from typing import Any
 from systolith.compiler.options import Options
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.program import BufferDecl, Role
+from systolith.pjrt import profiler
 from systolith.pjrt.buffers import TYPE_CODES, BufferObject, copied, integers
 from systolith.pjrt.compiling import (
     assigned_devices,
@@ -207,7 +208,7 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
         given: its arguments.
         kept: numbers of arguments that it must not overwrite.
     """
-    executable = loaded.live()
+    executable, began = loaded.live(), profiler.now()
     arguments = [
         copied(one.buffer, device) if number in kept and number in loaded.taken else one.buffer
         for number, one in enumerate(given)
@@ -219,6 +220,7 @@ def _run(loaded: Loaded, device: DeviceObject, given: list[BufferObject], kept: 
             executable(*arguments, device=device.device.number)  # says what is wrong
             raise PluginError(INVALID_ARGUMENT, "the arguments are not those of the program")
         run = task.result()
+        profiler.note(began, device.device, run)
         if loaded.recorder is not None:
             loaded.recorder.add(loaded.fingerprint, run)
     finally:

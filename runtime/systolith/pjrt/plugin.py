@@ -40,12 +40,15 @@ def _client() -> Any:
 
 def _made() -> Any:
     from jax._src import xla_bridge
+    from jax._src.lib import _profiler
     from jaxlib import xla_client
 
     from systolith.pjrt import buffers  # noqa: F401  its functions are entries of the table
     from systolith.pjrt.table import Api
 
     if not xla_client.pjrt_plugin_loaded(PLATFORM):
-        xla_client.load_pjrt_plugin_with_c_api(PLATFORM, Api().capsule)
+        capsule = Api().capsule
+        xla_client.load_pjrt_plugin_with_c_api(PLATFORM, capsule)
+        _profiler.register_plugin_profiler(capsule)
         register()
     return xla_bridge.make_pjrt_c_api_client(PLATFORM)

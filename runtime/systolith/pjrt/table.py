@@ -13,6 +13,7 @@ from typing import Any
 from systolith.pjrt.entries import ENTRIES, MAJOR, MINOR, Table
 from systolith.pjrt.native import ENDED, ERROR, PLAIN, natives
 from systolith.pjrt.objects import Object
+from systolith.pjrt.profiler import extension
 from systolith.pjrt.status import INTERNAL, code_of, line_of
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -104,11 +105,18 @@ class Api:
         addresses = {name: functions[name].address for name in ENTRIES}
         addresses |= {name: ctypes.cast(c, ctypes.c_void_p).value or 0 for name, c in self._callbacks.items()}
         version = Table.major.offset - Table.version_size.offset + 2 * ctypes.sizeof(ctypes.c_int32)
+        self._extension = extension()
         self._table = Table(
-            struct_size=ctypes.sizeof(Table), version_size=version, major=MAJOR, minor=MINOR, **addresses
+            struct_size=ctypes.sizeof(Table),
+            extension_start=ctypes.addressof(self._extension),
+            version_size=version,
+            major=MAJOR,
+            minor=MINOR,
+            **addresses,
         )
         # jaxlib reads the table for as long as the process lives.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._table))
+        for kept in (self._table, self._extension):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
         self.capsule = make(ctypes.addressof(self._table), b"pjrt_c_api", None)
