@@ -11,6 +11,7 @@ from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.expand.long_computations import LoopLongComputations
 from systolith.compiler.passes.expand.one_device import RunOnOneDevice
 from systolith.compiler.passes.expand.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.expand.ragged_dots import RewriteRaggedDots
@@ -24,7 +25,6 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
-from systolith.compiler.passes.expand.window_loops import ExpandWindowsOfFunctions
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
@@ -96,10 +96,10 @@ LEGAL: tuple[Pass, ...] = (
     ExpandPartialReduce(),
     DecomposeTopK(),
     SplitScans(),
-    ExpandWindowsOfFunctions(),
     SplitWideSums(),
     SimplifyGathers(),
     SimplifyScatters(),
+    LoopLongComputations(),
     ExpandBarriers(),
     NormaliseNarrowTypes(),
     Inline(),

@@ -15,6 +15,7 @@ from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.expand.long_computations import LoopLongComputations
 from systolith.compiler.passes.expand.one_device import RunOnOneDevice
 from systolith.compiler.passes.expand.partial_reduce import ExpandPartialReduce
 from systolith.compiler.passes.expand.ragged_dots import RewriteRaggedDots
@@ -28,7 +29,6 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
-from systolith.compiler.passes.expand.window_loops import ExpandWindowsOfFunctions
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
@@ -77,10 +77,10 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "integer-product-expander": ExpandIntegerProducts,
     "lapack-expander": ExpandLapack,
     "layout_normalization": NormaliseLayouts,
+    "long-computation-expander": LoopLongComputations,
     "optimization-barrier-expander": ExpandBarriers,
     "ragged-dot-rewriter": RewriteRaggedDots,
     "partial-reduce-expander": ExpandPartialReduce,
-    "reduce-window-expander": ExpandWindowsOfFunctions,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
     "rng-expander": ExpandRng,
