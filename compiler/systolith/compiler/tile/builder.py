@@ -96,7 +96,7 @@ class TileBuilder:
     inner: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
-    scalars: dict[tuple[Buf, int, VReg | None, DType], tuple[VReg, Block, int]] = field(default_factory=dict)
+    scalars: dict[tuple[Buf, int, VReg | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
     drawn: list[tuple[str, str]] = field(default_factory=list)
