@@ -122,6 +122,8 @@ class _Grouping:
         unit: of each operation.
         absorbed: dots and reductions that are computed in the group of their epilogue, with its result.
         why: each stored value is.
+        cheap, expensive, summed, moved: operations that can be part of a kernel, that are costly to do twice, that sum
+            (dots and reductions), that move data.  They are asked about for each value and all below it.
     """
 
     computation: Computation
@@ -133,6 +135,13 @@ class _Grouping:
     absorbed: dict[Instruction, Instruction] = field(default_factory=dict)
     checked: set[tuple[Instruction, ...]] = field(default_factory=set)
     why: dict[Instruction, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        there = self.computation.instructions
+        self.cheap = {i for i in there if is_cheap(i)}
+        self.expensive = {i for i in self.cheap if info(i).expensive}
+        self.summed = {i for i in there if family(i) in ROOTS}
+        self.moved = {i for i in there if family(i) is Family.MOVEMENT}
 
     def regroup(self, taken: Names) -> list[Computation]:
         """Rewrite the computation; gives the groups' computations."""
@@ -165,7 +174,7 @@ class _Grouping:
         for i in reversed(self.computation.instructions):
             self.need[i] = self._needed_by(i, forced)
             self.pieces[i] = pieces(i, self.users[i], self.pieces, self.stored)
-            if not is_cheap(i):
+            if i not in self.cheap:
                 self.stored.add(i)
                 if self._on_mxu(i):
                     forced.update(map(_dot_operand, i.operands))
@@ -185,7 +194,7 @@ class _Grouping:
         """The groups (by result, or by reduction) that compute with `i`; users that want it in memory force it."""
         need: set[Instruction] = set()
         for user in self.users[i]:
-            if is_cheap(user):
+            if user in self.cheap:
                 need |= {user} if user in self.stored else self.need[user]
             elif user.opcode == "reduce":
                 need.add(user)
@@ -211,14 +220,14 @@ class _Grouping:
         if not expanded and len(self.need[i]) < 2 and times < 2:
             return ""
         cone = self._cone(i)
-        expensive = any(info(c).expensive for c in cone)
+        expensive = not self.expensive.isdisjoint(cone)
         epilogue = any(self._may_be_absorbed(o) and o.dims == i.dims for c in cone for o in c.operands)
-        operations = sum(family(c) is not Family.MOVEMENT for c in cone)
+        operations = len(cone) - len(self.moved.intersection(cone))
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
         if (expensive or epilogue) and expanded:
             return f"repeated along a dimension, {work}"
         leaves = {
-            o for c in cone for o in c.operands if (o in self.before or not is_cheap(o)) and o.opcode != "constant"
+            o for c in cone for o in c.operands if (o in self.before or o not in self.cheap) and o.opcode != "constant"
         }
         if self._one_pass(i, len(leaves)):
             return ""
@@ -251,7 +260,7 @@ class _Grouping:
         while stack:
             c = stack.pop()
             known = c is not i and c in self.before
-            if c not in found and is_cheap(c) and not known and len(found) < 4 * self.limits.micro_ops:
+            if c not in found and c in self.cheap and not known and len(found) < 4 * self.limits.micro_ops:
                 found[c] = None
                 # What is repeated is stored if it is worth anything, so it does not count here.
                 stack.extend(o for o in c.operands if c.opcode != "broadcast" or o.shape.size == c.shape.size)
@@ -273,7 +282,7 @@ class _Grouping:
 
     def _may_be_absorbed(self, i: Instruction) -> bool:
         """Whether a product or sum may be computed in the group that uses it: nothing wants it in memory."""
-        return family(i) in ROOTS and i not in self.in_memory and all(map(is_cheap, self.users[i]))
+        return i in self.summed and i not in self.in_memory and self.cheap.issuperset(self.users[i])
 
     def _absorb(self, i: Instruction) -> None:
         """Let the group that alone uses a dot or reduction compute it."""
@@ -317,7 +326,7 @@ class _Grouping:
         stack = [group]
         while stack:
             i = stack.pop()
-            if i in found or (i is not group and (self._is_leaf(i) or not is_cheap(i))):
+            if i in found or (i is not group and (self._is_leaf(i) or i not in self.cheap)):
                 continue
             found[i] = None
             stack.extend(i.operands)
@@ -341,10 +350,10 @@ class _Grouping:
     def _vector_roots(self) -> Iterator[list[Instruction]]:
         """Results of vector expressions: of loops and epilogues, and the cheap operands of reductions."""
         for i in self.computation.instructions:
-            if i in self.stored and is_cheap(i) and not (i.opcode == "reshape" and self._is_view(i)):
+            if i in self.stored and i in self.cheap and not (i.opcode == "reshape" and self._is_view(i)):
                 yield [i]
             elif i.opcode == "reduce":
-                yield [o for o in i.operands if is_cheap(o) and not self._is_leaf(o)]
+                yield [o for o in i.operands if o in self.cheap and not self._is_leaf(o)]
 
     def _many_cuts(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:
         """Where to cut a group that is many times too large: each piece has as many operations as a kernel may."""
