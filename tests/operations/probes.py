@@ -22,8 +22,11 @@ from systolith.isa.dtypes import DTYPES, DType, Kind
 
 FILE = Path(__file__).with_name("probes.hlo")
 
-ELSEWHERE = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done"})
-"""Opcodes without a probe: the host's queues, and several devices."""
+ELSEWHERE = frozenset({"send", "send-done", "recv", "recv-done"})
+"""Opcodes without a probe: several devices."""
+
+FED = frozenset({"infeed", "outfeed"})
+"""Opcodes whose probes need a host."""
 
 COMPUTATIONS = """add {
  a = $t[] parameter(0)

@@ -18,9 +18,12 @@ from systolith.isa.dtypes import DTYPES, ELEMENT_TYPES, DType, Kind
 from systolith.isa.program import Program, Role
 from systolith.runtime.arrays import random_array
 from tests.compiler.machine import Array, run
-from tests.operations.probes import bodies, compiled, legal, text
+from tests.operations.probes import FED, bodies, compiled, legal, text
 
 TINY = load_chip("tiny")
+ALONE = sorted(bodies().keys() - FED)
+"""Opcodes whose probes run without a host; transfers with it run in `tests/host/test_compiled_feeds.py`."""
+
 OFTEN = ("add", "convert", "gather", "reduce", "sort")
 """Opcodes that are run in every test run; the others are slow together."""
 
@@ -47,7 +50,7 @@ def assert_near(got: Array, wanted: Array, most: float, where: str) -> None:
         assert (same | (np.abs(a - b) <= most * scale)).all(), f"{where}: {a} is not {b}"
 
 
-@pytest.mark.parametrize("opcode", [o if o in OFTEN else pytest.param(o, marks=pytest.mark.slow) for o in bodies()])
+@pytest.mark.parametrize("opcode", [o if o in OFTEN else pytest.param(o, marks=pytest.mark.slow) for o in ALONE])
 def test_values(opcode: str) -> None:
     for t in DTYPES.values():
         made = compiled(opcode, t, TINY) if legal(opcode, t) else None
@@ -83,13 +86,13 @@ def lockstep(core: Lockstep, opcode: str, most: int) -> None:
             most -= 1
 
 
-@pytest.mark.parametrize("opcode", bodies())
+@pytest.mark.parametrize("opcode", ALONE)
 def test_lockstep(core: Lockstep, opcode: str) -> None:
     lockstep(core, opcode, 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opcode", bodies())
+@pytest.mark.parametrize("opcode", ALONE)
 def test_lockstep_in_every_type(core: Lockstep, opcode: str) -> None:
     lockstep(core, opcode, len(DTYPES) + 3)
 
@@ -97,7 +100,7 @@ def test_lockstep_in_every_type(core: Lockstep, opcode: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("t", [t for t in ELEMENT_TYPES.values() if t.code < 0], ids=str)
 def test_types_that_no_instruction_has(core: Lockstep, t: DType) -> None:
-    for opcode in (o for o in bodies() if legal(o, t)):
+    for opcode in (o for o in ALONE if legal(o, t)):
         made = compiled(opcode, t, TINY)
         if made is None:
             assert opcode in ("atan", "stochastic-convert")  # not defined for these

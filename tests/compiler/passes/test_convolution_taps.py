@@ -26,6 +26,19 @@ CASES = {
         "window={size=3x2 pad=1_0x-1_0 lhs_dilate=2x1 rhs_dilate=1x1 rhs_reversal=1x0}, dim_labels=b01f_01io->b01f",
     ),
     "groups of batches": ("4,5,3", "2,3,6", "2,4,6", "window={size=2}, dim_labels=b0f_0io->b0f, batch_group_count=2"),
+    "many places": ("1,330,1", "300,1,1", "1,31,1", "window={size=300}, dim_labels=b0f_0io->b0f"),
+    "many places of two dimensions": (
+        "1,30,40,1",
+        "9,40,1,1",
+        "1,14,2,1",
+        "window={size=9x40 stride=2x1 pad=2_3x3_-2 rhs_reversal=0x1}, dim_labels=b01f_01io->b01f",
+    ),
+    "many dilated places": (
+        "1,40,2",
+        "260,2,1",
+        "1,122,1",
+        "window={size=260 pad=300_300 rhs_dilate=2 rhs_reversal=1}, dim_labels=b0f_0io->b0f",
+    ),
     "no window": ("3,4", "4,5", "3,5", "dim_labels=bf_io->bf"),
 }
 

@@ -63,4 +63,4 @@ def test_others_are_refused_with_what_there_is() -> None:
     with pytest.raises(CompileError, match="'mine'") as refused:
         compiled(text)
     assert all(name in str(refused.value) for name in targets())
-    assert {"TopK", "lapack_?gesdd_ffi", "Sharding"} <= set(targets())
+    assert {"TopK", "lapack_?gesdd_ffi", "Sharding", "PadToStatic", "SliceToDynamic"} <= set(targets())

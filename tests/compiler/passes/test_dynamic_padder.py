@@ -239,3 +239,24 @@ def test_a_module_without_dynamic_sizes_stays_as_it_is() -> None:
     module = parse_hlo(text)
     assert not PadDynamicSizes().run(module)
     assert print_hlo(module) == text
+
+
+def test_tuples_with_arrays_of_dynamic_sizes_as_parameters() -> None:
+    text = (
+        "HloModule m\nadd { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
+        "ENTRY e {\n  first = f32[<=3] parameter(0)\n  t = (f32[4], (f32[<=5,4], f32[<=5,<=6])) parameter(1)\n"
+        "  last = f32[<=6] parameter(2)\n  row = f32[4] get-tuple-element(t), index=0\n"
+        "  u = (f32[<=5,4], f32[<=5,<=6]) get-tuple-element(t), index=1\n"
+        "  x = f32[<=5,4] get-tuple-element(u), index=0\n  y = f32[<=5,<=6] get-tuple-element(u), index=1\n"
+        "  z = f32[] constant(0)\n  a = f32[<=5,4] add(x, x)\n  b = f32[4] reduce(a, z), dimensions={0}, to_apply=add\n"
+        "  c = f32[4] add(b, row)\n  d = f32[<=6] reduce(y, z), dimensions={0}, to_apply=add\n"
+        "  f = f32[<=6] add(d, last)\n  g = f32[] reduce(first, z), dimensions={0}, to_apply=add\n"
+        "  ROOT r = (f32[4], f32[<=6], f32[]) tuple(c, f, g)\n}\n"
+    )
+    executable = sl.Client("tiny").compile(text, sl.Options(precision="highest"))
+    rng = np.random.default_rng(0)
+    for n, rows, columns in ((2, 3, 5), (0, 5, 1), (3, 0, 6)):
+        dims = (n,), (4,), (rows, 4), (rows, columns), (columns,)
+        first, row, x, y, last = (rng.standard_normal(d).astype(np.float32) for d in dims)
+        got = [b.numpy() for b in executable(first, row, x, y, last, hostile=True)]
+        agree(got, [2 * x.sum(0) + row, y.sum(0) + last, np.asarray(first.sum())], f"{n} {rows} {columns}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -105,17 +107,25 @@ ENTRY e {{
         ("f8e4m3fn", "bf16", "f32", (4, 2), (4, 8)),
         ("bf16", "bf16", "bf16", (1, 64), ()),
         ("f8e5m2", "f32", "f32", (4, 64), (64, 8)),
+        ("f64", "f64", "f64", (4, 2), (4, 8)),
+        ("bf16", "f64", "f32", (1, 64), (64, 8)),
     ],
 )
 def test_scaled_dots(t: str, s: str, out: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    stored = {"f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "bf16": ml_dtypes.bfloat16}
-    scale = stored.get(s, np.float32)
+    stored: dict[str, Any] = {
+        "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+        "f8e5m2": ml_dtypes.float8_e5m2,
+        "bf16": ml_dtypes.bfloat16,
+    }
+    stored |= {"f32": np.float32, "f64": np.float64}
+    scale = stored[s]
     sides = [rng.standard_normal(n).astype(stored[t]) for n in ((4, 64), (64, 8))]
     scales = [np.exp2(rng.integers(-3, 3, n)).astype(scale) for n in (left, right)]
     dims = (",".join(map(str, n)) for n in (left, right))
     text = SCALED.format(t=t, s=s, out=out, left=next(dims), right=next(dims))
     made = transformed(parse_hlo(text), RewriteScaledDots())
-    want, got = (evaluate(m, *sides, *scales)[0].astype(np.float32) for m in (parse_hlo(text), made))
-    np.testing.assert_allclose(got, want, rtol=1e-6 if out == "f32" else 2**-8, atol=1e-6)
-    check(text, [*sides, *scales], precision=None, most=1e-6 if out == "f32" else 2**-8)
+    want, got = (evaluate(m, *sides, *scales)[0].astype(np.float64) for m in (parse_hlo(text), made))
+    bound = {"f32": 1e-6, "f64": 1e-14, "bf16": 2**-8}[out]
+    np.testing.assert_allclose(got, want, rtol=bound, atol=min(bound, 1e-6))
+    check(text, [*sides, *scales], precision=None, most=bound)

@@ -72,19 +72,17 @@ class _Computation:
         flat = [sum(s.is_array for s in x.shape.leaves()) for x in parameters]
         for x in sorted(parameters, key=lambda x: x.number or 0):
             p.at(x)
-            if x.shape.is_tuple and x.shape.is_dynamic:
-                raise refused(x, "a tuple with arrays of dynamic sizes as a parameter has no lowering")
             made = replace(x, shape=static(x.shape))
             p.keep(made)
-            found: dict[int, Instruction] = {}
-            for d, flag in enumerate(x.shape.dynamic):
-                if flag:
-                    size = p.emit("parameter", shape=array(S32), name=f"{x.name}.size{d}")
-                    size.number = number
-                    sizes.parameters[Place(sum(flat[: x.number]), d)] = sum(flat) + number - len(parameters)
-                    number += 1
-                    found[d] = size
-            p.of[x] = Padded(made, found) if found else p.opened(made)
+            arrays = list(leaves(p.opened(made)))
+            found: list[dict[int, Instruction]] = [{} for _ in arrays]
+            for k, d in _dynamic_dims(x.shape):
+                size = p.emit("parameter", shape=array(S32), name=f"{x.name}.size{d}")
+                size.number = number
+                sizes.parameters[Place(sum(flat[: x.number]) + k, d)] = sum(flat) + number - len(parameters)
+                number += 1
+                found[k][d] = size
+            p.of[x] = rebuilt(x.shape, iter([Padded(a.i, s) for a, s in zip(arrays, found, strict=True)]))
         self._instructions()
         root = self.computation.result
         value = p.of[root]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -13,7 +14,10 @@ from systolith.compiler.passes.rewrite import Rewriter
 from systolith.isa.dtypes import DType
 
 MOST = 256
-"""Places of a window."""
+"""Places of a window that lie beside one another; larger windows are cut, and their sums added."""
+
+LARGEST = 16 * MOST
+"""Places of a window that is cut."""
 
 
 def by_taps(
@@ -28,7 +32,10 @@ def by_taps(
         dtype: to multiply in.
     """
     labels, window = i.conv_dims, i.window.dims
-    if prod(w.size for w in window) > MOST or not i.shape.size or not prod(w.size for w in window):
+    places = prod(w.size for w in window)
+    if MOST < places <= LARGEST and i.shape.size:
+        return _in_pieces(r, i, expanded, dtype)
+    if places > MOST or not i.shape.size or not places:
         return None
     x, kernel = (r.converted(o, dtype) for o in i.operands)
     x = r.transposed(x, (labels.input_batch, labels.input_feature, *labels.input_spatial))
@@ -37,16 +44,16 @@ def by_taps(
     kernel = r.emit("reverse", kernel, dimensions=turned) if turned else kernel
     features, batches = i.integer("feature_group_count", 1), i.integer("batch_group_count", 1)
     seen = _seen(r, x, window)
-    batch, _, *places, taps = seen.dims
+    batch, _, *positions, taps = seen.dims
     outputs, inputs = kernel.dims[:2]
     groups = features * batches
     # Dimensions: groups of features, or of batches, are of the batch of the dot.
     left = (batch, features, inputs) if batches == 1 else (batches, batch // batches, inputs)
     left_group = 1 if batches == 1 else 0
-    seen = r.reshaped(seen, (*left, *places, taps))
+    seen = r.reshaped(seen, (*left, *positions, taps))
     kernel = r.reshaped(kernel, (groups, outputs // groups, inputs, taps))
-    count = len(places)
-    rest = (seen.dims[1 - left_group], *places, outputs // groups)
+    count = len(positions)
+    rest = (seen.dims[1 - left_group], *positions, outputs // groups)
     dot = r.emit(
         "dot",
         seen,
@@ -60,10 +67,34 @@ def by_taps(
     made = expanded(dot)
     r.drop(dot)
     made = r.transposed(made, (1, 0, 2 + count, *range(2, 2 + count)))  # batch, groups, features of a group, places
-    made = r.reshaped(made, (rest[0], outputs, *places))
+    made = r.reshaped(made, (rest[0], outputs, *positions))
     order = (labels.output_batch, labels.output_feature, *labels.output_spatial)
     made = r.transposed(made, tuple(order.index(d) for d in range(len(order))))
     return r.converted(made, i.shape.dtype)
+
+
+def _in_pieces(
+    r: Rewriter, i: Instruction, expanded: Callable[[Instruction], Instruction], dtype: DType
+) -> Instruction | None:
+    """The sum of convolutions with the parts of a window, cut along its largest dimension."""
+    labels, window = i.conv_dims, i.window.dims
+    d = max(range(len(window)), key=lambda k: window[k].size)
+    w, x, kernel = window[d], *i.operands
+    each = max(MOST * w.size // prod(v.size for v in window), 1)
+    total: Instruction | None = None
+    for first in range(0, w.size, each):
+        last = min(first + each, w.size)
+        taps = (w.size - last, w.size - first) if w.reversal else (first, last)
+        cuts = [taps if k == labels.kernel_spatial[d] else (0, n) for k, n in enumerate(kernel.dims)]
+        before, behind = first * w.window_dilation, (w.size - last) * w.window_dilation
+        part = replace(w, size=last - first, low=w.low - before, high=w.high - behind)
+        piece = r.like(i, [x, r.sliced(kernel, cuts)], array(dtype, i.dims))
+        piece.attributes["window"] = replace(i.window, dims=(*window[:d], part, *window[d + 1 :]))
+        made = by_taps(r, piece, expanded, dtype)
+        assert made is not None, "a part of a window is cut until it has few places"
+        r.drop(piece)
+        total = made if total is None else r.emit("add", total, made)
+    return None if total is None else r.converted(total, i.shape.dtype)
 
 
 def _seen(r: Rewriter, x: Instruction, window: tuple[WindowDim, ...]) -> Instruction:

@@ -6,6 +6,7 @@ import re
 
 from systolith.compiler.hlo.values.custom_calls import MARKERS
 from systolith.compiler.ops.table import OPS, TARGETS
+from systolith.compiler.passes.dynamic.dynamic_rules import CALLS
 from systolith.compiler.passes.expand.partial_reduce import TARGET
 from systolith.compiler.passes.expand.topk import TOP_K
 from systolith.compiler.passes.linalg.lapack import ROUTINES
@@ -21,4 +22,4 @@ def targets() -> list[str]:
     """
     own = {TARGET, TOP_K, "Pin", "Unpin", "xla.sdy.*"} | MARKERS
     routines = {_LETTER.sub("lapack_?", name) for name in ROUTINES}
-    return sorted(own | routines | TARGETS.keys() | (installed(EXPANDERS).keys() - OPS.keys()))
+    return sorted(own | routines | CALLS.keys() | TARGETS.keys() | (installed(EXPANDERS).keys() - OPS.keys()))
