@@ -58,4 +58,5 @@ def check(client: sl.Client, text: str, items: Sequence[Literal], *arguments: Ar
     expected = [a for value in want.outfeed for a in flat(value) if a.size]
     assert [(a.shape, a.dtype) for a in out] == [(a.shape, a.dtype) for a in expected]
     for got, should in zip([*results, *out], [*want.values, *expected], strict=True):
-        np.testing.assert_allclose(got.astype(np.float64), should.astype(np.float64), rtol=tolerance, atol=tolerance)
+        exact = np.complex128 if np.iscomplexobj(should) else np.float64
+        np.testing.assert_allclose(got.astype(exact), should.astype(exact), rtol=tolerance, atol=tolerance)

@@ -18,7 +18,7 @@ from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.isa.asm import assemble, disassemble
 from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.dtypes import DTYPES, dtype
+from systolith.isa.dtypes import ELEMENT_TYPES, dtype
 from systolith.runtime.arrays import Array, random_array
 from tests.corpus.load import Case
 from tests.host.modules import ECHO, check, ran
@@ -61,8 +61,8 @@ def test_the_training_step_of_the_corpus_is_what_xla_computes(client: sl.Client,
     np.testing.assert_allclose(out, errors, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [t.name for t in DTYPES.values() if t.bits <= 32])
-def test_every_element_type_of_32_bits_and_less(client: sl.Client, name: str) -> None:
+@pytest.mark.parametrize("name", ELEMENT_TYPES)
+def test_every_element_type(client: sl.Client, name: str) -> None:
     text = f"""HloModule echo
     ENTRY main {{
      k = token[] after-all()
@@ -79,16 +79,46 @@ def test_every_element_type_of_32_bits_and_less(client: sl.Client, name: str) ->
     assert turned.tobytes() == np.ascontiguousarray(x.T).tobytes()
 
 
-@pytest.mark.parametrize("name", ["c64", "s64", "f64"])
-def test_wider_types_are_refused_by_name(name: str) -> None:
+@pytest.mark.parametrize("name", ["c64", "c128", "s64", "f64"])
+def test_sums_of_wide_types_in_loops(client: sl.Client, name: str) -> None:
     text = f"""HloModule wide
+    body {{
+     p = (s32[], {name}[2,3], token[]) parameter(0)
+     n = s32[] get-tuple-element(p), index=0
+     x = {name}[2,3] get-tuple-element(p), index=1
+     k = token[] get-tuple-element(p), index=2
+     i = (({name}[2,3], {name}[]), token[]) infeed(k)
+     d = ({name}[2,3], {name}[]) get-tuple-element(i), index=0
+     a = {name}[2,3] get-tuple-element(d), index=0
+     s = {name}[] get-tuple-element(d), index=1
+     b = {name}[2,3] broadcast(s), dimensions={{}}
+     t = token[] get-tuple-element(i), index=1
+     y = {name}[2,3] add(x, a)
+     z = {name}[2,3] subtract(y, b)
+     v = ({name}[]) tuple(s)
+     o = ({name}[2,3], ({name}[])) tuple(z, v)
+     u = token[] outfeed(o, t), outfeed_shape=({name}[2,3], ({name}[]))
+     one = s32[] constant(1)
+     m = s32[] add(n, one)
+     ROOT r = (s32[], {name}[2,3], token[]) tuple(m, z, u)
+    }}
+    more {{
+     p = (s32[], {name}[2,3], token[]) parameter(0)
+     n = s32[] get-tuple-element(p), index=0
+     three = s32[] constant(3)
+     ROOT c = pred[] compare(n, three), direction=LT
+    }}
     ENTRY main {{
+     x = {name}[2,3] parameter(0)
      k = token[] after-all()
-     i = ({name}[3], token[]) infeed(k)
-     ROOT x = {name}[3] get-tuple-element(i), index=0
+     zero = s32[] constant(0)
+     s = (s32[], {name}[2,3], token[]) tuple(zero, x, k)
+     w = (s32[], {name}[2,3], token[]) while(s), condition=more, body=body
+     ROOT y = {name}[2,3] get-tuple-element(w), index=1
     }}"""
-    with pytest.raises(CompileError, match=rf"infeed 'i' .*{name}"):
-        sl.Client(chip="tiny").compile(text)
+    rng, stored = np.random.default_rng(3), dtype(name).stored
+    items: list[Literal] = [tuple(rng.integers(-9, 9, s).astype(stored) for s in ((2, 3), ())) for _ in range(3)]
+    check(client, text, items, rng.integers(-9, 9, (2, 3)).astype(stored))
 
 
 LARGE = """HloModule large

@@ -23,7 +23,7 @@ from systolith.isa.dtypes import Kind
 
 _ANY = Const(0)
 
-_AT_THE_EDGE = ("parameter", "bitcast", "tuple", "get-tuple-element")
+_AT_THE_EDGE = ("parameter", "bitcast", "tuple", "get-tuple-element", "infeed", "outfeed")
 """Opcodes of what takes values from outside, shows their parts, and gives such values."""
 
 _OTHERWISE = "the compiler has no lowering for {}; express it by other operations (docs/operations.md)"

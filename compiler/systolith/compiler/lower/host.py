@@ -35,7 +35,7 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
         if place.buf.space is Space.NONE or not shape.size:
             continue
         queue = lowering.ctx.feed(i.name, Role.INFEED, shape.dtype, shape.dims, QUEUE)
-        line = recast(place, queue.dims, place.dtype)
+        line = recast(place, queue.dims, queue.dtype)
         for box in _pieces(lowering, line, line.dtype.size * prod(line.dims)):
             tile = lowering.ctx.out_tile(line, box)
             lowering.ctx.copy(view(queue, box), tile, "infeed")
@@ -51,7 +51,7 @@ def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> 
         if not shape.size:
             continue
         queue = lowering.ctx.feed(i.name, Role.OUTFEED, shape.dtype, shape.dims, QUEUE)
-        line = recast(lowering.cached(array), queue.dims, array.dtype)
+        line = recast(lowering.cached(array), queue.dims, queue.dtype)
         for box in _pieces(lowering, line, lowering.ctx.chip.host.room):
             lowering.ctx.copy(lowering.ctx.stage_in(line, box, "load outfeed"), view(queue, box), "outfeed")
     yield from ()

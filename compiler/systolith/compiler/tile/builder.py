@@ -278,11 +278,13 @@ class TileBuilder:
         return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
     def feed(self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], queue: int) -> Array:
-        """An array that a host queue moves, as a line of its elements; it has no memory."""
+        """An array that a host queue moves, as a line of its elements (those of over 32 bits as words); no memory."""
         decl = BufferDecl(name, role, dtype.name, dims, 0, queue)
         buf = Buf(self.fresh(name), Space.HOST, 0, decl=decl, unit=queue)
         self.buffers.append(buf)
-        return Array(buf, dtype.in_memory, (prod(dims),), (dtype.size,), (0,))
+        words = max(dtype.size // 4, 1)
+        element = dtype if words == 1 else U32
+        return Array(buf, element.in_memory, (prod(dims) * words,), (element.size,), (0,))
 
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """An array without memory, for a value that has no contents yet."""

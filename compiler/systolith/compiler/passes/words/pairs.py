@@ -29,6 +29,9 @@ Value = Instruction | Pair
 STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "while", "conditional", "call", "opt-barrier"})
 """Opcodes that hand values on, and take and give tuples."""
 
+FEEDS = frozenset({"infeed", "outfeed"})
+"""Opcodes whose arrays keep their types, as those of the module do: the host's have these."""
+
 COMBINING = frozenset({"reduce", "reduce-window", "scatter"})
 """Opcodes that combine elements by a computation of scalars: with parts they are variadic."""
 
@@ -109,7 +112,7 @@ class PairedTypes:
         before = control_predecessors(computation)
         pinned = set(before).union(*before.values())
         for i in computation.instructions:
-            if self.touches(i) and (i in pinned or not self._possible(i)):
+            if self.touches(i) and ((i in pinned and i.opcode not in FEEDS) or not self._possible(i)):
                 yield i
 
     def _possible(self, i: Instruction) -> bool:
@@ -117,7 +120,7 @@ class PairedTypes:
             return False
         if i.opcode == "map":
             return is_simple(i.computation())
-        if i.opcode in STRUCTURE or i.opcode in COMBINING:
+        if i.opcode in STRUCTURE or i.opcode in COMBINING or i.opcode in FEEDS:
             return True
         found = self.rules.get(i.opcode) if i.shape.is_array else None
         return found is not None and (found.takes is None or found.takes(i))
@@ -228,6 +231,8 @@ class PairRewriter(Rewriter):
             i.operands = [self._whole(o) for o in i.operands]
             self._out.append(i)
             return i
+        if i.opcode in FEEDS:
+            return self._fed(i)
         if i.opcode in STRUCTURE:
             return self._structure(i)
         if i.opcode in COMBINING:
@@ -246,6 +251,14 @@ class PairRewriter(Rewriter):
         made.attributes = {k: v for k, v in i.attributes.items() if k != "sharding"}
         self._out.append(made)
         return self._opened(made, i.name) if types.splits(i.shape) else made
+
+    def _fed(self, i: Instruction) -> Value:
+        """An infeed or outfeed, of arrays as the host has them."""
+        i.operands = [self._as_given(o) if self.types.within(o.shape) else self._whole(o) for o in i.operands]
+        self._out.append(i)
+        if i.opcode == "infeed":
+            self._given.add(i)
+        return i
 
     def _opened(self, made: Instruction, name: str) -> Pair:
         """The parts that a tuple holds."""
