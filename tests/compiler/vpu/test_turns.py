@@ -95,3 +95,29 @@ def test_a_group_that_reads_nothing_is_computed() -> None:
     """An iota that a product reads is a group without loads: there is nothing to turn, and all to compute."""
     body = "ENTRY e {\n  i = f32[15] iota(), iota_dimension=0\n  ROOT d = f32[] dot(i, i), lhs_contracting_dims={0},"
     check(f"HloModule m\n{body} rhs_contracting_dims={{0}}\n}}\n", [])
+
+
+SYMMETRIC = """HloModule s
+ENTRY e {{
+ x = f32[{n},{n}] parameter(0)
+ y = f32[{n},{n}] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ t = f32[{n},{n}] transpose(y), dimensions={{1,0}}
+ f = f32[{n},{n}] reverse(y), dimensions={{1}}
+ s = f32[{n},{n}] subtract(y, t)
+ ROOT r = f32[{n},{n}] {root}
+}}
+"""
+
+
+@pytest.mark.parametrize("root", ["negate(s)", "multiply(s, f)"])
+def test_what_is_read_as_it_lies_and_transposed(root: str) -> None:
+    x = np.random.default_rng(0).integers(-4, 5, (48, 48)).astype(np.float32)
+    check(SYMMETRIC.format(n=48, root=root), [x], most=0)
+
+
+def test_a_value_and_its_transpose_take_no_strided_vectors() -> None:
+    """A vector of 8 x 128 strided elements takes 128 cycles."""
+    made = compiled(SYMMETRIC.format(n=512, root="negate(s)"), V3)
+    groups = {g["name"]: g["cycles"] for g in simulate(made.program, V3, mode="time").to_json()["groups"]}
+    del groups["y"]
+    assert sum(groups.values()) < 0.3 * 128 * 512 * 512 / 1024

@@ -21,7 +21,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.emit import Context, emit
-from systolith.compiler.vpu.parts import split_parts
+from systolith.compiler.vpu.parts import split_parts, split_turned
 from systolith.compiler.vpu.transposes import TILES, Turns, turns
 from systolith.isa.instruction import Space
 from systolith.isa.program import Origin
@@ -100,6 +100,7 @@ def lower_plan(
             raise ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
     nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
+    nodes, arrays = split_turned(plan.graph, nodes, arrays)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
     staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
     turn = turns(ctx.chip, plan, within, arrays, results)

@@ -1,7 +1,8 @@
 """Parts of an operand that lie far apart, as the two halves of an array that are added: each is staged by itself.
 
 A leaf is staged as the box around all that a tile reads of it.  Where that box does not shrink with the tile, each part
-gets a leaf of its own, so that what lies between them is not loaded, and tiles are as large as what they read.
+gets a leaf of its own, so that what lies between them is not loaded, and tiles are as large as what they read.  In VMEM
+what is read transposed has one, so that the cross-lane unit can turn that alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Graph, Load, Node, topological
+from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.ir import Array
 from systolith.isa.instruction import Space
 
@@ -51,6 +53,25 @@ def split_parts(
             alias = replace(leaf)
             made[alias] = arrays[leaf]
             swap |= {id(load): graph.node(replace(load, leaf=alias)) for load in part}
+    return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
+
+
+def split_turned(
+    graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array]
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
+    """Nodes and arrays, with a leaf for each way in which an operand in VMEM is turned."""
+    first: dict[Instruction, tuple[int, ...]] = {}
+    aliases: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
+    swap: dict[int, Node] = {}
+    for load in topological(nodes):
+        if not isinstance(load, Load) or arrays[load.leaf].buf.space is not Space.VMEM or not load.leaf.dims:
+            continue
+        neighbours = nesting(arrays[load.leaf].strides)[-1]
+        along = tuple(d for d, c in enumerate(load.map.dims[neighbours].coefs) if c)
+        if first.setdefault(load.leaf, along) != along:
+            alias = aliases.setdefault((load.leaf, along), replace(load.leaf))
+            swap[id(load)] = graph.node(replace(load, leaf=alias))
+    made = {alias: arrays[leaf] for (leaf, _), alias in aliases.items()}
     return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
 
 
