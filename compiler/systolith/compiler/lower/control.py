@@ -51,6 +51,9 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
     else:
         test, register = _counter(ctx, i, count)
 
+    outer = ctx.lasting
+    ctx.lasting = outer | {array.buf.memory for array in state}
+
     def run() -> Steps[Value]:
         value: Value = yield lowering.computation(body, [shaped(iter(state), i.shape)])
         ctx.group, ctx.budget = i, budget
@@ -60,6 +63,7 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
         return value
 
     block, _ = yield lowering.region(run())
+    ctx.lasting = outer
     ctx.append_region(While(test, register, block, i.name, count))
     lowering.cache = outer_cache
     return shaped(iter(state), i.shape)

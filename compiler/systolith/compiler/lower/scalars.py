@@ -14,10 +14,11 @@ def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -
     """A register with the value of an array of one element (integer or pred), extended to 32 bits.
 
     One that was read lately for the same group and in the same block, and not written since, is in a register: a group
-    reads what it takes, so that this lies there as long as checks look at it.  `expected`: the value in runs without
-    data.
+    reads what it takes, so that this lies there as long as checks look at it.  The state of a loop lies there anyway:
+    other groups of its body do not read it again.  `expected`: the value in runs without data.
     """
-    key = (array.buf.memory, array.offset, array.dynamic, array.dtype, ctx.origin(what).group)
+    group = "" if array.buf.memory in ctx.lasting else ctx.origin(what).group
+    key = (array.buf.memory, array.offset, array.dynamic, array.dtype, group)
     if key in ctx.scalars and (known := _still(ctx, array, *ctx.scalars[key])) is not None:
         return known
     register = _read(ctx, array, what, expected)

@@ -74,6 +74,7 @@ class TileBuilder:
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         unit: the matrix unit of the next job.
+        lasting: buffers of the states of loops around, which hold them throughout.
         scalars: the last ones that were read into registers, by where they lay: the operation, its block and place
             there.
         drawn: every name that was made unique, before and after.
@@ -96,6 +97,7 @@ class TileBuilder:
     inner: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
+    lasting: set[Buf] = field(default_factory=set)
     scalars: dict[tuple[Buf, int, VReg | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
