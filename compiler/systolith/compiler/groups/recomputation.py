@@ -54,7 +54,8 @@ class _Values:
 
     Attributes:
         depth: products before each instruction on the longest way to it.
-        origins: for each value the large ones in memory that it comes from, and the operations on the way.
+        origins: for each value the large one that it comes from, if any, and the operations on the way; itself and
+            0 if it is not to be computed again.
     """
 
     def __init__(self, computation: Computation, least: int) -> None:
@@ -74,7 +75,7 @@ class _Values:
             source = next(iter(self.origins[value][0]), None)
             for depth in sorted({self.depth[u] for u in self._later(value)}):
                 wanted[depth, source].append(value)
-        decisions, copies = list[Decision](), _Copies(self.computation, self.is_cheap)
+        decisions, copies = list[Decision](), _Copies(self.computation, self.is_again)
         for (depth, source), values in wanted.items():
             stored, read = sum(v.shape.bytes for v in values), 0
             if source is not None and all(self.depth[u] != depth for u in self.users[source]):
@@ -83,15 +84,15 @@ class _Values:
                 continue
             for value in values:
                 copies.give(value, [u for u in self._later(value) if self.depth[u] == depth], depth)
-            chosen = ", ".join(v.name for v in values) + (f" from {source.name}" if source is not None else "")
+            chosen = f"{', '.join(v.name for v in values)} from {source.name if source else 'few bytes'}"
             numbers = {"bytes not stored": stored, "bytes read more": read}
             decisions.append(Decision("recompute", "", chosen, "less is moved", numbers))
         copies.place()
         return decisions
 
-    def is_cheap(self, i: Instruction) -> bool:
+    def is_again(self, i: Instruction) -> bool:
         """Whether a large value is computed again if what is made of it is."""
-        return self._is_large(i) and _folds(i) and not self._is_stored(i)
+        return self.origins[i][1] > 0
 
     def _is_large(self, i: Instruction) -> bool:
         return i.shape.is_array and i.shape.bytes >= self.least
@@ -99,6 +100,11 @@ class _Values:
     def _is_stored(self, i: Instruction) -> bool:
         """Whether it is in memory in any case: not only elementwise operations and reductions read it."""
         return i is self.computation.result or not all(map(_in_kernel, self.users[i]))
+
+    def _is_in_memory(self, i: Instruction) -> bool:
+        """Whether it is a parameter, or a product that is read for a reduction, too."""
+        reduced = any(family(u) is Family.REDUCTION for u in self.users[i])
+        return i.opcode == "parameter" or (reduced and family(i) is Family.CONTRACTION)
 
     def _later(self, value: Instruction) -> list[Instruction]:
         """The users of a value that come after further products.
@@ -110,26 +116,26 @@ class _Values:
         ]
 
     def _origin(self, value: Instruction) -> tuple[frozenset[Instruction], int]:
-        if not self.is_cheap(value):
-            return frozenset([value] if self._is_large(value) else []), 0
+        if not self._is_large(value):
+            return frozenset(), 0
+        if not _folds(value) or self._is_stored(value):
+            return frozenset([value]), 0
         found, count = frozenset[Instruction](), 1
         for o in dict.fromkeys(value.operands):
             sources, operations = self.origins[o]
             found |= sources
             count += operations
-        return found, count
+        return (found, count) if len(found) < 2 else (frozenset([value]), 0)
 
     def _again(self, value: Instruction) -> bool:
-        """Whether a value can be computed again, from at most one large value that is in memory."""
+        """Whether a value can be computed again, from at most one large value, which is in memory.
+
+        A product that only elementwise operations read would be fused with them.
+        """
         sources, operations = self.origins[value]
-        if len(sources) > 1 or not 0 < operations <= MOST:
+        if not 0 < operations <= MOST:
             return False
-        # What only elementwise operations read would be fused with what makes it, and not be in memory.
-        return all(
-            s.dims == value.dims
-            and (s.opcode == "parameter" or any(family(u) is Family.REDUCTION for u in self.users[s]))
-            for s in sources
-        )
+        return all(s.dims == value.dims and self._is_in_memory(s) for s in sources)
 
 
 def _folds(i: Instruction) -> bool:

@@ -32,6 +32,13 @@ SPARE = (0, 1)
 """Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
 
 
+class Predicted(NamedTuple):
+    """Predicted cycles: all, and those of the unit that has most to do."""
+
+    total: float
+    busiest: float
+
+
 @dataclass
 class Fitted:
     """A lowering in order.
@@ -42,6 +49,7 @@ class Fitted:
         plan: addresses, if it fits.
         ahead: part of the free VMEM that loads ahead of their use may take.
         loops: what was made of repetitions.
+        cycles: as predicted, once `predicted` has been asked.
     """
 
     block: Block
@@ -49,6 +57,7 @@ class Fitted:
     plan: MemoryPlan
     ahead: float
     loops: Rerolled = field(default_factory=lambda: Rerolled(Block()))
+    cycles: Predicted | None = None
 
     def operation(self, op: TileOp) -> TileOp:
         """The operation that one of the lowering has become."""
@@ -98,26 +107,21 @@ def _plain(ctx: TileBuilder, free: int) -> tuple[Fitted, float]:
     return fitted, float("inf") if fitted.plan.failed is not None else predicted(ctx, fitted).total
 
 
-class Predicted(NamedTuple):
-    """Predicted cycles: all, and those of the unit that has most to do."""
-
-    total: float
-    busiest: float
-
-
 def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
     """Cycles of what fits, as its program's.
 
     Raises:
         DoesNotFitError: it takes more scalars or tokens than there are.
     """
-    program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
-    predictions = predict(program, ctx.chip).values()
-    work: dict[str, float] = defaultdict(float)
-    for p in predictions:
-        for unit, cycles in p.work.items():
-            work[unit] += cycles
-    return Predicted(sum(p.cycles for p in predictions), max(work.values(), default=0))
+    if fitted.cycles is None:
+        program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
+        predictions = predict(program, ctx.chip).values()
+        work: dict[str, float] = defaultdict(float)
+        for p in predictions:
+            for unit, cycles in p.work.items():
+                work[unit] += cycles
+        fitted.cycles = Predicted(sum(p.cycles for p in predictions), max(work.values(), default=0))
+    return fitted.cycles
 
 
 def _ahead(ctx: TileBuilder, loops: Rerolled, free: int) -> Fitted:
