@@ -5,6 +5,7 @@
   broadcast(b). The broadcasts fold into index maps and the product into the reduction, so that nothing of the larger
   shape is stored.
 - A convolution of f64: such a dot of what the places of the window see (`convolution_taps.py`).
+- Of f64 with a narrower result: in f64, converted.
 - Of integers with a result of floats: of the integers as such floats, as XLA's operand upcaster does.
 - A convolution of wider integers: convolutions of their bytes, each shifted to its place.
 """
@@ -49,6 +50,12 @@ def _expanded(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | No
     types = [o.shape.dtype for o in i.operands]
     if any(o.shape.is_dynamic for o in i.operands):
         return None
+    double = max((t for t in types if t in DOUBLES), key=lambda t: t.bits, default=None)
+    if double is not None and i.shape.dtype not in DOUBLES:
+        whole = r.like(i, [r.converted(o, double) for o in i.operands], array(double, i.dims))
+        made = _expanded(callees, r, whole)
+        r.made.remove(whole)
+        return made and r.converted(made, i.shape.dtype)
     if i.shape.dtype in DOUBLES:
         if i.opcode == "dot":
             return in_blocks(callees, r, i, partial(_expand, callees))
