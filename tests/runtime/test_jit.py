@@ -63,3 +63,12 @@ def test_random_numbers_by_64_bit_counters(name: str, n: int, wide: bool) -> Non
     else:
         np.testing.assert_array_equal(got, want)
     assert len(on_chip.last_executable.program.code) < 300
+
+
+def test_tridiagonal_systems_exchange_rows() -> None:
+    """As LAPACK does: JAX's rule for platforms that it does not know divides by the first element, 0."""
+    lower, diagonal, upper = (np.array(x, np.float32) for x in ([0, 2, 1], [0, 1, 3], [1, 4, 0]))
+    b = np.array([[1], [2], [3]], np.float32)
+    got = sl.jit(jax.lax.linalg.tridiagonal_solve, sl.Client("tiny"))(lower, diagonal, upper, b)
+    whole = np.diag(diagonal) + np.diag(lower[1:], -1) + np.diag(upper[:-1], 1)
+    np.testing.assert_allclose(whole @ got, b, rtol=1e-5, atol=1e-5)

@@ -1,9 +1,10 @@
 """Registers the platform `systolith` with JAX, and its lowering rules.
 
 JAX lowers nearly all it has to plain HLO on a platform that it does not know. The rest are eigenvalues, and calls of
-Python from a running program, which are refused. For eigenvalues, tridiagonal forms, singular values and LU factors
-the rules of CPUs are taken: calls of LAPACK, which the compiler expands; others would be programs of a thousand
-operations. Donation and the cache of compiled programs are for platforms that JAX lists.
+Python from a running program, which are refused. For eigenvalues, singular values, LU factors, tridiagonal
+forms and systems the rules of CPUs are taken: calls of LAPACK, which the compiler expands; others would be programs of
+a thousand operations, and systems would not exchange rows. Donation and the cache of compiled programs are for
+platforms that JAX lists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 PLATFORM = "systolith"
 """The platform's name, which JAX and users give."""
-TAKEN_FROM_CPU = ("eigh", "lu", "svd", "tridiagonal")
+TAKEN_FROM_CPU = ("eigh", "lu", "svd", "tridiagonal", "tridiagonal_solve")
 ON_CPUS_ONLY = ("eig", "geqp3", "hessenberg", "schur")
 CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
