@@ -22,7 +22,7 @@ from systolith.compiler.memory.residency import leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
-from systolith.compiler.passes.base import run_pass
+from systolith.compiler.passes.base import Outcome, run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.plan import WHY
 from systolith.compiler.plugins import LOWERINGS, installed
@@ -114,8 +114,8 @@ def compile_module(module: Module, chip: Chip, options: Options | None = None) -
 
 _Grouped = tuple[Module, list[Decision], set[str]]
 
-GROUPED = 16
-"""Modules in groups that are kept, for chips that differ in what grouping reads."""
+GROUPED = 64
+"""Results of passes that make groups that are kept, for chips that differ in what these read."""
 
 
 class Front:
@@ -133,7 +133,7 @@ class Front:
         register_installed()
         self.canonical = legalise(module) if canonical else canonicalise(module)
         self._copies = GroupCopies()
-        self._known: Known[_Grouped] = Known(GROUPED)
+        self._grouping: Known[tuple[Module, Outcome]] = Known(GROUPED)
 
     @collection_paused()
     def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
@@ -164,18 +164,25 @@ class Front:
 
     def _grouped(self, chip: Chip, options: Options, left_out: Collection[str]) -> _Grouped:
         """The module in groups without some passes, what was decided, and the names of passes that changed it."""
-        if options.plan is not None:
-            return self._group(chip, options, left_out)
-        key = options.precision, tuple(left_out)
-        module, decisions, changed = self._known.get(key, chip, lambda chip: self._group(chip, options, left_out))
+        module, decisions, changed = self.canonical, list[Decision](), set[str]()
+        for name in GROUPING:
+            if name not in left_out:
+                module, outcome = self._after(name, module, chip, options)
+                decisions += outcome.decisions
+                changed |= {name} if outcome.changed else set()
         return clone(module), decisions, changed
 
-    def _group(self, chip: Chip, options: Options, left_out: Collection[str]) -> _Grouped:
-        module = clone(self.canonical)
-        passes = {name: make(chip, options) for name, make in GROUPING.items() if name not in left_out}
-        outcomes = {name: run_pass(module, step) for name, step in passes.items()}
-        decisions = [d for outcome in outcomes.values() for d in outcome.decisions]
-        return module, decisions, {name for name, outcome in outcomes.items() if outcome.changed}
+    def _after(self, name: str, module: Module, chip: Chip, options: Options) -> tuple[Module, Outcome]:
+        """A module after a pass, and what came of that; a pass that changes nothing gives the same module."""
+
+        def run(chip: Chip) -> tuple[Module, Outcome]:
+            copy = clone(module)
+            outcome = run_pass(copy, GROUPING[name](chip, options))
+            return copy if outcome.changed else module, outcome
+
+        if options.plan is not None:
+            return run(chip)
+        return self._grouping.get((name, module, options.precision), chip, run)
 
 
 @collection_paused()

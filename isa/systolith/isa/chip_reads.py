@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import count
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from systolith.isa.chip_schema import Chip, value_of
@@ -46,7 +47,7 @@ class Known(Generic[T]):
     """Results of one computation for keys and chips, found again for any chip that has the same in what was read.
 
     To look for one reads of the chip no more than to compute it would: fields are compared in the order in which they
-    were read, and which one is read next depends on the values of those before alone.
+    were read, and which one is read next depends on the values of those before alone.  Threads may share it.
 
     Args:
         most: the weight of the results that are kept, those of the keys that were asked for last.
@@ -55,6 +56,7 @@ class Known(Generic[T]):
 
     def __init__(self, most: int, weight: Callable[[T], int] = lambda _: 1) -> None:
         self._most, self._weight, self._held = most, weight, 0
+        self._lock = Lock()
         self._kept: OrderedDict[Hashable, list[tuple[Reads, T]]] = OrderedDict()
         self._of_chips: OrderedDict[tuple[Hashable, str], tuple[T]] = OrderedDict()
 
@@ -63,28 +65,33 @@ class Known(Generic[T]):
     ) -> T:
         """A result of `make`, which is given a recording of the chip, and reads no other; one that `fits`."""
         exact = key, chip.digest()
-        found = self._of_chips.get(exact)
-        if found is not None and fits(found[0]):
-            return found[0]  # all that was read of this chip, or recording, is on record
-        known = self._kept.get(key)
-        if known is not None:
-            self._kept.move_to_end(key)
-            for reads, value in known:
-                if fits(value) and holds(reads, chip):
-                    return self._of_chip(exact, value)
-        made, reads = recording(chip)
-        value = make(made)
+        with self._lock:
+            of_chip = self._of_chips.get(exact)
+            known = tuple(self._kept.get(key, ()))
+            if known:
+                self._kept.move_to_end(key)
+        if of_chip is not None and fits(of_chip[0]):
+            return of_chip[0]  # all that was read of this chip, or recording, is on record
+        for reads, value in known:
+            if fits(value) and holds(reads, chip):
+                break
+        else:
+            made, reads = recording(chip)
+            value = make(made)
+            known = ()
+        with self._lock:
+            if not known:
+                self._keep(key, reads, value)
+            self._of_chips[exact] = (value,)
+            if len(self._of_chips) > _EXACT:
+                self._of_chips.popitem(last=False)
+        return value
+
+    def _keep(self, key: Hashable, reads: Reads, value: T) -> None:
         self._kept.setdefault(key, []).append((reads, value))
         self._held += self._weight(value)
         while self._held > self._most and self._held > self._weight(value):
             self._forget_one()
-        return self._of_chip(exact, value)
-
-    def _of_chip(self, exact: tuple[Hashable, str], value: T) -> T:
-        self._of_chips[exact] = (value,)
-        if len(self._of_chips) > _EXACT:
-            self._of_chips.popitem(last=False)
-        return value
 
     def _forget_one(self) -> None:
         """The oldest result of the key that was asked for least recently."""

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from systolith.compiler.driver import Compiled, Front
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.lower import lowering
 from systolith.compiler.lower.group_template import Template
 from systolith.compiler.options import Options
+from systolith.compiler.passes.base import run_pass
+from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import Chip, load_chip, variant
 from systolith.isa.chip_reads import recording
@@ -97,7 +100,7 @@ def test_copies_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(copied) > before + 2
 
 
-@examples(6, 150)
+@examples(2, 150)
 @given(st.sampled_from(sorted(TEXTS)), st.sampled_from(["tiny", "small"]), st.lists(changes(), min_size=1, max_size=3))
 def test_compilations_for_several_chips_are_those_without_copies(
     name: str, base: str, settings_of: list[dict[str, object]]
@@ -110,3 +113,13 @@ def test_compilations_for_several_chips_are_those_without_copies(
         except SystolithError:
             continue
         assert _all_of(front.compile(recording(chip)[0], OPTIONS), chip) == expected
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_passes_that_say_that_they_change_nothing_do_not(name: str) -> None:
+    """Else what comes of them could not be kept by the module that they are given."""
+    module = Front(parse_hlo(TEXTS[name])).canonical
+    for make in GROUPING.values():
+        before = print_hlo(module)
+        changed = run_pass(module, make(load_chip("small"), OPTIONS)).changed
+        assert changed or print_hlo(module) == before

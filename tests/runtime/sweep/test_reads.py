@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +92,21 @@ def test_results_are_known_for_chips_with_the_same_in_what_was_read_and_no_more_
     assert known.get("b", one, make) == one.mxu.rows
     assert known.get("a", one, make) == one.mxu.rows
     assert len(made) == 5, "the oldest of more than two is forgotten"
+
+
+def test_threads_share_what_is_known() -> None:
+    known: Known[int] = Known(3)
+
+    def rows_and(key: int, chip: Chip) -> int:
+        return chip.mxu.rows + key
+
+    def ask(seed: int) -> list[int]:
+        keys = [(seed + n) % 7 for n in range(400)]
+        return [known.get(key, TINY, partial(rows_and, key)) for key in keys]
+
+    with ThreadPoolExecutor(8) as pool:
+        for seed, found in enumerate(pool.map(ask, range(8))):
+            assert found == [TINY.mxu.rows + (seed + n) % 7 for n in range(400)]
 
 
 @pytest.mark.parametrize("name", TEXTS)

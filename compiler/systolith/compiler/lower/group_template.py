@@ -126,7 +126,7 @@ class Template:
     sums: Sequence[Sums] = ()
     row_bytes: int = 0
     units: int = 1
-    origins: list[tuple[Piece, Piece, str, int]] = field(default_factory=list)
+    origins: list[tuple[Piece, Piece, Origin]] = field(default_factory=list)
     ops: list[_Op] = field(default_factory=list)
     explain: list[Callable[[Sequence[str]], Decision]] = field(default_factory=list)
     state: Hashable = None
@@ -160,7 +160,7 @@ class Template:
                 buf = ctx.acc(ref.buf.unit if sums is None else units[sums])
                 offset += 0 if sums is None else (rows[sums] - self.sums[sums].row) * self.row_bytes
             refs.append(Ref(buf, ref.pattern, offset, None, ref.bias, None if k is None else bufs[k]))
-        origins = [Origin(_named(hlo, names), _named(group, names), what, m) for hlo, group, what, m in self.origins]
+        origins = [replace(o, hlo=_named(hlo, names), group=_named(g, names)) for hlo, g, o in self.origins]
         append = ctx.block.items.append
         for op in self.ops:
             args = op.args
@@ -296,7 +296,7 @@ class _Reading:
         if id(origin) not in self._origins:
             self._origins[id(origin)] = len(self._made.origins)
             hlo, group = self._piece(origin.hlo), self._piece(origin.group)
-            self._made.origins.append((hlo, group, origin.what, origin.macs))
+            self._made.origins.append((hlo, group, origin))
         return self._origins[id(origin)]
 
     def _decision(self, d: Decision) -> Callable[[Sequence[str]], Decision]:
