@@ -28,6 +28,8 @@ def figures() -> dict[str, Any]:
     drawn = {name: draw(run) for name, draw in plot.OF_A_RUN.items()}
     drawn["comparison"] = plot.comparison([run, fabricate(2.0)], ["base", "slow"])
     drawn["pareto"] = plot.pareto(ROWS, "area", "cycles", "name")
+    cost = "10 * mxu.count + vmem.bytes / 1048576 + hbm.gbps / 30"
+    drawn["formula"] = plot.pareto([{**row, cost: row["area"]} for row in ROWS], "cycles", cost)
     bars = [{"field": "hbm.gbps", "elasticity": -0.65}, {"field": "vmem.bytes", "elasticity": 0.002}]
     drawn["elasticities"] = plot.elasticities(bars, "time of a model with a name on a chip with a name")
     drawn["sensitivity"] = plot.sensitivity(SWINGS, "cycles", 100)

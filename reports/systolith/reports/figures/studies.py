@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from textwrap import fill
 
 from matplotlib.ticker import FuncFormatter
 
@@ -22,6 +23,7 @@ from systolith.reports.figures.style import (
 from systolith.reports.svg import shorten, text_width
 
 LABELS = 8  # names along a front
+WIDE, HIGH = 60, 32  # characters of a line of an axis' name: a formula may be long
 
 
 def pareto(data: Pareto) -> PaperFigure:
@@ -45,7 +47,7 @@ def pareto(data: Pareto) -> PaperFigure:
             [p.x for p in front], [p.y for p in front], 14, VERMILLION, linewidths=0, zorder=3, label="Pareto front"
         )
         axes.margins(0.12)
-        axes.set(xlabel=data.x, ylabel=data.y)
+        axes.set(xlabel=fill(data.x, WIDE), ylabel=fill(data.y, HIGH))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
         axes.grid(visible=True)
