@@ -56,6 +56,7 @@ class _Values:
         depth: products before each instruction on the longest way to it.
         origins: for each value the large one that it comes from, if any, and the operations on the way; itself and
             0 if it is not to be computed again.
+        computed: whether each value comes from others than what is given, which no block takes away.
     """
 
     def __init__(self, computation: Computation, least: int) -> None:
@@ -63,10 +64,13 @@ class _Values:
         self.users = computation.users()
         self.depth: dict[Instruction, int] = {}
         self.origins: dict[Instruction, tuple[frozenset[Instruction], int]] = {}
+        self.computed: dict[Instruction, bool] = {}
         for i in computation.instructions:
             above = max((self.depth[o] for o in i.operands), default=0)
             self.depth[i] = above + (family(i) is Family.CONTRACTION)
             self.origins[i] = self._origin(i)
+            computed = any(self.computed[o] for o in i.operands) if self.is_again(i) else family(i) is not Family.GIVEN
+            self.computed[i] = computed
 
     def recomputed(self) -> list[Decision]:
         """Compute values again wherever less is moved then."""
@@ -133,7 +137,7 @@ class _Values:
         A product that only elementwise operations read would be fused with them.
         """
         sources, operations = self.origins[value]
-        if not 0 < operations <= MOST:
+        if not 0 < operations <= MOST or not self.computed[value]:
             return False
         return all(s.dims == value.dims and self._is_in_memory(s) for s in sources)
 
@@ -173,7 +177,9 @@ class _Copies:
         self._taken += [(user, value, made) for user in users]
 
     def _copy(self, value: Instruction, depth: int, before: int) -> Instruction:
-        """A copy that stands before the instruction of a number."""
+        """A copy that stands before the instruction of a number; of what is given, itself."""
+        if family(value) is Family.GIVEN:
+            return value
         operands = [self._copy(o, depth, before) for o in value.operands] if self.again(value) else [value]
         made = self._made.get((value, depth))
         if made is None:
