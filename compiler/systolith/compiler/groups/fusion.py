@@ -34,19 +34,14 @@ from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignme
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import is_allocation
-from systolith.compiler.ops.expression_builder import (
-    NotFoldableError,
-    analyze,
-    reads_in_place,
-    splat_or_none,
-)
+from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, reads_in_place, splat_or_none
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.dead_code import has_effects
-from systolith.compiler.tile.views import is_view_chain, view_base
+from systolith.compiler.tile.views import read_from, view_chains
 from systolith.isa.kernel import MAX_STREAMS
 
 OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC, Family.HOST)
@@ -177,7 +172,7 @@ class _Grouping:
             if i not in self.cheap:
                 self.stored.add(i)
                 if self._on_mxu(i):
-                    forced.update(map(_dot_operand, i.operands))
+                    forced.update(map(read_from, i.operands))
             elif why := self._reason(i, forced):
                 self.stored.add(i)
                 self.why[i] = why
@@ -460,7 +455,7 @@ class _Grouping:
                 return i not in chain
             return self._is_leaf(i)
 
-        chain = set(_dot_chains(root)) if self._on_mxu(root) else set()
+        chain = set(view_chains(root)) if self._on_mxu(root) else set()
 
         def visit(i: Instruction, of: Instruction) -> Steps[Instruction]:
             if is_leaf(i, of):
@@ -497,17 +492,3 @@ def _drop_unused(computation: Computation) -> None:
         if users[i] or i is computation.result or i.opcode == "parameter" or has_effects(i)
     ]
     computation.instructions = kept
-
-
-def _dot_operand(operand: Instruction) -> Instruction:
-    """The value that a dot's operand is read from: the base of a chain of views, or the operand itself."""
-    return view_base(operand) if is_view_chain(operand) else operand
-
-
-def _dot_chains(dot: Instruction) -> Iterator[Instruction]:
-    """The view operations on a dot's operands that stay in its group."""
-    for operand in dot.operands[:2]:
-        if is_view_chain(operand):
-            while info(operand).view:
-                yield operand
-                operand = operand.operands[0]

@@ -11,10 +11,10 @@ import numpy as np
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
-from systolith.compiler.lower.gather import lower_gather
+from systolith.compiler.lower.indexed.gather import lower_gather
+from systolith.compiler.lower.indexed.scatter import lower_scatter
 from systolith.compiler.lower.installed import lower_installed
 from systolith.compiler.lower.scalars import alu, load_scalar
-from systolith.compiler.lower.scatter import lower_scatter
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view

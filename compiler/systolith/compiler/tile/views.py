@@ -6,7 +6,7 @@ same bytes.  Dots and convolutions take such views as operands, and an entry com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -37,6 +37,20 @@ def is_view_chain(instruction: Instruction) -> bool:
         as_view(Array(nowhere, base.shape.dtype.in_memory, base.dims, strides, (0,) * len(base.dims)), instruction)
         is not None
     )
+
+
+def read_from(operand: Instruction) -> Instruction:
+    """The value that a dot's operand is read from: the base of a chain of views, or the operand itself."""
+    return view_base(operand) if is_view_chain(operand) else operand
+
+
+def view_chains(dot: Instruction) -> Iterator[Instruction]:
+    """The view operations on a dot's operands that stay in its group."""
+    for operand in dot.operands[:2]:
+        if is_view_chain(operand):
+            while info(operand).view:
+                yield operand
+                operand = operand.operands[0]
 
 
 def as_view(array: Array, instruction: Instruction) -> Array | None:

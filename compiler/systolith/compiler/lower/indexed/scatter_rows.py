@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from systolith.compiler.index.affine import Box, Expr, IndexMap
-from systolith.compiler.lower.serial_kernel import Combination
+from systolith.compiler.lower.indexed.serial_kernel import Combination
 from systolith.compiler.lower.windows import LEAST_LIST, copy_windows, list_in_vmem
 from systolith.compiler.ops.expression import Coordinate, Graph, Load
 from systolith.compiler.ops.expression_builder import GroupPlan

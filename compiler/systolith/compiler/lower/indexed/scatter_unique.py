@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.lower.indexed.scatter_rows import number_list
 from systolith.compiler.lower.scalars import load_scalar
-from systolith.compiler.lower.scatter_rows import number_list
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem
 from systolith.compiler.ops.expression import Graph, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, inline_scalar

@@ -17,9 +17,9 @@ from math import prod
 from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
-from systolith.compiler.lower.scatter_rows import combine_rows, rows_fit
-from systolith.compiler.lower.scatter_unique import combine_unique, unique_fit
-from systolith.compiler.lower.serial_kernel import Combination
+from systolith.compiler.lower.indexed.scatter_rows import combine_rows, rows_fit
+from systolith.compiler.lower.indexed.scatter_unique import combine_unique, unique_fit
+from systolith.compiler.lower.indexed.serial_kernel import Combination
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem, part_bytes, parts, windows_array
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
