@@ -105,7 +105,7 @@ def test_wheel_holds_what_is_needed_and_no_more(built: tuple[Path, Path]) -> Non
     needed += ["systolith/docs/isa.md", "systolith/docs/operations.md", "systolith/examples/mlp_infer.hlo"]
     assert not set(needed) - set(names)
     suffixes = {Path(name).suffix for name in names if not name.startswith(info)}
-    known = ".py .typed .toml .html .css .js .sv .svh .vlt .cpp .h .md .s .hlo .npz"
+    known = ".py .typed .toml .html .css .js .sv .svh .vlt .cpp .h .md .s .hlo .npz .proto"
     assert suffixes == set(known.split())
     assert not [name for name in names if "/tb/" in name or "/fuzz/" in name or "test" in Path(name).name]
 

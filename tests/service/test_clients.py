@@ -213,12 +213,12 @@ def test_sessions_leave_nothing_in_the_server(server: Server, client: RemoteClie
 
 
 def test_a_run_that_takes_too_long_ends_its_session_only(client: RemoteClient, address: str) -> None:
-    """Two seconds here."""
+    """Five seconds here."""
     waited = sl.connect(address)
     result = waited.execute(hungry())
-    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 2 s, the limit of the service"):
+    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 5 s, the limit of the service"):
         waited.transfer(result)
-    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 2 s"):
+    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 5 s"):
         waited.transfer_to_server(X)
     assert client.transfer(client.transfer_to_server(X)) == X
     waited.close()
@@ -230,7 +230,7 @@ def test_a_run_that_nobody_waits_for_takes_no_longer(client: RemoteClient, addre
     with sl.connect(address) as forgotten:
         spin(forgotten)
         assert within(DEADLINE, lambda: sessions(client) == 1), client.metrics()
-        with pytest.raises(ServiceError, match="the session has ended: a run took more than 2 s"):
+        with pytest.raises(ServiceError, match="the session has ended: a run took more than 5 s"):
             forgotten.transfer_to_server(X)
 
 
@@ -365,7 +365,9 @@ def test_a_server_ends_within_its_seconds_and_removes_its_socket(tmp_path: Path)
         assert process.returncode == 0
         assert not path.exists()
         assert within(DEADLINE, lambda: not alive(worker))
-        assert failed == [f"{address}: the session has ended: the service is ending"]
+        (said,) = failed  # by the session, or by the connection, whichever ends first
+        assert said.startswith(f"{address}: ")
+        assert "the service is ending" in said
         with pytest.raises(sl.SystolithError, match=r"no service at unix:.*start one with `systolith serve`"):
             sl.connect(address)
 

@@ -78,7 +78,7 @@ PARAMETERS = {
     "link.count": "Links",
 }
 WIDE = ("HbmBytes",)  # parameters of 64 bits
-NO_PARAMETER = ("name", "clock_mhz", "features.wide")
+NO_PARAMETER = ("name", "clock_mhz", "features.wide", "host.launch")
 
 # Capacities of the models of tables and memories; HBM: or all of it, where it is smaller.
 CAPACITIES = {

@@ -23,11 +23,11 @@ def refusing(monkeypatch: pytest.MonkeyPatch, error: CompileError) -> list[str]:
     lowered: list[str] = []
     compile_grouped = driver.compile_grouped
 
-    def refuse(module: Any, chip: Any, options: Any, decided: Any) -> Any:
+    def refuse(module: Any, chip: Any, options: Any, decided: Any, copies: Any) -> Any:
         lowered.append(", ".join(d.chosen for d in decided if d.chosen == "no blocks"))
         if not lowered[-1]:
             raise error
-        return compile_grouped(module, chip, options, decided)
+        return compile_grouped(module, chip, options, decided, copies)
 
     monkeypatch.setattr(driver, "compile_grouped", refuse)
     return lowered

@@ -32,10 +32,6 @@ REFUSED = {
         " s = u64[2] constant({1, 2})\n@ z = (u64[2], pred[8]) rng-bit-generator(s), algorithm=rng_three_fry\n"
         " p = pred[8] get-tuple-element(z), index=1\n ROOT r = f32[8] convert(p)",
     ),
-    "a product of integers and floats": (
-        TINY,
-        " y = s8[8] convert(x)\n@ ROOT d = f32[] dot(y, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
-    ),
     "a conversion of bits": (
         TINY,
         " y = s8[8] convert(x)\n@ b = pred[8,8] bitcast-convert(y)\n ROOT r = f32[8,8] convert(b)",

@@ -204,9 +204,11 @@ class _Reading:
         Raises:
             NotCopiedError: something has no place in one.
         """
-        drawn = dict[str, int]()
+        drawn, stems = dict[str, int](), dict[str, Piece]()
         for stem, name in self._lowered.drawn:
-            self._made.stems.append(self._piece(stem))
+            # The first name of a stem may be the stem itself, of which others are not made.
+            piece = stems[stem] if stem in stems else stems.setdefault(stem, self._piece(stem))
+            self._made.stems.append(piece)
             drawn[name] = self._know(name)
         self._number_buffers(drawn)
         coming = iter(enumerate(self._lowered.sums))

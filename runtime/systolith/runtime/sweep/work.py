@@ -106,8 +106,7 @@ def _measured(job: Job, chip: Chip, compiled_for: Chip) -> Row:
         started = perf_counter()
         program = program_for(job.model, job.options, compiled_for)
         compiled = perf_counter()
-        plain = replace(chip, energy=None)  # that no column has
-        result = simulate(moved(program, plain), plain, mode="time")
+        result = simulate(moved(program, chip), chip, mode="time")
         return {"status": OK, "reason": ""} | measurements(result, compiled - started)
     except SystolithError as error:
         return {"status": REFUSED, "reason": " ".join(str(error).split())}
