@@ -43,6 +43,12 @@ def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
     assert done.stdout.splitlines()[-1] == "good"
 
 
+def test_a_process_ends_though_a_compilation_was_interrupted() -> None:
+    """A thread of jaxlib still waits for it."""
+    done = run("interrupted.py")
+    assert (done.returncode, done.stdout) == (0, "interrupted 3\n"), done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_devices_run_their_parts_of_a_program() -> None:
     done = run("several.py", SYSTOLITH_DEVICES="4")

@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from systolith.compiler.hlo.proto.schema import message_class
 from systolith.pjrt.partition import Shardings
 from systolith.pjrt.status import UNIMPLEMENTED, PluginError
 from systolith.runtime.inputs.stablehlo import proto_of_mlir
-
-T = TypeVar("T")
-
-STACK = 256 << 20
-"""Bytes of stack of the thread that compiles: jaxlib calls from threads with little, and the compiler recurses.  Only
-pages that are used take memory."""
-
-_starting = threading.Lock()
-
-
-def on_large_stack(work: Callable[[], T]) -> T:
-    """The result of a function that is called in a thread with a large stack; raises its exception."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="systolith compile", daemon=True)
-    with _starting:
-        before = threading.stack_size(STACK)
-        try:
-            thread.start()
-        except RuntimeError:  # there is no room for one more
-            return work()
-        finally:
-            threading.stack_size(before)
-    try:
-        thread.join()
-    except BaseException:  # Ctrl-C: nobody wants the result
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-        raise
-    if errors:
-        raise errors[0]
-    return results[0]
 
 
 def hlo_proto(code: bytes, form: str) -> bytes:

@@ -17,12 +17,12 @@ from systolith.pjrt.compiling import (
     assigned_devices,
     compile_options,
     hlo_proto,
-    on_large_stack,
     with_config,
     with_shardings,
 )
 from systolith.pjrt.devices import ClientObject, DeviceObject, named_values
 from systolith.pjrt.entries import STRUCTURES
+from systolith.pjrt.large_stack import on_large_stack
 from systolith.pjrt.native import READY
 from systolith.pjrt.objects import Object, array, drain, find
 from systolith.pjrt.partition import local

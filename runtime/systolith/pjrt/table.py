@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from systolith.pjrt.entries import ENTRIES, MAJOR, MINOR, Table
+from systolith.pjrt.large_stack import end_all
 from systolith.pjrt.native import ENDED, ERROR, PLAIN, natives
 from systolith.pjrt.objects import Object
 from systolith.pjrt.profiler import extension
@@ -126,3 +127,4 @@ class Api:
         """From now on no call enters Python: the interpreter ends.  jaxlib dies of an error from what deletes."""
         for name in self._callbacks:
             setattr(self._table, name, self._nothing if name.endswith("_Delete") else self._ended)
+        end_all()
