@@ -56,7 +56,7 @@ class _Values:
         depth: products before each instruction on the longest way to it.
         origins: for each value the large one that it comes from, if any, and the operations on the way; itself and
             0 if it is not to be computed again.
-        computed: whether each value comes from others than what is given, which no block takes away.
+        computed: whether each value comes from others than constants: what does is in each group that uses it.
     """
 
     def __init__(self, computation: Computation, least: int) -> None:
@@ -69,7 +69,7 @@ class _Values:
             above = max((self.depth[o] for o in i.operands), default=0)
             self.depth[i] = above + (family(i) is Family.CONTRACTION)
             self.origins[i] = self._origin(i)
-            computed = any(self.computed[o] for o in i.operands) if self.is_again(i) else family(i) is not Family.GIVEN
+            computed = any(self.computed[o] for o in i.operands) if self.is_again(i) else i.opcode != "constant"
             self.computed[i] = computed
 
     def recomputed(self) -> list[Decision]:
@@ -177,8 +177,8 @@ class _Copies:
         self._taken += [(user, value, made) for user in users]
 
     def _copy(self, value: Instruction, depth: int, before: int) -> Instruction:
-        """A copy that stands before the instruction of a number; of what is given, itself."""
-        if family(value) is Family.GIVEN:
+        """A copy that stands before the instruction of a number; of a constant, itself."""
+        if value.opcode == "constant":
             return value
         operands = [self._copy(o, depth, before) for o in value.operands] if self.again(value) else [value]
         made = self._made.get((value, depth))
