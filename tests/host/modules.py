@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def flat(value: Literal) -> list[Array]:
     return [a for part in value for a in flat(part)] if isinstance(value, tuple) else [np.asarray(value)]
 
 
-def evaluated(text: str, items: Sequence[Literal], *arguments: Array) -> DeviceResult:
+def evaluated(text: str, items: Sequence[Literal] | Mapping[str, Sequence[Literal]], *arguments: Array) -> DeviceResult:
     """The evaluator's run of a module."""
     (found,) = evaluate_devices(sl.parse_hlo(text), [arguments], hosts=[Host(infeed=items)], precision="highest")
     return found

@@ -127,7 +127,7 @@ def test_times_that_end_before_the_run_name_the_instruction(out: bool) -> None:
 @pytest.mark.parametrize("steps", [[(5, 1), (4, 1)], [(-1, 1)], [(0, -1)], [(1, 2, 3)], 7, [("a", 1)], [(1.5, 2)]])
 def test_times_that_are_none_are_refused(steps: object) -> None:
     with pytest.raises(HostTimesError, match=r"infeed queue 0: must be \(cycle, bytes\) pairs"):
-        HostTimes({0: steps})  # type: ignore[dict-item]
+        HostTimes({0: steps})  # type: ignore[arg-type]
 
 
 def test_more_than_an_outfeed_queue_holds_is_refused() -> None:

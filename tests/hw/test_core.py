@@ -24,6 +24,7 @@ from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
 from tests.compiler.machine import Array, compiled
 from tests.compiler.window_cases import select_and_scatter_text, window_arguments
+from tests.host import test_configs as configs
 from tests.host.test_feeds import ITEM, LOOP, TURNS, item
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
@@ -174,6 +175,28 @@ def test_a_host_that_comes_late_and_takes_slowly(core: Lockstep, seed: int) -> N
     host = HostTimes({0: steps(200 * seed * TURNS)}, {0: steps(300 * seed * TURNS)}) if seed else HostTimes()
     (entry,) = (n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER)
     agree(core, Case(program, {entry: np.zeros(ITEM, np.uint8)}, fill, host=host))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_queues_of_several_configs(core: Lockstep, seed: int) -> None:
+    """Two infeed queues and two outfeed queues, each with times of its own; seed 0: all are there."""
+    rng = np.random.default_rng(seed)
+    program = compiled(configs.TEXT).program
+    counts = {"images": 2 * configs.TURNS, "": configs.TURNS}
+
+    def fill(machine: Machine) -> None:
+        for config, values in configs.ITEMS.items():
+            for array in (a for value in values for a in configs.flat(value)):
+                machine.infeed[program.host_queue(Role.INFEED, config)].push(array)
+
+    def steps(count: int, size: int) -> list[tuple[int, int]]:
+        return [(cycle, size) for cycle in np.sort(rng.integers(0, 3000 * seed + 1, count)).tolist()]
+
+    sent = {config: steps(count, 256) for config, count in counts.items()}
+    taken = {config: steps(configs.TURNS, 256) for config in ("sums", "seen")}
+    (entry,) = (n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER)
+    start = {entry: configs.START.view(np.uint8)}
+    agree(core, Case(program, start, fill, host=HostTimes(sent, taken) if seed else HostTimes()))
 
 
 def test_what_a_run_leaves_does_not_show_in_the_next(core: Lockstep) -> None:

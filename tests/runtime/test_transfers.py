@@ -35,13 +35,13 @@ def test_values_of_every_shape_come_back(client: sl.Client) -> None:
 
 def test_a_literal_enters_the_infeed_as_its_arrays_in_order(client: sl.Client) -> None:
     client.TransferToInfeed(PAIR, device=1)
-    queue = client.devices[1].infeed[0]
+    queue = client.devices[1].infeed.of(0)
     assert queue.take(24 + 1 + 2).tobytes() == np.arange(6, dtype=np.float32).tobytes() + b"\7\1\0"
-    assert not client.devices[0].infeed[0]
+    assert not client.devices[0].infeed.of(0)
 
 
 def test_the_outfeed_gives_a_whole_value_or_nothing(client: sl.Client) -> None:
-    queue = client.devices[1].outfeed[0]
+    queue = client.devices[1].outfeed.of(0)
     queue.push(np.arange(6, dtype=np.float32))
     with pytest.raises(sl.SystolithError, match=r"outfeed queue 0: .* there are fewer"):
         client.TransferFromOutfeed(PAIR.shape, device=1)

@@ -53,14 +53,14 @@ def fed(client: Any) -> Any:
         "HloModule feeds\nENTRY e {\n k = token[] after-all()\n a = (f32[8], token[]) infeed(k)\n"
         " x = f32[8] get-tuple-element(a), index=0\n t = token[] get-tuple-element(a), index=1\n"
         " y = f32[8] add(x, x)\n o = token[] outfeed(y, t), outfeed_shape=f32[8]\n"
-        " b = (f32[8], token[]) infeed(o)\n ROOT z = f32[8] get-tuple-element(b), index=0\n}\n"
+        ' b = (f32[8], token[]) infeed(o), infeed_config="last"\n ROOT z = f32[8] get-tuple-element(b), index=0\n}\n'
     )
     with ThreadPoolExecutor(1) as waiting:
         result = waiting.submit(client.Transfer, client.Execute(sl.XlaComputation.of(module), [], 1))
         client.TransferToInfeed(sl.Literal.r1(X), 1)
         out = client.TransferFromOutfeed(sl.make_shape(sl.F32, [8]), 1)
         assert out == sl.Literal.r1(2 * X)
-        client.TransferToInfeed(sl.Literal.r1(X + 1), 1)
+        client.TransferToInfeed(sl.Literal.r1(X + 1), 1, "last")
         return [out, result.result()]
 
 

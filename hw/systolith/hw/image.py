@@ -17,7 +17,7 @@ from systolith.hw.patterns import PATTERN_BITS, pattern_entry
 from systolith.isa.chip import Chip
 from systolith.isa.encode import encode_code
 from systolith.isa.program import Program
-from systolith.sim.host_times import ALL_THERE, HostTimes, totals
+from systolith.sim.host_times import ALL_THERE, HostTimes, NumberedTimes, totals
 from systolith.sim.memory import Bytes, Machine
 
 PATTERN_WORDS = -(-PATTERN_BITS // 32)
@@ -143,7 +143,7 @@ def _memories(before: Contents, chip: Chip) -> Iterator[Write]:
     yield _table(BUFFERS, [word for base in before.bases for word in (base & 0xFFFFFFFF, base >> 32)])
 
 
-def _host(machine: Machine, times: HostTimes) -> Iterator[Write]:
+def _host(machine: Machine, times: NumberedTimes) -> Iterator[Write]:
     """The contents of the infeed queues, and when the host sends and takes bytes of all queues."""
     size, most, count = CAPACITIES["HostBytes"], CAPACITIES["HostTimes"], len(machine.infeed)
     for n, queue in enumerate(machine.infeed):
@@ -183,7 +183,7 @@ def start_of(program: Program, chip: Chip, machine: Machine, times: HostTimes = 
         ModelError: there is no room for it.
     """
     before = contents(machine)
-    return Start([*tables(program, chip), *_memories(before, chip), *_host(machine, times)], before)
+    return Start([*tables(program, chip), *_memories(before, chip), *_host(machine, times.numbered(program))], before)
 
 
 def job(chip: Chip, start: Start, outfeed: list[int], limit: int) -> Job:

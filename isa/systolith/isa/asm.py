@@ -9,7 +9,7 @@ quotients, also of names that `.equ` defines and of the chip's integer fields (`
 
     .program axpy
     .equ n 16                                        # or a register: .equ row r5
-    .buffer x parameter f32 [16] number=0            # bytes=, alias=, name=, sizes=[], data="hex", "hex"
+    .buffer x parameter f32 [16] number=0            # bytes=, alias=, name=, config=, sizes=[], data="hex", "hex"
     .buffer y result f32 [16] number=0
     .token loaded ld -> vpu
     .token ok vpu -> st
@@ -131,6 +131,7 @@ class _Printer:
         text = f".buffer {self.buffers[i]} {b.role} {b.dtype} [{dims}] bytes={b.bytes}"
         text += f" name={json.dumps(b.name)}" * (b.name != self.buffers[i])
         text += f" number={b.number}" * (b.number != -1) + f" alias={b.alias}" * (b.alias != -1)
+        text += f" config={json.dumps(b.config)}" * bool(b.config)
         text += f" sizes=[{', '.join(map(str, b.sizes))}]" if b.sizes else ""
         return text + (f' data="{b.data.hex()}"' if b.data else "")
 

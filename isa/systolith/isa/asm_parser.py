@@ -157,13 +157,14 @@ class Parser:
         dtype = self._dtype(line, ELEMENT_TYPES)
         dims = self._list(line, "[", "]", lambda: line.integer("a dimension"))
         settings: dict[str, Any] = {"name": name, "number": -1, "alias": -1, "sizes": (), "data": b"", "bytes": None}
+        settings["config"] = ""
         while (key := line.keyword()) is not None:
             if key not in settings:
                 line.fail(f"{key}: unknown setting of a buffer")
             if key == "data":
                 settings[key] = self._hex(line)
-            elif key == "name":
-                settings[key] = line.name("a name")
+            elif key in ("name", "config"):
+                settings[key] = line.name(f"a {key}")
             elif key == "sizes":
                 settings[key] = self._list(line, "[", "]", lambda: line.integer("a number"))
             else:

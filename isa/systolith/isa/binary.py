@@ -60,8 +60,9 @@ def _words(data: bytes, what: str) -> Sequence[int]:
 def _meta(program: Program) -> bytes:
     buffers = [{**asdict(b), "data": len(b.data)} for b in program.buffers]
     for row in buffers:
-        if not row["sizes"]:
-            del row["sizes"]
+        for key in ("sizes", "config"):
+            if not row[key]:
+                del row[key]
     origins = [asdict(o) for o in program.origins]
     for row in origins:
         if row["expected"] < 0:
@@ -147,6 +148,7 @@ class _Buffer:
     data: _Count
     alias: int
     sizes: tuple[int, ...] = ()
+    config: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from systolith.isa.chip_schema import Chip
+from systolith.isa.errors import ProgramError
 from systolith.isa.instruction import Instruction
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
@@ -46,6 +47,7 @@ class BufferDecl:
         number: parameter or result number, or host queue; -1 otherwise.
         data: initial contents, for constants.
         alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
+        config: of infeed and outfeed, the name of their queue on the host; empty: it has none.
         sizes: for each dimension the number of the parameter (of a result: of the result) that holds how much of it
             there is, an s32; -1: all of it.  Empty: all of everything.
     """
@@ -59,6 +61,7 @@ class BufferDecl:
     data: Image = b""
     alias: int = -1
     sizes: tuple[int, ...] = ()
+    config: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,37 @@ class Program:
     probes: list[Probe] = field(default_factory=list)
     vmem_high_water: int = 0
     target: Chip | None = field(default=None, compare=False, repr=False)
+
+    def configs(self, role: Role) -> dict[int, str]:
+        """Of the infeed or outfeed queues that arrays are declared for, by number: their configs."""
+        return {b.number: b.config for b in self.buffers if b.role is role}
+
+    def host_queue(self, role: Role, config: int | str) -> int:
+        """The number of the infeed or outfeed queue of a config; the empty one is that of a program that has no others.
+
+        A number is itself, of programs without configs as text, too.
+
+        Raises:
+            ProgramError: the program has no such queue.
+        """
+        if not isinstance(config, str):
+            return config
+        configs = self.configs(role)
+        named = {name: number for number, name in configs.items() if name}
+        if config in named:
+            return named[config]
+        if not config and (not named or len(configs) == 1 or 0 not in named.values()):
+            return 0
+        if not named and config.isascii() and config.isdecimal():
+            return int(config)
+        there = ", ".join(map(repr, sorted(named))) or "none"
+        raise ProgramError(f"program {self.name}: no {role} has config {config!r}; configs: {there}")
+
+    def host_names(self, role: Role, count: int) -> list[int | str]:
+        """What the host calls the first `count` infeed or outfeed queues: configs, if there are several, or numbers."""
+        configs = self.configs(role)
+        several = len(set(configs.values())) > 1
+        return [(several and configs.get(n, "")) or n for n in range(count)]
 
     @classmethod
     def on(cls, chip: Chip, name: str) -> Program:

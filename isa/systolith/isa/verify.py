@@ -338,8 +338,21 @@ def _check_feed(b: BufferDecl, chip: Chip) -> None:
     _need(0 <= b.number < chip.host.queues, f"buffer {b.name}: host queue {b.number}: there are {chip.host.queues}")
 
 
+def _check_configs(program: Program, role: Role) -> None:
+    numbers: dict[str, int] = {}
+    configs = program.configs(role)
+    for b in program.buffers:
+        if b.role is role:
+            same = configs[b.number] == b.config and (
+                not b.config or numbers.setdefault(b.config, b.number) == b.number
+            )
+            _need(same, f"buffer {b.name}: config {b.config!r} of {role} queue {b.number}: a queue has one, of its own")
+
+
 def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
+    for role in FEEDS:
+        _check_configs(program, role)
     for i, b in enumerate(program.buffers):
         _need(b.dtype in ELEMENT_TYPES, f"buffer {b.name}: no element type {b.dtype}")
         _need(len(b.dims) <= MAX_RANK, f"buffer {b.name}: {len(b.dims)} dimensions: at most {MAX_RANK}")

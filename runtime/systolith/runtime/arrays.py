@@ -71,34 +71,41 @@ def load_numbered(path: Path, prefix: str) -> list[Array]:
     """Arrays `<prefix>0`, `<prefix>1`, ... of an npz file.
 
     Raises:
-        InputError: as `load_beside`.
+        InputError: the file cannot be read as npz, or a number is missing.
     """
-    return load_beside(path, prefix, "")[0]
+    return numbered_arrays(load_archive(path, prefix), prefix, str(path))
 
 
-def load_beside(path: Path, prefix: str, other: str) -> tuple[list[Array], Array | None]:
-    """Arrays `<prefix>0`, `<prefix>1`, ... of an npz file, and one of another name, if it is there.
+def load_archive(path: Path, prefix: str) -> dict[str, Array]:
+    """The arrays of an npz file by their names; `prefix`: of names that it should have, for messages.
 
     Raises:
-        InputError: the file cannot be read as npz, or a number is missing.
+        InputError: the file cannot be read as npz.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
             if not hasattr(archive, "files"):
                 raise InputError(f"{path}: expected an npz archive of {prefix}0, {prefix}1, ..., got a single array")
-            found = {name: archive[name] for name in archive.files}
+            return {name: archive[name] for name in archive.files}
     except InputError:
         raise
     except Exception as error:  # numpy raises many types for a broken archive (zip, pickle, header, OS errors)
         raise InputError(
             f"{path}: cannot read as npz: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from None
-    beside = found.pop(other, None)
+
+
+def numbered_arrays(found: dict[str, Array], prefix: str, what: str) -> list[Array]:
+    """Arrays `<prefix>0`, `<prefix>1`, ... of those by name; `what`: for messages.
+
+    Raises:
+        InputError: a number is missing.
+    """
     expected = [f"{prefix}{i}" for i in range(len(found))]
     missing = [name for name in expected if name not in found]
     if missing:
-        raise InputError(f"{path}: expected arrays {prefix}0 to {prefix}{len(found) - 1}, {missing[0]} is missing")
-    return [found[name] for name in expected], beside
+        raise InputError(f"{what}: expected arrays {prefix}0 to {prefix}{len(found) - 1}, {missing[0]} is missing")
+    return [found[name] for name in expected]
 
 
 def random_array(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -> Array:

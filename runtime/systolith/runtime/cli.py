@@ -32,7 +32,14 @@ from systolith.runtime.sweep.command import sweep
 F = TypeVar("F", bound=Callable[..., Any])
 ELIDED_HELP = "What constants are whose values the text leaves out ('{...}'); without it only `--mode time` takes them."
 INFEED_HELP = (
-    "Arrays that infeeds take, in order: npz of infeed0, infeed1, ...; the parts of a tuple one after the other."
+    "Arrays that infeeds take, in order: npz of infeed0, infeed1, ..., the parts of a tuple one after the other; of"
+    " modules with several infeed_configs CONFIG/infeed0, ...; `cycles`: when each arrives."
+)
+HOST_TIMES = click.option(
+    "--host-times",
+    type=FILE,
+    help="When the host sends and takes bytes: JSON of (cycle, bytes) pairs by direction and config,"
+    ' {"infeed": {"": [[0, 4096], [9000, 4096]]}, "outfeed": {"": [[5000, 1024]]}}.',
 )
 
 
@@ -68,6 +75,7 @@ def cli(verbose: int, quiet: bool) -> None:
 @click.option("--out", type=FILE, help="Write results to this npz as out0, out1, ...")
 @click.option("--infeed", type=FILE, help=INFEED_HELP)
 @click.option("--outfeed", type=FILE, help="Write what the run puts out to this npz as outfeed0, outfeed1, ...")
+@HOST_TIMES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option(
     "--trace",
@@ -248,6 +256,7 @@ def asm(file: Path, chip: str | None, changes: Mapping[str, str], output: Path) 
 @click.option("--args", type=FILE, help="Arguments, as for `run`.")
 @click.option("--random", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed instead.")
 @click.option("--infeed", type=FILE, help="What infeeds take, as for `run`.")
+@HOST_TIMES
 @click.option("--precision", type=click.Choice(["default", "high", "highest"]), help="As for `run`.")
 @MAX_CYCLES
 @click.option(

@@ -20,6 +20,7 @@ from systolith.runtime.device_transfers import DeviceTransfers
 from systolith.runtime.executable import Executable, load_for
 from systolith.runtime.feeds import Infeed, Outfeed
 from systolith.runtime.global_data import value_of
+from systolith.runtime.host_queues import HostQueues
 from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.host_queue import HostQueue
@@ -54,33 +55,41 @@ class Client(DeviceTransfers):
         return load_for(self, program if isinstance(program, Program) else load(program))
 
     @checked
-    def infeed(self, queue: int = 0, device: int = 0) -> Infeed:
-        """An infeed queue of a device.
+    def infeed(self, config: int | str = "", device: int = 0) -> Infeed:
+        """An infeed queue of a device: that of modules with one `infeed_config`, or, of others, that of this config.
+
+        Args:
+            config: or a queue's number, for assembly that says no more.
+            device: which device.
 
         Raises:
             SystolithError: the chip has no such queue.
         """
-        return Infeed(self._host_queue(self.device(device).infeed, queue, "infeed"))
+        return Infeed(self._host_queue(self.device(device).infeed, config))
 
     @checked
-    def outfeed(self, queue: int = 0, device: int = 0) -> Outfeed:
-        """An outfeed queue of a device.
+    def outfeed(self, config: int | str = "", device: int = 0) -> Outfeed:
+        """An outfeed queue of a device: that of modules with one `outfeed_config`, or, of others, that of this config.
+
+        Args:
+            config: or a queue's number, for assembly that says no more.
+            device: which device.
 
         Raises:
             SystolithError: the chip has no such queue.
         """
-        return Outfeed(self._host_queue(self.device(device).outfeed, queue, "outfeed"))
+        return Outfeed(self._host_queue(self.device(device).outfeed, config))
 
-    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int) -> None:
-        self.infeed(device=device).push(*arrays)
+    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int, config: str) -> None:
+        self.infeed(config, device).push(*arrays)
 
-    def _drain(self, shape: Shape, device: int) -> Literal:
-        return Literal.of_shape(value_of(shape, self.outfeed(device=device).pop_value(shape)), shape)
+    def _drain(self, shape: Shape, device: int, config: str) -> Literal:
+        return Literal.of_shape(value_of(shape, self.outfeed(config, device).pop_value(shape)), shape)
 
-    def _host_queue(self, queues: list[HostQueue], number: int, what: str) -> HostQueue:
-        if not 0 <= number < len(queues):
-            raise SystolithError(f"{what} queue {number}: chip {self.chip.name} has {len(queues)}")
-        return queues[number]
+    def _host_queue(self, queues: HostQueues, config: int | str) -> HostQueue:
+        if not queues.count or not (isinstance(config, str) or 0 <= config < queues.count):
+            raise SystolithError(f"{queues.role} queue {config or 0!r}: chip {self.chip.name} has {queues.count}")
+        return queues.of(config)
 
 
 def compile_for(devices: Devices, module: Module, options: Options) -> Executable:

@@ -14,11 +14,12 @@ from systolith.isa.checked import as_array, checked
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import ELEMENT_TYPES, DType, dtype
 from systolith.isa.errors import SystolithError
+from systolith.isa.program import Role
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HOST, Allocation, HbmAllocator, OutOfMemoryError, Owner
+from systolith.runtime.host_queues import HostQueues, QueuesOfRun
 from systolith.runtime.sized import valid
 from systolith.runtime.task import CallerQueue, ProcessLock, Task, TaskQueue, finished
-from systolith.sim.host_queue import LIMIT, PATIENCE, HostQueue
 from systolith.sim.memory import Machine
 
 MOST_DEVICES = 4096
@@ -256,8 +257,8 @@ class Device:
         self.calling = ProcessLock()
         self.hbm = HbmAllocator(chip.hbm.bytes)
         self.queue: TaskQueue | CallerQueue = TaskQueue(f"device{number}")
-        self.infeed = [HostQueue(f"infeed queue {n}", LIMIT, PATIENCE) for n in range(chip.host.queues)]
-        self.outfeed = [HostQueue(f"outfeed queue {n}", LIMIT, PATIENCE) for n in range(chip.host.queues)]
+        self.infeed = HostQueues(Role.INFEED, chip.host.queues)
+        self.outfeed = HostQueues(Role.OUTFEED, chip.host.queues)
 
     def __repr__(self) -> str:
         return f"{self.chip.name}:{self.number}"
@@ -290,19 +291,18 @@ class Device:
 
     def attach_queues(self, machine: Machine, look: Callable[[], None]) -> None:
         """Give a run's machine this device's host queues; `look`: called while it waits, raises what is to end it."""
-        machine.infeed, machine.outfeed = self.infeed, self.outfeed
-        for queue in (*self.infeed, *self.outfeed):
-            queue.start_run(look)
+        machine.infeed = QueuesOfRun(self.infeed, machine.program, look)
+        machine.outfeed = QueuesOfRun(self.outfeed, machine.program, look)
 
     def expect_run(self) -> None:
         """A run is called: who waits at a queue of the host may count on it."""
-        for queue in (*self.infeed, *self.outfeed):
-            queue.expect_run()
+        self.infeed.expect_run()
+        self.outfeed.expect_run()
 
     def end_run(self, failed: bool) -> None:
         """A run has ended."""
-        for queue in (*self.infeed, *self.outfeed):
-            queue.end_run(failed)
+        self.infeed.end_run(failed)
+        self.outfeed.end_run(failed)
 
     @checked
     def empty(self, element: DType, shape: tuple[int, ...]) -> Buffer:

@@ -85,12 +85,12 @@ class Transfers(ABC, Generic[Loaded]):
         """Copy a value from a device's memory."""
 
     @abstractmethod
-    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int) -> None:
-        """Append the arrays of a value of `shape` to a device's infeed."""
+    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int, config: str) -> None:
+        """Append the arrays of a value of `shape` to a device's infeed of a config."""
 
     @abstractmethod
-    def _drain(self, shape: Shape, device: int) -> Literal:
-        """Take a value from a device's outfeed: all of it, or nothing."""
+    def _drain(self, shape: Shape, device: int, config: str) -> Literal:
+        """Take a value from a device's outfeed of a config: all of it, or nothing."""
 
     @abstractmethod
     def _load(self, computation: XlaComputation) -> Loaded:
@@ -139,24 +139,34 @@ class Transfers(ABC, Generic[Loaded]):
         return self._fetch(data)
 
     @checked
-    def transfer_to_infeed(self, literal: Literal, device: int = 0) -> None:
+    def transfer_to_infeed(self, literal: Literal, device: int = 0, config: str = "") -> None:
         """Append a literal to a device's infeed, a tuple as its arrays in order, as dense row-major bytes.
+
+        Args:
+            literal: the value.
+            device: which device.
+            config: of the infeeds that take it, where the module has infeeds of several configs.
 
         Raises:
             SystolithError: the chip has no infeed.
         """
-        self._feed(tuple(arrays_of(literal.value)), literal.shape, device)
+        self._feed(tuple(arrays_of(literal.value)), literal.shape, device, config)
 
     @checked
-    def transfer_from_outfeed(self, shape: Shape, device: int = 0) -> Literal:
+    def transfer_from_outfeed(self, shape: Shape, device: int = 0, config: str = "") -> Literal:
         """Take the next value of `shape` from a device's outfeed, once the runs called so far have ended.
+
+        Args:
+            shape: of the value.
+            device: which device.
+            config: of the outfeeds that send it, where the module has outfeeds of several configs.
 
         Raises:
             SystolithError: there are fewer bytes, which stay; the chip has no outfeed; or a size is only bounded.
         """
         if shape.is_dynamic:
             raise SystolithError(f"outfeed: {shape} has a dynamic size; ask for the shape that was sent")
-        return self._drain(shape, device)
+        return self._drain(shape, device, config)
 
     @checked
     def execute(self, computation: XlaComputation, arguments: Sequence[GlobalData] = (), device: int = 0) -> GlobalData:

@@ -20,7 +20,7 @@ from systolith.isa.program import TokenDecl
 from systolith.sim import causes as why
 from systolith.sim.deadlock import explain
 from systolith.sim.hbm import Arbiter
-from systolith.sim.host_times import ALL_THERE, HostClock, HostTimes, HostTimesError
+from systolith.sim.host_times import HostClock, HostTimesError, NumberedTimes
 from systolith.sim.naming import Describe, Iterations
 from systolith.sim.queues import SEQ, Limits, Op, Queue, Record, Token, Work
 
@@ -40,7 +40,7 @@ class Engine:
         queues: names of the unit queues, without `seq`.
         tokens: the program's tokens.
         describe: text for an executed instruction, in error messages.
-        host: when it has data and room.
+        host: when it has data and room; None: at all times.
 
     Attributes:
         iterations: of the hardware loops around the next instruction, for error messages.
@@ -52,7 +52,7 @@ class Engine:
         queues: Sequence[str],
         tokens: Sequence[TokenDecl],
         describe: Describe,
-        host: HostTimes = ALL_THERE,
+        host: NumberedTimes | None = None,
     ) -> None:
         self.limits = limits
         self.describe = describe
@@ -68,6 +68,7 @@ class Engine:
         self._arbiter = Arbiter(limits.p, limits.q, limits.chunk, len(limits.hbm_clients))
         self._ready: list[Queue] = []
         self._prepared: dict[Work, Op] = {}
+        host = host or NumberedTimes({}, {})
         self._host = {
             "ld": HostClock("infeed", host.infeed, 0),
             "st": HostClock("outfeed", host.outfeed, limits.host_room),

@@ -11,8 +11,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from systolith.isa.errors import SystolithError
+from systolith.isa.program import Program, Role
 
 
 class HostTimesError(SystolithError):
@@ -22,27 +24,62 @@ class HostTimesError(SystolithError):
 Steps = Sequence[tuple[int, int]]
 """(cycle, bytes) pairs: these bytes more from that cycle on."""
 
+TimesOfQueues = Mapping[int, Steps] | Mapping[str, Steps] | Mapping[int | str, Steps]
+"""Those of queues, by number or config."""
+
+
+class NumberedTimes(NamedTuple):
+    """`HostTimes` by the numbers of queues."""
+
+    infeed: Mapping[int, Steps]
+    outfeed: Mapping[int, Steps]
+
 
 @dataclass(frozen=True)
 class HostTimes:
     """Times at which the host sends and takes bytes in a run.
 
     Attributes:
-        infeed: of infeed queues by number, when how many bytes arrive.  Those left out: all are there at cycle 0.
-        outfeed: of outfeed queues by number, when the host takes how many bytes.  Those left out: each at once.
+        infeed: of infeed queues by number or config, when how many bytes arrive.  Those left out: all are there at
+            cycle 0.
+        outfeed: of outfeed queues by number or config, when the host takes how many bytes.  Those left out: each at
+            once.
     """
 
-    infeed: Mapping[int, Steps] = field(default_factory=dict)
-    outfeed: Mapping[int, Steps] = field(default_factory=dict)
+    infeed: TimesOfQueues = field(default_factory=dict)
+    outfeed: TimesOfQueues = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what, queues in (("infeed", self.infeed), ("outfeed", self.outfeed)):
             if not isinstance(queues, Mapping):
-                raise HostTimesError(f"{what}: {queues!r}: must be queue numbers with (cycle, bytes) pairs")
+                raise HostTimesError(f"{what}: {queues!r}: must be queues with (cycle, bytes) pairs")
             for number, steps in queues.items():
+                if not isinstance(number, int | str):
+                    raise HostTimesError(f"{what} queue {number!r}: must be a number or a config")
                 if not _in_order(steps):
                     text = "must be (cycle, bytes) pairs of integers that are not negative, the cycles in order"
-                    raise HostTimesError(f"{what} queue {number}: {text}")
+                    raise HostTimesError(f"{what} queue {number!r}: {text}")
+
+    def numbered(self, program: Program) -> NumberedTimes:
+        """The same by the numbers of a program's queues.
+
+        Raises:
+            ProgramError: it has no queue of a config.
+            HostTimesError: a queue is named twice.
+        """
+        return NumberedTimes(
+            _numbered(self.infeed, program, Role.INFEED), _numbered(self.outfeed, program, Role.OUTFEED)
+        )
+
+
+def _numbered(named: TimesOfQueues, program: Program, role: Role) -> dict[int, Steps]:
+    found: dict[int, Steps] = {}
+    for name, steps in named.items():
+        number = program.host_queue(role, name)
+        if number in found:
+            raise HostTimesError(f"{role} queue {number}: has two lists of times, one as {name!r}")
+        found[number] = steps
+    return found
 
 
 ALL_THERE = HostTimes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, NamedTuple
@@ -88,8 +88,8 @@ class Machine:
         ]
         self.shadow: list[Tile | None] = [None] * m.count
         self.active: list[Tile | None] = [None] * m.count
-        self.infeed = [HostQueue(f"infeed queue {n}") for n in range(chip.host.queues)]
-        self.outfeed = [HostQueue(f"outfeed queue {n}") for n in range(chip.host.queues)]
+        self.infeed: Sequence[HostQueue] = [HostQueue(f"infeed queue {n}") for n in range(chip.host.queues)]
+        self.outfeed: Sequence[HostQueue] = [HostQueue(f"outfeed queue {n}") for n in range(chip.host.queues)]
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
         self.cache: dict[Any, Any] = {}

@@ -28,7 +28,8 @@ class TimePlane:
     """
 
     def __init__(self, program: Program, chip: Chip, host: HostTimes = ALL_THERE) -> None:
-        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program), host)
+        times = host.numbered(program)
+        self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program), times)
         self._works = Works(program, chip)
         self._ops: list[Op | None] = [None] * len(program.code)
         self._code = program.code

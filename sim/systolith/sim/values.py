@@ -65,7 +65,8 @@ def copy(machine: Machine, instr: Instruction) -> None:
 
 
 def _queue(machine: Machine, a: Access, infeed: bool) -> HostQueue:
-    queues, number = machine.infeed if infeed else machine.outfeed, a.stream.buffer
+    number = a.stream.buffer
+    queues = machine.infeed if infeed else machine.outfeed
     if number >= len(queues):
         raise machine.error(f"no {'infeed' if infeed else 'outfeed'} queue {number}, the chip has {len(queues)}")
     return queues[number]

@@ -49,18 +49,18 @@ def test_corpus_infeed_in_a_loop() -> None:
 FEED = """HloModule m
 ENTRY e {
   t = token[] after-all()
-  i = (f32[2], token[]) infeed(t)
+  i = (f32[2], token[]) infeed(t), infeed_config="text"
   x = f32[2] get-tuple-element(i), index=0
   t1 = token[] get-tuple-element(i), index=1
-  n = ((), token[]) infeed(t1)
+  n = ((), token[]) infeed(t1), infeed_config="text"
   t2 = token[] get-tuple-element(n), index=1
   e = () get-tuple-element(n), index=0
   j = ((s32[], (f32[2])), token[]) infeed(t2), infeed_config="text"
   p = (s32[], (f32[2])) get-tuple-element(j), index=0
   t3 = token[] get-tuple-element(j), index=1
   o = token[] outfeed(p, t3), outfeed_shape=(s32[], (f32[2])), outfeed_config="text"
-  q = token[] outfeed(x, o), outfeed_shape=f32[2]
-  u = token[] outfeed(e, q), outfeed_shape=()
+  q = token[] outfeed(x, o), outfeed_shape=f32[2], outfeed_config="text"
+  u = token[] outfeed(e, q), outfeed_shape=(), outfeed_config="text"
   ROOT r = f32[2] negate(x)
 }"""
 
@@ -75,6 +75,19 @@ def test_feeds_of_arrays_tuples_and_the_empty_tuple_keep_their_order() -> None:
     np.testing.assert_array_equal(np.asarray(one.outfeed[1]), [1, 2])
     assert one.outfeed[2] == ()
     assert (one.infeed_left, len(two.infeed_left)) == ([], 1)
+
+
+def test_configs_are_queues_where_there_are_several() -> None:
+    text = FEED.replace('infeed(t), infeed_config="text"', "infeed(t)").replace(
+        'outfeed_shape=(), outfeed_config="text"', 'outfeed_shape=(), outfeed_config="other"'
+    )
+    pair = (np.array(7, np.int32), (vector(3, 4),))
+    (result,) = run(text, [[]], hosts=[Host({"text": [pair, pair], "": [vector(1, 2)]})])
+    np.testing.assert_array_equal(result.values[0], [-1, -2])
+    assert result.infeeds_left == {"text": [pair], "": []}
+    assert (result.outfeeds["text"][0], result.outfeeds["other"]) == (pair, [()])
+    with pytest.raises(HloError, match=r"infeed 'j' .*: device 0 has no infeed 'text' left, after 0; give as many"):
+        run(text, [[]], hosts=[Host([vector(1, 2), pair])])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Infeed and outfeed: DMA between host queues and the places of values.
 
-All infeeds take from queue 0 and all outfeeds put into queue 0, in program order, as XLA has one of each a device.  An
-array goes as the line of its elements, row-major; one without elements does not go.  Where it lies in HBM it goes
-through tiles in VMEM.
+Each config has a queue (`hlo/feed_configs.py`), and all go in program order.  An array goes as the line of its
+elements, row-major; one without elements does not go.  Where it lies in HBM it goes through tiles in VMEM.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from systolith.compiler.errors import compile_error
+from systolith.compiler.hlo.feed_configs import config_of
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.index.affine import Box
@@ -23,18 +23,15 @@ from systolith.compiler.tile.views import recast
 from systolith.isa.instruction import Space
 from systolith.isa.program import Role
 
-QUEUE = 0
-"""The host queue of every infeed, and that of every outfeed."""
-
 
 def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower an `infeed`: its arrays, depth first, are taken from the queue."""
-    _check_queue(lowering, i)
+    number = _queue_number(lowering, i)
     places = lowering.results(i)
     for place, shape in zip(places, leaf_shapes(i.shape), strict=True):
         if place.buf.space is Space.NONE or not shape.size:
             continue
-        queue = lowering.ctx.feed(i.name, Role.INFEED, shape.dtype, shape.dims, QUEUE)
+        queue = lowering.ctx.feed(i, Role.INFEED, shape, number, config_of(i))
         line = recast(place, queue.dims, queue.dtype)
         for box in _pieces(lowering, line, line.dtype.size * prod(line.dims)):
             tile = lowering.ctx.out_tile(line, box)
@@ -46,11 +43,11 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
 
 def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower an `outfeed`: the arrays of its operand, depth first, are put into the queue."""
-    _check_queue(lowering, i)
+    number = _queue_number(lowering, i)
     for array, shape in zip(flatten(operands[0]), leaf_shapes(i.operands[0].shape), strict=True):
         if not shape.size:
             continue
-        queue = lowering.ctx.feed(i.name, Role.OUTFEED, shape.dtype, shape.dims, QUEUE)
+        queue = lowering.ctx.feed(i, Role.OUTFEED, shape, number, config_of(i))
         line = recast(lowering.cached(array), queue.dims, queue.dtype)
         for box in _pieces(lowering, line, lowering.ctx.chip.host.room):
             lowering.ctx.copy(lowering.ctx.stage_in(line, box, "load outfeed"), view(queue, box), "outfeed")
@@ -58,10 +55,16 @@ def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> 
     return ()
 
 
-def _check_queue(lowering: Lowering, i: Instruction) -> None:
-    chip = lowering.ctx.chip
-    if chip.host.queues <= QUEUE:
+def _queue_number(lowering: Lowering, i: Instruction) -> int:
+    chip, configs = lowering.ctx.chip, lowering.configs[i.opcode]
+    if not chip.host.queues:
         raise compile_error(i, f"chip {chip.name!r} has no host queues (host.queues); take another chip")
+    if len(configs) > chip.host.queues:
+        what = (
+            f"the module has {len(configs)} configs of {i.opcode}s, chip {chip.name!r} a queue for {chip.host.queues}"
+        )
+        raise compile_error(i, f"{what}: set host.queues={len(configs)}, or let {i.opcode}s share configs")
+    return configs.index(config_of(i))
 
 
 def _pieces(lowering: Lowering, line: Array, most: int) -> Iterator[Box]:

@@ -89,6 +89,7 @@ class Lowering:
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         copies: of groups; None: each is lowered by itself.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
+        configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
     """
 
     rules: LoweringRules
@@ -105,6 +106,7 @@ class Lowering:
     copies: GroupCopies | None = None
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
+    configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from systolith.compiler.emit.assemble import assemble
+from systolith.compiler.hlo.feed_configs import feed_configs
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.blocks import cached_operands, lower_blocks
@@ -58,7 +59,7 @@ def lower_module(
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
     placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed, values)
     ctx = TileBuilder(chip, options)
-    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies)
+    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, configs=feed_configs(module))
     results = []
     shapes, sizes = leaf_shapes(entry.result.shape), EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):

@@ -17,6 +17,7 @@ import numpy as np
 from systolith.compiler.errors import CompileError, DoesNotFitError, compile_error
 from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
@@ -279,10 +280,11 @@ class TileBuilder:
             buf.decl = replace(buf.decl, sizes=sizes)
         return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
-    def feed(self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], queue: int) -> Array:
+    def feed(self, i: Instruction, role: Role, shape: Shape, queue: int, config: str) -> Array:
         """An array that a host queue moves, as a line of its elements (those of over 32 bits as words); no memory."""
-        decl = BufferDecl(name, role, dtype.name, dims, 0, queue)
-        buf = Buf(self.fresh(name), Space.HOST, 0, decl=decl, unit=queue)
+        dtype, dims = shape.dtype, shape.dims
+        decl = BufferDecl(i.name, role, dtype.name, dims, 0, queue, config=config)
+        buf = Buf(self.fresh(i.name), Space.HOST, 0, decl=decl, unit=queue)
         self.buffers.append(buf)
         words = max(dtype.size // 4, 1)
         element = dtype if words == 1 else U32

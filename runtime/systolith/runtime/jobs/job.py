@@ -59,6 +59,7 @@ class Request:
     expect: Path | None = None
     out: Path | None = None
     infeed: Path | None = None
+    host_times: Path | None = None
     outfeed: Path | None = None
     check: bool = False
     mode: str = "full"
@@ -85,7 +86,7 @@ class Request:
     def inputs(self) -> dict[str, Path | None]:
         """The files that are read, by option."""
         found = {"FILE": self.path, "--args": self.args, "--expect": self.expect, "--decisions": self.decisions}
-        found["--infeed"] = self.infeed
+        found |= {"--infeed": self.infeed, "--host-times": self.host_times}
         chip = chip_file(self.chip) if isinstance(self.chip, str) else None
         return found | {
             "--chip": chip,
@@ -179,7 +180,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     expected = load_numbered(request.expect, "out") if request.expect else []
     results = result_memories(program, arguments) if request.mode != "time" else []
     checker = _checker(program, compiled, request.precision) if request.check and compiled else None
-    feeds = FeedFiles(request.infeed)
+    feeds = FeedFiles(request.infeed, request.host_times)
     stage("simulating")
     started = perf_counter()
     buffers = bind(program, arguments, results) if request.mode != "time" else None
@@ -232,6 +233,7 @@ def refuse_impossible(request: Request, source: Source) -> None:
         ("--outfeed", request.outfeed, "time", values),
         ("--hostile", request.hostile, "time", values),
         ("--record-decisions", request.record_decisions, "time", values),
+        ("--host-times", request.host_times, "values", cycles),
         ("--trace", request.trace, "values", cycles),
         ("--report", request.report, "values", cycles),
         ("--what-if", request.what_if, "values", cycles),

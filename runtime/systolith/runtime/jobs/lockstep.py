@@ -40,7 +40,7 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     arguments = arguments_of(request, program)
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")
-    feeds = FeedFiles(request.infeed)
+    feeds = FeedFiles(request.infeed, request.host_times)
     case = Case(program, bind(program, arguments, results), feeds.attach, request.max_cycles, feeds.times)
     with Lockstep(chip) as both:
         stage("running")

@@ -39,7 +39,7 @@ MESSAGES: dict[str, str] = {
     "Text": "1 text string",
     "Session": "1 name string, 2 chip string, 3 devices int32, 4 version string",
     "Program": "1 text bytes",
-    "Value": "1 shape string, 2 device int32, 3 data bytes",
+    "Value": "1 shape string, 2 device int32, 3 data bytes, 4 config string",
     "Handles": "1 values uint64*, 2 programs uint64*, 3 shape string",
     "Execute": "1 program uint64, 2 arguments uint64*, 3 device int32",
     "Record": "1 cycles uint64?, 2 launch uint64?, 3 data bytes",
@@ -50,7 +50,8 @@ ABOUT: dict[str, str] = {
     "Text": "A text.",
     "Session": "A client's session: its name, and the devices that it has.",
     "Program": "A part of a program's HLO text (UTF-8); the parts make it one after the other.",
-    "Value": "A value: first its shape (HLO text) and device, then its bytes, in any number of messages.",
+    "Value": "A value: first its shape (HLO text), device and config of infeeds or outfeeds, then, in any number of"
+    " messages, its bytes.",
     "Handles": "Arrays and programs of the client, by number; the shape of the value that the arrays make.",
     "Execute": "Starts a run of a program on arrays of a device; the results are there at once, as handles.",
     "Record": "First the cycles of a run and of its launch, absent without a run; then parts of its record (JSON).",
@@ -101,10 +102,10 @@ def int32(device: int) -> int:
     return max(-(1 << 31), min(int(device), (1 << 31) - 1))
 
 
-def messages_of(shape: Shape, arrays: Iterable[Array], device: int = 0) -> Iterator[Any]:
-    """The messages of a value, for a device."""
+def messages_of(shape: Shape, arrays: Iterable[Array], device: int = 0, config: str = "") -> Iterator[Any]:
+    """The messages of a value, for a device, and for its infeed or outfeed of a config."""
     value = message_class("Value")
-    yield value(shape=shape.text(), device=int32(device))
+    yield value(shape=shape.text(), device=int32(device), config=config)
     for array in arrays:
         for chunk in cut_bytes(array):
             yield value(data=chunk)

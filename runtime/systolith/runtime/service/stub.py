@@ -201,11 +201,11 @@ class RemoteClient(Transfers[_Handle]):
         request = message_class("Handles")(values=list(self._own(data)), shape=data.shape.text())
         return self._value(self._call("TransferFromServer", [request]))
 
-    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int) -> None:
-        self._only("TransferToInfeed", messages_of(shape, arrays, device))
+    def _feed(self, arrays: Sequence[Array], shape: Shape, device: int, config: str) -> None:
+        self._only("TransferToInfeed", messages_of(shape, arrays, device, config))
 
-    def _drain(self, shape: Shape, device: int) -> Literal:
-        return self._value(self._call("TransferFromOutfeed", messages_of(shape, (), device)))
+    def _drain(self, shape: Shape, device: int, config: str) -> Literal:
+        return self._value(self._call("TransferFromOutfeed", messages_of(shape, (), device, config)))
 
     def _value(self, replies: Iterator[Any]) -> Literal:
         shape = Shape.parse(next(replies).shape)

@@ -84,7 +84,7 @@ class Session:
         yield message_class("Handles")(programs=[number])
 
     def transfer_to_server(self, messages: Messages) -> Messages:
-        literal, device = self._received(messages)
+        literal, device, _ = self._received(messages)
         data = self.client.transfer_to_server(literal, device)
         yield self._kept([b for b in data.buffers if isinstance(b, Buffer)])
 
@@ -103,7 +103,7 @@ class Session:
     def transfer_from_outfeed(self, messages: Messages) -> Messages:
         request = self._only(messages)
         shape = self._limited(Shape.parse(request.shape))
-        yield from _sent(self.client.transfer_from_outfeed(shape, request.device))
+        yield from _sent(self.client.transfer_from_outfeed(shape, request.device, request.config))
 
     def execute(self, messages: Messages) -> Messages:
         request = self._only(messages)
@@ -147,8 +147,8 @@ class Session:
             raise SystolithError("expected one message")
         return taken
 
-    def _received(self, messages: Messages) -> tuple[Literal, int]:
-        """A value and a device, from its messages."""
+    def _received(self, messages: Messages) -> tuple[Literal, int, str]:
+        """A value, a device and a config, from their messages."""
         first = next(messages, None)
         if first is None:
             raise SystolithError("expected a value, got no message")
@@ -161,7 +161,7 @@ class Session:
         for part, leaf in zip(dense_parts(data, shape), (s for s in shape.leaves() if s.is_array), strict=True):
             if leaf.dtype.kind is DTypeKind.PRED and (part.view(np.uint8) > 1).any():
                 raise SystolithError(f"a value of shape {leaf} has bytes other than 0 and 1")
-        return Literal.of_shape(value_of(shape, dense_parts(data, shape)), shape), first.device
+        return Literal.of_shape(value_of(shape, dense_parts(data, shape)), shape), first.device, first.config
 
     def _limited(self, shape: Shape) -> Shape:
         if shape.bytes > self.limits.transfer:

@@ -47,15 +47,21 @@ class Host:
     """The host's side of one device: values that it gives, and a callback for those that it gets.
 
     Attributes:
-        infeed: the values that `infeed` takes, in order; each of the shape of the infeed's data.
+        infeed: the values that infeeds take, in order, each of the shape of the infeed's data; by config, where the
+            module has infeeds of several.
         channels: per channel, values for `recv` with `is_host_transfer=true`.  A value is asked for when the device
             receives it, so that an iterator may let it depend on values sent before.
         on_send: called with the channel and the value of every `send` with `is_host_transfer=true`.
     """
 
-    infeed: Sequence[Literal] = ()
+    infeed: Sequence[Literal] | Mapping[str, Sequence[Literal]] = ()
     channels: Mapping[int, Iterable[Literal]] = field(default_factory=dict)
     on_send: Callable[[int, Literal], None] | None = None
+
+    @property
+    def infeeds(self) -> Mapping[str, Sequence[Literal]]:
+        """The infeed's values by config."""
+        return self.infeed if isinstance(self.infeed, Mapping) else {"": self.infeed}
 
 
 @dataclass
@@ -94,8 +100,9 @@ class Device:
     Attributes:
         number: its flattened id.
         turns: all devices' meetings.
-        infeed: the values not taken yet.
-        outfeed: the values put out so far.
+        configs: of the module's infeeds and outfeeds.
+        infeeds: the values not taken yet, by config (`feed_configs.queue_name`).
+        outfeeds: the values put out so far.
         sent: per channel, the values sent to the host so far.
         states: counters of `rng-get-and-update-state`.
     """
@@ -104,14 +111,15 @@ class Device:
     topology: Topology
     turns: Turns
     host: Host
-    infeed: deque[Literal] = field(init=False)
-    outfeed: list[Literal] = field(default_factory=list)
+    configs: dict[str, tuple[str, ...]]
+    infeeds: dict[str, deque[Literal]] = field(init=False)
+    outfeeds: dict[str, list[Literal]] = field(default_factory=dict)
     channels: dict[int, Iterator[Literal]] = field(init=False)
     sent: dict[int, list[Literal]] = field(default_factory=dict)
     states: dict[Instruction, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.infeed = deque(self.host.infeed)
+        self.infeeds = {config: deque(values) for config, values in self.host.infeeds.items()}
         self.channels = {channel: iter(values) for channel, values in self.host.channels.items()}
 
     @property
@@ -151,7 +159,7 @@ def frontend_text(attributes: Mapping[str, object], key: str) -> str:
 
 def single() -> Device:
     """The device of a run that has only one, and no host."""
-    return Device(0, Topology(), Turns(1), Host())
+    return Device(0, Topology(), Turns(1), Host(), {})
 
 
 class _ReleasedError(Exception):

@@ -15,6 +15,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.feed_configs import feed_configs
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal, Module
 from systolith.compiler.hlo.rules.shapes_control import branches
 from systolith.compiler.hlo.shape import Shape
@@ -89,15 +90,25 @@ class DeviceResult:
 
     Attributes:
         values: the results, tuples flattened, tokens left out.
-        outfeed: the values that it put out, in order.
+        outfeeds: the values that it put out, in order, by config; where all outfeeds have one, by the empty one.
         sent: per channel, the values that it sent to the host, in order.
-        infeed_left: values of its infeed that it did not take.
+        infeeds_left: values of its infeed that it did not take, by config.
     """
 
     values: list[np.ndarray]
-    outfeed: list[Literal]
+    outfeeds: dict[str, list[Literal]]
     sent: dict[int, list[Literal]]
-    infeed_left: list[Literal]
+    infeeds_left: dict[str, list[Literal]]
+
+    @property
+    def outfeed(self) -> list[Literal]:
+        """The values that it put out, where all outfeeds have one config."""
+        return self.outfeeds.get("", [])
+
+    @property
+    def infeed_left(self) -> list[Literal]:
+        """The values of its infeed that it did not take, where all infeeds have one config."""
+        return self.infeeds_left.get("", [])
 
 
 def evaluate_devices(
@@ -131,7 +142,8 @@ def evaluate_devices(
         if len(given) != topology.count:
             raise HloError(f"{module.name!r} runs on {topology}, got {what} for {len(given)}")
     turns = Turns(topology.count)
-    devices = [Device(n, topology, turns, host) for n, host in enumerate(hosts or [Host()] * topology.count)]
+    configs = feed_configs(module)
+    devices = [Device(n, topology, turns, host, configs) for n, host in enumerate(hosts or [Host()] * topology.count)]
     shared = _Run(precision, module, max_iterations)
     values = [_arguments(module, arrays) for arrays in arguments]
 
@@ -143,10 +155,12 @@ def evaluate_devices(
         raise HloError(
             f"{module.name!r}: device {target} never receives what device {source} sends on channel {channel}"
         )
-    return [
-        DeviceResult([np.array(x, order="C") for x in flatten(value)], d.outfeed, d.sent, list(d.infeed))
-        for d, value in zip(devices, results, strict=True)
-    ]
+    return [_result(device, value) for device, value in zip(devices, results, strict=True)]
+
+
+def _result(device: Device, value: Literal) -> DeviceResult:
+    left = {config: list(values) for config, values in device.infeeds.items()}
+    return DeviceResult([np.array(x, order="C") for x in flatten(value)], device.outfeeds, device.sent, left)
 
 
 def _arguments(module: Module, arrays: Sequence[np.ndarray]) -> list[Literal]:
@@ -465,7 +479,7 @@ HANDLERS: dict[str, Handler] = {
     "recv": _with_calls(recv),
     "recv-done": _with_calls(recv_done),
     "infeed": lambda run, i, values: infeed(i, run.device),
-    "outfeed": lambda run, i, values: outfeed(values[0], run.device),
+    "outfeed": lambda run, i, values: outfeed(i, values[0], run.device),
     "rng-get-and-update-state": lambda run, i, values: rng_state(i, run.device),
     **{opcode: _of_values(function) for opcode, function in ASYNC.items()},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from systolith.compiler.hlo.errors import HloError
+from systolith.compiler.hlo.feed_configs import queue_name
 from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.values.convert import from_file
@@ -20,15 +21,18 @@ def infeed(i: Instruction, device: Device) -> Literal:
     shape = i.shape.elements[0]
     if shape.is_tuple and not shape.elements:
         return (), ()
-    if not device.infeed:
-        taken = len(device.host.infeed)
-        raise HloError(f"device {device.number} has no infeed left, after {taken}; give as many values as it takes")
-    return fitting(device.infeed.popleft(), shape, f"infeed of device {device.number}"), ()
+    name = queue_name(i, device.configs)
+    what = f"infeed{f' {name!r}' if name else ''}"
+    queue = device.infeeds.get(name)
+    if not queue:
+        taken = len(device.host.infeeds.get(name, ()))
+        raise HloError(f"device {device.number} has no {what} left, after {taken}; give as many values as it takes")
+    return fitting(queue.popleft(), shape, f"{what} of device {device.number}"), ()
 
 
-def outfeed(value: Literal, device: Device) -> Literal:
+def outfeed(i: Instruction, value: Literal, device: Device) -> Literal:
     """Puts a value into the device's outfeed; a token."""
-    device.outfeed.append(value)
+    device.outfeeds.setdefault(queue_name(i, device.configs), []).append(value)
     return ()
 
 
