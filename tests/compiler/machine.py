@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,21 @@ import numpy.typing as npt
 
 from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.error_bounds import bounded
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Program, Role
+from systolith.runtime.jobs.checks import distance
 from systolith.sim.simulate import simulate
 
 Array = npt.NDArray[Any]
+
+TINY = load_chip("tiny")
+CHIPS = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 32, 256)}
+"""By KiB of VMEM."""
+LOOSE = {"float32": 2.0**-18, "float16": 2.0**-8, "bfloat16": 2.0**-5, "float8_e4m3fn": 2.0**-2, "float8_e5m2": 2.0**-1}
+"""Of the largest magnitude, where no bound is known (behind a loop)."""
 
 
 def compiled(text: str, chip: str | Chip = "tiny", precision: str | None = None) -> Compiled:
@@ -37,16 +47,35 @@ def run(program: Program, chip: Chip, args: list[Array]) -> list[Array]:
 
 
 def error(got: Array, wanted: Array) -> float:
-    """Largest difference relative to the largest magnitude; for integers the fraction that differs."""
-    assert got.shape == wanted.shape
+    """Largest difference relative to the largest finite magnitude, infinite where only one is infinite or NaN; for
+    integers the fraction that differs.
+    """
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
     if not got.size:
         return 0.0
     if got.dtype.kind in "biu":
         return float((got != wanted).mean())
-    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    a, b = got.astype(wide), wanted.astype(wide)
-    assert (np.isnan(a) == np.isnan(b)).all()
-    return float(np.nanmax(np.abs(a - b)) / max(float(np.nanmax(np.abs(b))), 1e-30))
+    return float(distance(got, wanted).max()) / max(_scale(wanted), 1e-30)
+
+
+def _scale(x: Array) -> float:
+    """The largest finite magnitude."""
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return float(np.abs(wide[np.isfinite(wide)]).max(initial=0))
+
+
+def assert_within(got: Sequence[Array], wanted: Sequence[tuple[Array, Array]], what: str = "") -> None:
+    """Results against those of the evaluator, each with the bound of its error.
+
+    Raises:
+        AssertionError: a shape, a type or a value is another.
+    """
+    for number, (a, (want, bound)) in enumerate(zip(got, wanted, strict=True)):
+        where = f"{what}result {number}"
+        assert (a.shape, a.dtype) == (want.shape, want.dtype), where
+        loose = LOOSE.get(a.dtype.name, 0.0) * (_scale(want) if a.dtype.kind not in "biu" else 0)
+        over = distance(a, want) - np.where(np.isfinite(bound), bound, loose)
+        assert not (over > 0).any(), f"{where}: {int((over > 0).sum())} of {over.size} elements are wrong"
 
 
 def check(
@@ -60,4 +89,15 @@ def check(
     assert len(got) == len(wanted)
     for a, b in zip(got, wanted, strict=True):
         assert error(a, b) <= most
+    return result
+
+
+def compare(text: str, args: list[Array], chip: Chip) -> Compiled:
+    """Compile, run, compare every result with the evaluator's, within the bounds of their errors.
+
+    Raises:
+        AssertionError: a result beyond its bound, or a race.
+    """
+    result = compiled(text, chip, "highest")
+    assert_within(run(result.program, chip, args), bounded(parse_hlo(text).entry, args, "highest"))
     return result

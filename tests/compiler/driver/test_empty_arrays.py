@@ -14,9 +14,8 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.program import Role
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import TINY, compare
 from tests.compiler.hlo.oracle import run_xla
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0)

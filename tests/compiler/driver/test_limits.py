@@ -14,9 +14,8 @@ from systolith.compiler.errors import CompileError
 from systolith.isa.files import write_all
 from systolith.isa.program import Role
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import CHIPS, TINY, compare
 from tests.compiler.fusion.test_batch_loops import arguments, mlp
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import CHIPS, TINY, Array, check, compare, compiled
 from tests.corpus.load import load
 
 CHAIN = """HloModule t

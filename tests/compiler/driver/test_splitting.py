@@ -14,9 +14,8 @@ from jax import lax
 
 from systolith.isa.chip import load_chip
 from tests.compiler.driver.random_limits import random_wide_module
-from tests.compiler.driver.test_random_modules import CHIPS, TINY, compare
 from tests.compiler.hlo.oracle import run_xla
-from tests.compiler.machine import Array, compiled, error, run
+from tests.compiler.machine import CHIPS, TINY, Array, compare, compiled, error, run
 
 V3 = load_chip("tpu_v3")
 ADD = "add {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"

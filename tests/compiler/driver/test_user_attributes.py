@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.compiler.driver.test_random_modules import TINY, compare
-from tests.compiler.machine import compiled
+from tests.compiler.machine import TINY, compare, compiled
 
 KINDS = ("kLoop", "kInput", "kOutput", "kCustom")
 

@@ -29,9 +29,8 @@ from systolith.isa.encode import encode_code
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import CHIPS, compare
 from tests.compiler.fusion.test_blocking import attention
-from tests.compiler.machine import check, compiled
+from tests.compiler.machine import CHIPS, check, compare, compiled
 from tests.examples import seeds
 from tests.runtime.command import systolith
 

@@ -11,9 +11,8 @@ from systolith.compiler.lower import blocks
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.fusion.test_blocking import FOLDS, attention, softmax
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compare, compiled
 
 TINY = load_chip("tiny")
 SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))

@@ -25,8 +25,7 @@ from systolith.compiler.tiling.dim_propagation import (
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import compare
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compare, compiled
 
 TINY = load_chip("tiny")
 BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}"

@@ -22,9 +22,8 @@ from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.rewrite import Names
 from tests.compiler.driver.random_limits import random_wide_module
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import TINY
 from tests.compiler.fusion.test_fusion import check_group, grouped, running
-from tests.compiler.machine import Array, error, run
+from tests.compiler.machine import TINY, Array, error, run
 
 PROBLEM = LimitError("more than an instruction has")
 

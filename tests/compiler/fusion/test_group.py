@@ -26,10 +26,9 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import TINY
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_blocking import SMALL, attention, softmax
-from tests.compiler.machine import compiled, error, run
+from tests.compiler.machine import TINY, compiled, error, run
 from tests.corpus.load import Case
 from tests.corpus.load import names as corpus_names
 

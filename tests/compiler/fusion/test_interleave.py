@@ -20,9 +20,8 @@ from systolith.isa.pattern import Pattern
 from systolith.isa.program import Origin
 from systolith.isa.timing import Cost
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.fusion.test_blocking import TINY, attention
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compare, compiled
 
 OPS = {"vpu": "vpu.run", "xlu": "xlu.reduce", "s0": "mxu.matmul", "ld": "dma.load", "st": "dma.store"}
 

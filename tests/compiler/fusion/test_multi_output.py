@@ -28,9 +28,8 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
-from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.fusion.test_blocking import FOLDS
-from tests.compiler.machine import Array, compiled, run
+from tests.compiler.machine import Array, compare, compiled, run
 from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")

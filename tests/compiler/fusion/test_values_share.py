@@ -17,8 +17,8 @@ from systolith.compiler.options import Options
 from systolith.compiler.plan import read_plan
 from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import compare
 from tests.compiler.fusion.test_blocking import attention
+from tests.compiler.machine import compare
 
 TINY = load_chip("tiny")
 

@@ -13,8 +13,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.memory.aliasing import ResultAlias, read_aliases
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import TINY, compare
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled
 from tests.compiler.memory.random_donations import random_donation
 from tests.examples import seeds
 

@@ -12,8 +12,7 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.memory.aliasing import read_donors
 from systolith.isa.program import Role
-from tests.compiler.driver.test_random_modules import TINY, compare
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled
 from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.test_aliasing import draw, shared
 from tests.examples import seeds

@@ -16,8 +16,7 @@ from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
-from tests.compiler.driver.test_random_modules import TINY, compare
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled
 from tests.compiler.memory.random_blocks import random_block
 from tests.compiler.memory.random_donations import random_donation
 

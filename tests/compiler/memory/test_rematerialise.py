@@ -25,8 +25,7 @@ from systolith.compiler.memory.residency import Leaf, leaf_shapes
 from systolith.compiler.ops.group import Group, read_groups
 from systolith.isa.chip import Chip
 from tests.compiler.driver.random_modules import random_module
-from tests.compiler.driver.test_random_modules import TINY, compare
-from tests.compiler.machine import Array, check, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled
 from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.random_training import random_training
 from tests.examples import seeds

@@ -14,8 +14,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.ops.group import Unit
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
-from tests.compiler.driver.test_random_modules import compare
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compare, compiled
 
 TINY = load_chip("tiny")
 
