@@ -43,6 +43,7 @@ from systolith.compiler.xla_builder.padding import Padding, make_padding
 from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
+from systolith.isa.host_functions import register as register_custom_call_target
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
@@ -144,6 +145,7 @@ __all__ = [
     "parse_module",
     "plot",
     "print_hlo",
+    "register_custom_call_target",
     "sweep",
     "verify",
 ]

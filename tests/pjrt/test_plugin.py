@@ -43,6 +43,12 @@ def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
     assert done.stdout.splitlines()[-1] == "good"
 
 
+def test_programs_call_python() -> None:
+    done = run("callbacks.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["sum 15.0", "good"]
+
+
 def test_a_process_ends_though_a_compilation_was_interrupted() -> None:
     """A thread of jaxlib still waits for it."""
     done = run("interrupted.py")

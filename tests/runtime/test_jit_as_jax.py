@@ -242,8 +242,6 @@ def test_bad_input_is_told_in_one_line() -> None:
         sl.jit(power, TINY, static_argnums=1)(matrix(3), [1])
     with pytest.raises(sl.SystolithError, match="static_argnames"):
         sl.jit(power, TINY, static_argnames="none")
-    with pytest.raises(sl.SystolithError, match="pure_callback calls Python from a running program"):
-        sl.jit(lambda x: jax.pure_callback(np.sin, x, x), TINY)(matrix(3))
     call = jax.ffi.ffi_call("nobody", jax.ShapeDtypeStruct((3,), np.float32))  # type: ignore[no-untyped-call]
     with pytest.raises(sl.SystolithError, match=r"test_jit_as_jax\.py:\d+: custom-call .*nobody"):
         sl.jit(lambda x: call(x), TINY)(matrix(3))

@@ -102,8 +102,10 @@ def _check_opcode(i: Instruction) -> None:
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
         what = f"no lowering is registered for custom-call target {target!r} of these shapes"
-        instead = "compute it in HLO, or install a package with an expander or a lowering of it"
-        raise compile_error(i, f"{what}; {instead}; there are some of {', '.join(targets())}")
+        instead = (
+            "compute it in HLO, register a function of the host, or install a package with an expander or a lowering"
+        )
+        raise compile_error(i, f"{what}; {instead} of it; there are some of {', '.join(targets())}")
     family_says = _INSTEAD.get(i.opcode.removesuffix("-start"), _OTHERWISE)
     raise compile_error(i, family_says.format(i.opcode))
 

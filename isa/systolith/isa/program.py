@@ -17,7 +17,8 @@ Image = bytes
 class Role(StrEnum):
     """The purpose of a buffer; a state begins with its data and keeps its contents from run to run.
 
-    Infeed and outfeed have no memory: they say what array a host stream moves, whose base is their entry.
+    Infeed and outfeed have no memory: they say what array a host stream moves, whose base is their entry.  So do those
+    of a call of a function of the host (`host_functions.py`): what it sends, and what it takes.
     """
 
     PARAMETER = "parameter"
@@ -27,9 +28,13 @@ class Role(StrEnum):
     STATE = "state"
     INFEED = "infeed"
     OUTFEED = "outfeed"
+    CALL = "call"
+    RETURN = "return"
 
 
-FEEDS = (Role.INFEED, Role.OUTFEED)
+FROM_HOST = (Role.INFEED, Role.RETURN)
+TO_HOST = (Role.OUTFEED, Role.CALL)
+FEEDS = (*FROM_HOST, *TO_HOST)
 """Roles of what is moved by host queues."""
 
 
@@ -40,12 +45,12 @@ class BufferDecl:
     Attributes:
         name: the HLO instruction it holds, or a name made from it.
         role: parameter and result buffers are numbered by `number` (flattened order), infeed and outfeed by their host
-            queue; constants carry `data`.
+            queue; constants carry `data`, and operands of calls the call's `Signature`.
         dtype: XLA's element type name.
         dims: shape; the array is dense, row-major.
         bytes: size of the allocation.
         number: parameter or result number, or host queue; -1 otherwise.
-        data: initial contents, for constants.
+        data: initial contents, for constants; a call's signature.
         alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
         config: of infeed and outfeed, the name of their queue on the host; empty: it has none.
         sizes: for each dimension the number of the parameter (of a result: of the result) that holds how much of it

@@ -16,11 +16,12 @@ from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind
 from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
+from systolith.isa.host_functions import HostFunctionError, Signature
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel, MicroOp
 from systolith.isa.opcodes import BRANCH_OPS, MAX_LOOP_NEST, MAX_TOKENS, OPCODES, queue_of, queues
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import FEEDS, Role
+from systolith.isa.program import FEEDS, FROM_HOST, TO_HOST, Role
 from systolith.isa.verify_kernel import verify_kernel
 from systolith.isa.verify_tokens import verify_tokens
 
@@ -79,9 +80,9 @@ def _check_stream(
     limit, things = limits.get(s.space, (1, "of it"))
     need(0 <= s.buffer < limit, f"{name}: buffer {s.buffer}: {s.space.name} has {limit} {things}")
     if s.space is _S.HOST and isinstance(s.base, int) and 0 <= s.base < len(program.buffers):
-        decl, role = program.buffers[s.base], Role.INFEED if name == "src" else Role.OUTFEED
+        decl, roles = program.buffers[s.base], FROM_HOST if name == "src" else TO_HOST
         if decl.role in FEEDS:
-            need(decl.role is role and decl.number == s.buffer, f"{name}: {decl.name} is {decl.role} of {decl.number}")
+            need(decl.role in roles and decl.number == s.buffer, f"{name}: {decl.name} is {decl.role} of {decl.number}")
             size = ELEMENT_TYPES[decl.dtype].size * prod(decl.dims)
             need(pattern.elements * pattern.dtype.size <= size, f"{name}: moves more than {decl.name}: {size} bytes")
     if s.space is _S.ACC:
@@ -336,6 +337,13 @@ def _check_sizes(program: Program, b: BufferDecl) -> None:
 def _check_feed(b: BufferDecl, chip: Chip) -> None:
     _need(b.bytes == 0 and b.alias < 0, f"buffer {b.name}: {b.role} has no memory: bytes must be 0, and no alias")
     _need(0 <= b.number < chip.host.queues, f"buffer {b.name}: host queue {b.number}: there are {chip.host.queues}")
+    if b.role is Role.CALL:
+        try:
+            Signature.from_bytes(b.data)
+        except HostFunctionError as problem:
+            _fail(f"buffer {b.name}: {problem}")
+    else:
+        _need(not b.data, f"buffer {b.name}: {len(b.data)} bytes of data: {b.role} has none")
 
 
 def _check_configs(program: Program, role: Role) -> None:
@@ -362,7 +370,7 @@ def _check_tables(program: Program, chip: Chip) -> None:
             _check_feed(b, chip)
         else:
             _need(b.bytes >= size, f"buffer {b.name}: {b.dtype}{list(b.dims)} takes {size} bytes: it has {b.bytes}")
-        _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
+            _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
         _check_sizes(program, b)
         if b.alias >= 0:

@@ -6,11 +6,13 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from systolith.compiler.options import Options
 from systolith.isa.binary import from_bytes, to_bytes
-from systolith.isa.program import BufferDecl, Role
+from systolith.isa.program import Program, Role
 from systolith.pjrt import profiler
 from systolith.pjrt.buffers import TYPE_CODES, BufferObject, copied, integers
 from systolith.pjrt.compiling import (
@@ -50,6 +52,7 @@ class Loaded(Object):
         devices: where it runs; one a replica and partition.
         taken: parameters whose memory it overwrites.
         parameters: element type and shape of each.
+        tokens: of which arguments and results JAX has tokens, by number.
     """
 
     kind = "LoadedExecutable"
@@ -63,6 +66,7 @@ class Loaded(Object):
         self.devices = _assigned(client, parsed)
         self.taken = overwritten(executable.program)
         self.parameters = [(d.dtype, d.dims) for _, d in numbered(executable.program, Role.PARAMETER)]
+        self.tokens = _tokens(executable.program, proto)
         self.fingerprint = sha256(proto + options).hexdigest()
         self.list_of("addressable_devices", "num_addressable_devices", self.devices)
         self.text("executable_fingerprint", self.fingerprint)
@@ -85,6 +89,25 @@ class Loaded(Object):
         self.executable = None
 
 
+class Tokens(NamedTuple):
+    """Arguments and results that are tokens of ordered effects, by number; nothing moves for them."""
+
+    arguments: tuple[int, ...] = ()
+    results: tuple[int, ...] = ()
+
+
+def _tokens(program: Program, proto: bytes) -> Tokens:
+    """The tokens of a module; only programs that call the host have some."""
+    if all(d.role is not Role.CALL for d in program.buffers):
+        return Tokens()
+    entry = parse_proto(proto).entry
+    given = [leaf for p in entry.parameters for leaf in p.shape.leaves()]
+    arguments, results = (
+        [n for n, s in enumerate(of) if not s.is_array] for of in (given, entry.result.shape.leaves())
+    )
+    return Tokens(tuple(arguments), tuple(results))
+
+
 def _assigned(client: ClientObject, options: Any) -> list[DeviceObject]:
     """The devices that options name, else the first ones."""
     if options.device_assignment is None:
@@ -105,7 +128,9 @@ class Compiled(Object):
         self.loaded = loaded
         executable = loaded.live()
         program, view = executable.program, self.view
-        results = [d for _, d in numbered(program, Role.RESULT)]
+        results = [(d.dtype, d.dims) for _, d in numbered(program, Role.RESULT)]
+        for number in loaded.tokens.results:
+            results.insert(number, ("token", ()))
         self.text("executable_name", program.name)
         self.text("executable_fingerprint", loaded.fingerprint)
         view.num_replicas, view.num_partitions = loaded.replicas, loaded.partitions
@@ -114,14 +139,14 @@ class Compiled(Object):
         view.properties, view.num_properties = self.hold(properties), len(properties)
         self._outputs(results)
 
-    def _outputs(self, results: Sequence[BufferDecl]) -> None:
+    def _outputs(self, results: Sequence[tuple[str, tuple[int, ...]]]) -> None:
         view, kind = self.view, b"device"
         text = self.hold(ctypes.create_string_buffer(kind))
         view.memory_kinds = self.hold(array(ctypes.c_void_p, (text,) * len(results)))
         view.memory_kind_sizes = self.hold(array(ctypes.c_size_t, (len(kind),) * len(results)))
-        view.output_types = self.hold(array(ctypes.c_int32, tuple(TYPE_CODES[d.dtype] for d in results)))
-        view.dims = self.hold(array(ctypes.c_int64, tuple(n for d in results for n in d.dims)))
-        view.dim_sizes = self.hold(array(ctypes.c_size_t, tuple(len(d.dims) for d in results)))
+        view.output_types = self.hold(array(ctypes.c_int32, tuple(TYPE_CODES[element] for element, _ in results)))
+        view.dims = self.hold(array(ctypes.c_int64, tuple(n for _, dims in results for n in dims)))
+        view.dim_sizes = self.hold(array(ctypes.c_size_t, tuple(len(dims) for _, dims in results)))
 
 
 def chosen_precision(options: Sequence[tuple[str, object]], settings: Settings) -> str | None:
@@ -186,13 +211,22 @@ def execute(args: Any) -> None:
     made: list[list[Buffer]] = []
     for number, device in enumerate(devices):
         given = _pointers(_pointers(args.argument_lists, args.num_devices)[number], args.num_args)
-        made.append(_run(loaded, device, [find(address) for address in given], kept))
+        arrays = [n for n in range(args.num_args) if n not in loaded.tokens.arguments]
+        results = _run(loaded, device, [find(given[n]) for n in arrays], {arrays.index(n) for n in kept & {*arrays}})
+        made.append(_with_tokens(loaded, device, results))
     # Known to jaxlib once all are there: it would not destroy those of devices before one that fails.
     for number, (device, results) in enumerate(zip(devices, made, strict=True)):
         places = _pointers(_pointers(args.output_lists, args.num_devices)[number], len(results))
         places[:] = [BufferObject(result, device).address for result in results]
     if args.device_complete_events:
         _pointers(args.device_complete_events, args.num_devices)[:] = [READY] * args.num_devices
+
+
+def _with_tokens(loaded: Loaded, device: DeviceObject, results: list[Buffer]) -> list[Buffer]:
+    """The results, and for each token an array without elements, which JAX gives to the next call that is ordered."""
+    for number in loaded.tokens.results:
+        results.insert(number, device.device.put(np.zeros(0, np.bool_)))
+    return results
 
 
 def _pointers(address: int | None, count: int) -> Any:

@@ -127,6 +127,7 @@ class Executable:
         program: the binary's contents.
         memory: use of HBM and VMEM; prints as a table.
         known: times of its runs.
+        calls: what holds the functions of the host that it calls, if they go with it.
         last_run: the latest finished run; None before the first.
     """
 
@@ -136,6 +137,7 @@ class Executable:
         self.compiled = compiled
         self.memory = compiled.memory if compiled else MemoryUse(program)
         self.known = KnownTimes(program, client.chip)
+        self.calls: object = None
         self._latest: Task[Run] | None = None
         self._states: dict[int, dict[int, Array]] = {}
 

@@ -196,6 +196,7 @@ class CompiledFunction:
 
     def __init__(self, executable: Executable, stage: Any) -> None:
         self.executable = executable
+        executable.calls = stage._lowering
         self.out_info = stage.out_info
         self._in_tree = stage.in_tree
         self._types = [(a.shape, a.dtype) for a in jax.tree.leaves(stage.in_avals)]

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from systolith.isa.instruction import Space, Stream
+from systolith.isa.program import FEEDS
 from systolith.isa.timing import CostModel
 from systolith.sim.causes import HOST
+from systolith.sim.host_calls import declared
 from systolith.sim.stats import RunResult
 from systolith.sim.trace import Trace
 
@@ -29,7 +31,7 @@ class HostSlice(NamedTuple):
 
 
 def host_slices(result: RunResult, trace: Trace) -> Iterator[HostSlice]:
-    """The launch, then the transfers of infeed and outfeed queues as the link moves them, in program order.
+    """The launch, then the transfers of host queues as the link moves them, in program order.
 
     A transfer's slice begins where the host is ready for it, and ends with its last byte on the link.
     """
@@ -60,5 +62,7 @@ def _transfers(result: RunResult, trace: Trace) -> dict[int, tuple[str, int]]:
         for side, what in (("src", "infeed"), ("dst", "outfeed")):
             stream = instruction.args.get(side)
             if isinstance(stream, Stream) and stream.space is Space.HOST:
-                found[index] = f"{what} {stream.buffer}", costs.of(instruction).host_bytes
+                decl = declared(result.program, stream, FEEDS)
+                role = decl.role if decl is not None else what
+                found[index] = f"{role} {stream.buffer}", costs.of(instruction).host_bytes
     return found

@@ -16,6 +16,7 @@ from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import Program
 from systolith.sim.calls import Calls, Direct
+from systolith.sim.host_calls import HostCalls
 from systolith.sim.host_queue import HostQueue
 from systolith.sim.naming import Iterations, named
 
@@ -68,6 +69,7 @@ class Machine:
         shadow, active: for each MXU, the weight tile, None where none was loaded.
         buffers: HBM, a uint8 array for each entry of the buffer table.
         infeed, outfeed: host queues.
+        host_calls: of functions of the host.
         links: link number to the machine at its other end.
         hostile: memory starts as NaNs instead of zeros.
         cache: prepared streams and kernels, by identity of their sources.
@@ -90,6 +92,7 @@ class Machine:
         self.active: list[Tile | None] = [None] * m.count
         self.infeed: Sequence[HostQueue] = [HostQueue(f"infeed queue {n}") for n in range(chip.host.queues)]
         self.outfeed: Sequence[HostQueue] = [HostQueue(f"outfeed queue {n}") for n in range(chip.host.queues)]
+        self.host_calls = HostCalls()
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
         self.cache: dict[Any, Any] = {}

@@ -11,16 +11,18 @@ from math import prod
 import numpy as np
 
 from systolith.isa.dtypes import Kind
+from systolith.isa.host_functions import HostFunctionError
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.alu import RULES
 from systolith.isa.numerics.fma import add_product_at
 from systolith.isa.numerics.formats import fill_of, raw_type, to_f32
 from systolith.isa.numerics.images import Bits, Floats, canonical, floats, image
 from systolith.isa.numerics.matmul import add_product, integer_product, weight_tile
-from systolith.isa.program import BufferDecl, Role
+from systolith.isa.program import FROM_HOST, TO_HOST, Role
 from systolith.sim import kernels, native_kernels
 from systolith.sim import native_streams as native
 from systolith.sim import streams as io
+from systolith.sim.host_calls import declared
 from systolith.sim.host_queue import HostQueue, HostQueueError
 from systolith.sim.independence import check_apart, check_independent, check_rows_apart
 from systolith.sim.memory import Machine, Tile
@@ -73,26 +75,29 @@ def _queue(machine: Machine, a: Access, infeed: bool) -> HostQueue:
 
 
 def _receive(machine: Machine, a: Access) -> Array:
-    size = a.pattern.elements * a.pattern.dtype.size
+    size, decl = a.pattern.elements * a.pattern.dtype.size, declared(machine.program, a.stream, FROM_HOST)
     try:
-        return _queue(machine, a, True).take(size, _declared(machine, a, Role.INFEED)).view(raw_type(a.pattern.dtype))
-    except HostQueueError as problem:
+        if decl is not None and decl.role is Role.RETURN:
+            data = machine.host_calls.take(size, decl)
+        else:
+            data = _queue(machine, a, True).take(size, decl)
+        return data.view(raw_type(a.pattern.dtype))
+    except (HostQueueError, HostFunctionError) as problem:
         raise machine.error(str(problem)) from None
 
 
 def _send(machine: Machine, a: Access, values: Array) -> None:
     data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy()
+    decl = declared(machine.program, a.stream, TO_HOST)
     try:
-        _queue(machine, a, False).put(data, _declared(machine, a, Role.OUTFEED))
+        if decl is not None and decl.role is Role.CALL:
+            machine.host_calls.put(data, decl)
+        else:
+            _queue(machine, a, False).put(data, decl)
     except HostQueueError as problem:
         raise machine.error(str(problem)) from None
-
-
-def _declared(machine: Machine, a: Access, role: Role) -> BufferDecl | None:
-    """The array that a host stream moves, or a part of it; None: bytes of which nothing is said."""
-    base, buffers = a.stream.base, machine.program.buffers
-    known = isinstance(base, int) and 0 <= base < len(buffers) and buffers[base].role is role
-    return buffers[base] if known else None  # type: ignore[index]
+    except HostFunctionError as problem:
+        raise machine.error(str(problem)) from problem.__cause__
 
 
 def _matrix(machine: Machine, instr: Instruction, a: Access, integer: bool) -> Array:

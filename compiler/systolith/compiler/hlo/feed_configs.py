@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from systolith.compiler.hlo.attributes import Fields
 from systolith.compiler.hlo.ir import Instruction, Module
 
 FEED_OPCODES = ("infeed", "outfeed")
+
+HOST_CALL = "host_call"
+"""The frontend attribute of infeeds and outfeeds that are parts of a call of a function of the host: its signature."""
 
 
 def config_of(i: Instruction) -> str:
@@ -13,13 +19,13 @@ def config_of(i: Instruction) -> str:
 
 
 def feed_configs(module: Module) -> dict[str, tuple[str, ...]]:
-    """The configs of a module's infeeds and of its outfeeds, by opcode, each once.
+    """The configs of a module's infeeds and of its outfeeds, by opcode, each once; those of calls have none.
 
     The empty one is first, then they are in the order of the text.  Their positions are the numbers of their queues.
     """
     found: dict[str, dict[str, None]] = {opcode: {} for opcode in FEED_OPCODES}
     for i in module.instructions():
-        if i.opcode in found:
+        if i.opcode in found and HOST_CALL not in cast(Fields, i.attributes.get("frontend_attributes", {})):
             found[i.opcode][config_of(i)] = None
     return {opcode: tuple(sorted(configs, key=bool)) for opcode, configs in found.items()}
 

@@ -1,7 +1,8 @@
-"""Infeed and outfeed: DMA between host queues and the places of values.
+"""Infeed and outfeed: DMA between host queues and the places of values; calls of functions of the host, likewise.
 
 Each config has a queue (`hlo/feed_configs.py`), and all go in program order.  An array goes as the line of its
-elements, row-major; one without elements does not go.  Where it lies in HBM it goes through tiles in VMEM.
+elements, row-major; one without elements does not go.  Where it lies in HBM it goes through tiles in VMEM.  What a call
+sends and takes goes through the last queue; tokens keep its results behind its operands, as transfers of one number.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.feed_configs import config_of
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.trampoline import Steps
+from systolith.compiler.hlo.values.host_calls import marked
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.values import Value, flatten, shaped
@@ -26,12 +28,12 @@ from systolith.isa.program import Role
 
 def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower an `infeed`: its arrays, depth first, are taken from the queue."""
-    number = _queue_number(lowering, i)
+    number, role = _queue_number(lowering, i), Role.INFEED if marked(i) is None else Role.RETURN
     places = lowering.results(i)
     for place, shape in zip(places, leaf_shapes(i.shape), strict=True):
         if place.buf.space is Space.NONE or not shape.size:
             continue
-        queue = lowering.ctx.feed(i, Role.INFEED, shape, number, config_of(i))
+        queue = lowering.ctx.feed(i, role, shape, number, config_of(i))
         line = recast(place, queue.dims, queue.dtype)
         for box in _pieces(lowering, line, line.dtype.size * prod(line.dims)):
             tile = lowering.ctx.out_tile(line, box)
@@ -43,11 +45,12 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
 
 def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:
     """Lower an `outfeed`: the arrays of its operand, depth first, are put into the queue."""
-    number = _queue_number(lowering, i)
+    number, call = _queue_number(lowering, i), marked(i)
+    role, data = (Role.OUTFEED, b"") if call is None else (Role.CALL, call.to_bytes())
     for array, shape in zip(flatten(operands[0]), leaf_shapes(i.operands[0].shape), strict=True):
         if not shape.size:
             continue
-        queue = lowering.ctx.feed(i, Role.OUTFEED, shape, number, config_of(i))
+        queue = lowering.ctx.feed(i, role, shape, number, config_of(i), data)
         line = recast(lowering.cached(array), queue.dims, queue.dtype)
         for box in _pieces(lowering, line, lowering.ctx.chip.host.room):
             lowering.ctx.copy(lowering.ctx.stage_in(line, box, "load outfeed"), view(queue, box), "outfeed")
@@ -59,6 +62,8 @@ def _queue_number(lowering: Lowering, i: Instruction) -> int:
     chip, configs = lowering.ctx.chip, lowering.configs[i.opcode]
     if not chip.host.queues:
         raise compile_error(i, f"chip {chip.name!r} has no host queues (host.queues); take another chip")
+    if marked(i) is not None:
+        return chip.host.queues - 1
     if len(configs) > chip.host.queues:
         what = (
             f"the module has {len(configs)} configs of {i.opcode}s, chip {chip.name!r} a queue for {chip.host.queues}"

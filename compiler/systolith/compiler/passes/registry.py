@@ -14,6 +14,7 @@ from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
+from systolith.compiler.passes.expand.host_calls import ExpandHostCalls
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.expand.long_computations import LoopLongComputations
 from systolith.compiler.passes.expand.one_device import RunOnOneDevice
@@ -74,6 +75,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "float-normalization": NormaliseNarrowTypes,
     "fusion-inliner": lambda: Inline(("fusion",)),
     "gather_simplifier": SimplifyGathers,
+    "host-call-expander": ExpandHostCalls,
     "integer-product-expander": ExpandIntegerProducts,
     "lapack-expander": ExpandLapack,
     "layout_normalization": NormaliseLayouts,

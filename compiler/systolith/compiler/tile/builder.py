@@ -280,10 +280,10 @@ class TileBuilder:
             buf.decl = replace(buf.decl, sizes=sizes)
         return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
 
-    def feed(self, i: Instruction, role: Role, shape: Shape, queue: int, config: str) -> Array:
+    def feed(self, i: Instruction, role: Role, shape: Shape, queue: int, config: str = "", data: bytes = b"") -> Array:
         """An array that a host queue moves, as a line of its elements (those of over 32 bits as words); no memory."""
         dtype, dims = shape.dtype, shape.dims
-        decl = BufferDecl(i.name, role, dtype.name, dims, 0, queue, config=config)
+        decl = BufferDecl(i.name, role, dtype.name, dims, 0, queue, data, config=config)
         buf = Buf(self.fresh(i.name), Space.HOST, 0, decl=decl, unit=queue)
         self.buffers.append(buf)
         words = max(dtype.size // 4, 1)

@@ -11,6 +11,7 @@ from systolith.hw.toolchain import has_verilator
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import OutputError, require_apart, write_atomic
+from systolith.isa.program import Role
 from systolith.runtime.executable import bind, result_memories
 from systolith.runtime.jobs.feed_files import FeedFiles
 from systolith.runtime.jobs.job import Request, Stage, arguments_of, to_program
@@ -37,6 +38,8 @@ def lockstep(request: Request, wave: Path | None = None, stage: Stage = lambda _
     source, chip = request.read()
     stage("compiling")
     _, program = to_program(request, source, chip)
+    if any(d.role is Role.CALL for d in program.buffers):
+        raise SystolithError(f"{program.name} calls functions of the host, which the RTL does not; run it instead")
     arguments = arguments_of(request, program)
     results = result_memories(program, arguments)
     stage("building the core (minutes, the first time)")

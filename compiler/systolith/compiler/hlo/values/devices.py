@@ -103,6 +103,7 @@ class Device:
         configs: of the module's infeeds and outfeeds.
         infeeds: the values not taken yet, by config (`feed_configs.queue_name`).
         outfeeds: the values put out so far.
+        answers: of functions of the host, not taken yet.
         sent: per channel, the values sent to the host so far.
         states: counters of `rng-get-and-update-state`.
     """
@@ -114,6 +115,7 @@ class Device:
     configs: dict[str, tuple[str, ...]]
     infeeds: dict[str, deque[Literal]] = field(init=False)
     outfeeds: dict[str, list[Literal]] = field(default_factory=dict)
+    answers: deque[Literal] = field(default_factory=deque)
     channels: dict[int, Iterator[Literal]] = field(init=False)
     sent: dict[int, list[Literal]] = field(default_factory=dict)
     states: dict[Instruction, int] = field(default_factory=dict)

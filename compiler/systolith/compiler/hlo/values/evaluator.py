@@ -30,6 +30,7 @@ from systolith.compiler.hlo.values.devices import Device, Host, Turns, single
 from systolith.compiler.hlo.values.elementwise import ELEMENTWISE, elementwise
 from systolith.compiler.hlo.values.feeds import infeed, outfeed
 from systolith.compiler.hlo.values.group_modes import Groups, grid
+from systolith.compiler.hlo.values.host_calls import host_call, is_host_call
 from systolith.compiler.hlo.values.indexing import gather, scatter
 from systolith.compiler.hlo.values.linalg import LINALG
 from systolith.compiler.hlo.values.loop_limit import LoopLimit
@@ -406,6 +407,8 @@ def _conditional(run: _Run, i: Instruction, values: list[Literal]) -> Steps[Lite
 
 
 def _custom_call(run: _Run, i: Instruction, values: list[Literal]) -> Literal:
+    if is_host_call(i):
+        return host_call(i, values)
     sharding = MANUAL_SHARDING.get(i.word("custom_call_target"))
     return sharding(i, _arrays(values), run) if sharding is not None else custom_call(i, values)
 

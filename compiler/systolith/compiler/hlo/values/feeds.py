@@ -10,6 +10,8 @@ from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.values.convert import from_file
 from systolith.compiler.hlo.values.devices import Device
+from systolith.compiler.hlo.values.host_calls import given_arrays, marked
+from systolith.isa.host_functions import call
 
 
 def infeed(i: Instruction, device: Device) -> Literal:
@@ -19,6 +21,8 @@ def infeed(i: Instruction, device: Device) -> Literal:
         HloError: there is none left, or it is not of the shape.
     """
     shape = i.shape.elements[0]
+    if marked(i) is not None:
+        return device.answers.popleft(), ()
     if shape.is_tuple and not shape.elements:
         return (), ()
     name = queue_name(i, device.configs)
@@ -31,8 +35,16 @@ def infeed(i: Instruction, device: Device) -> Literal:
 
 
 def outfeed(i: Instruction, value: Literal, device: Device) -> Literal:
-    """Puts a value into the device's outfeed; a token."""
-    device.outfeeds.setdefault(queue_name(i, device.configs), []).append(value)
+    """Puts a value into the device's outfeed, or calls the function of the host that it is for; a token.
+
+    Raises:
+        HostFunctionError: as `isa.host_functions.call`.
+    """
+    called = marked(i)
+    if called is not None:
+        device.answers.append(tuple(call(called, given_arrays(called, value))))
+    else:
+        device.outfeeds.setdefault(queue_name(i, device.configs), []).append(value)
     return ()
 
 
