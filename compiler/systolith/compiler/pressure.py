@@ -75,8 +75,9 @@ class Lowered:
         """Of groups that have operations of their own: loads that moved ahead are not among them."""
         position = {op: n for n, op in enumerate(self.fitted.block.ops())}
         for made in self.lowering.records:
-            ops = map(self.fitted.operation, made.ops)
-            own = sorted((op for op in ops if op in position and op not in self.fitted.moved), key=position.__getitem__)
+            own = sorted(
+                (op for op in made.ops if op in position and op not in self.fitted.moved), key=position.__getitem__
+            )
             if own:
                 yield GroupRecord(made.group.name, own[0], own[-1], made.inputs, made.outputs)
 

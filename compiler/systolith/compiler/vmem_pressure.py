@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, planned_cycles
 from systolith.compiler.groups.splitting import split
@@ -20,13 +21,15 @@ from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, predicted, schedule
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Block
 from systolith.compiler.tile.verifier import verify_tile_ir
 from systolith.isa.chip import Chip
 
 SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
 """Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
 
-MOST_ATTEMPTS = 40
+MOST_ATTEMPTS = 80
 
 CLEARLY = 0.1
 """By so much the estimate of one share of VMEM for values has to be better for the other not to be tried to the end."""
@@ -117,6 +120,9 @@ class _Attempt:
             verify_tile_ir(lowering.ctx.block)
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
+            if lowering.ctx.fixed and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):
+                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=False)
+                continue
             if plan.failed is None:
                 lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
                 return lowering, fitted
@@ -139,6 +145,15 @@ class _Attempt:
             f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
             f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
         )
+
+
+def _has_registers(ctx: TileBuilder, block: Block) -> bool:
+    """Whether there are registers for the addresses that loops move beside the scalars of a lowering."""
+    with suppress(DoesNotFitError):
+        if ctx.registers:
+            linearize(block)
+        return True
+    return False
 
 
 def _fastest(attempts: Sequence[_Attempt]) -> tuple[Lowering, Fitted] | None:
@@ -186,8 +201,7 @@ def _spilled_text(leaf: Leaf) -> str:
 
 
 def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
-    """Decisions about spills, shares of VMEM, loops, and loads ahead."""
-    yield from fitted.loops.decisions
+    """Decisions about spills, shares of VMEM, and loads ahead."""
     for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
         maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"

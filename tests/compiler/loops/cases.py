@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from systolith.compiler.schedule import fitting, repetition, reroll
+from systolith.compiler.lower import lowering
+from systolith.compiler.schedule import group_loops, repetition, reroll
 
 REDUCERS = """
 add { a = f32[] parameter(0)
@@ -53,11 +54,12 @@ def rolled_everywhere() -> Iterator[None]:
     """Make a loop of everything that repeats, whatever it saves or costs."""
     with pytest.MonkeyPatch.context() as patch:
         for place, name, value in (
+            (lowering, "SMALLEST", 1),
             (reroll, "SMALLEST", 1),
             (reroll, "LEAST", 1),
             (repetition, "LEAST", 1),
-            (fitting, "NEAR", 1e9),
-            (fitting, "WORTH", 1.0),
+            (group_loops, "NEAR", 1e9),
+            (group_loops, "WORTH", 1.0),
         ):
             patch.setattr(place, name, value)
         yield

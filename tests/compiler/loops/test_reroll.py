@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systolith.compiler import vmem_pressure
 from systolith.compiler.driver import Compiled
-from systolith.compiler.schedule import fitting, repetition, reroll
-from systolith.compiler.schedule.reroll import Rerolled
-from systolith.compiler.tile.ir import Block, Buf
+from systolith.compiler.lower import lowering
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.schedule import group_loops, repetition, reroll
+from systolith.compiler.schedule.fitting import Predicted
+from systolith.compiler.schedule.group_loops import GroupLoops
+from systolith.compiler.tile.ir import Block, TileOp
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.program import Program, Role
@@ -32,12 +36,8 @@ def everywhere() -> Iterator[None]:
 
 def written_out(text: str, chip: str | Chip = TINY) -> Compiled:
     """A module compiled without loops."""
-
-    def keep(block: Block, whole: set[Buf], room: int, chip: Chip, spare: int) -> Rerolled:
-        return Rerolled(block)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "reroll", keep)
+        patch.setattr(Lowering, "roll", lambda *_: None)
         return compiled(text, chip)
 
 
@@ -101,16 +101,56 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
 def test_loops_that_take_longer_are_not_chosen() -> None:
     """Loads of a transpose as a loop wait for the stores of the iteration before."""
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((reroll, "SMALLEST"), (reroll, "LEAST"), (repetition, "LEAST")):
+        for place, name in ((lowering, "SMALLEST"), (reroll, "SMALLEST"), (reroll, "LEAST"), (repetition, "LEAST")):
             patch.setattr(place, name, 1)
-        patch.setattr(fitting, "WORTH", 1.0)
+        patch.setattr(group_loops, "WORTH", 1.0)
         text = module(BODIES["transpose"], 512, 1024, 0)
         chosen = compiled(text).program
-        patch.setattr(fitting, "NEAR", 1e9)
+        patch.setattr(group_loops, "NEAR", 1e9)
         forced = compiled(text).program
     cycles = [taken(p, TINY) for p in (chosen, forced)]
     assert loops(forced)
     assert cycles[0] < cycles[1]
+
+
+TWO = """HloModule two
+ENTRY e {
+  x = f32[512,1024] parameter(0)
+  y = bf16[512,128] parameter(1)
+  z = bf16[128,128] parameter(2)
+  t = f32[1024,512] transpose(x), dimensions={1,0}
+  d = bf16[512,128] dot(y, z), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[1024,512], bf16[512,128]) tuple(t, d)
+}
+"""
+
+
+def test_each_group_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    priced = GroupLoops._cycles
+
+    def slow_in_t(self: GroupLoops, block: Block, fixed: Collection[TileOp] = ()) -> Predicted | None:
+        found = priced(self, block, fixed)
+        slow = found and fixed and next(block.ops()).origin.group == "t"
+        return found._replace(total=2 * found.total) if found and slow else found
+
+    for place, name in ((lowering, "SMALLEST"), (reroll, "SMALLEST"), (reroll, "LEAST"), (repetition, "LEAST")):
+        monkeypatch.setattr(place, name, 1)
+    monkeypatch.setattr(group_loops, "WORTH", 1.0)
+    monkeypatch.setattr(GroupLoops, "_cycles", slow_in_t)
+    decided = {d.group: d for d in compiled(TWO).explain if d.kind == "repeat"}
+    assert decided["t"].chosen == "written out"
+    assert [r.why for r in decided["t"].rejected] == ["slower"] * len(decided["t"].rejected)
+    assert "iterations of" in decided["d"].chosen
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_without_registers_for_loops_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = module(BODIES["elementwise"], *SIZES["elementwise"])
+    assert loops(compiled(text).program)
+    monkeypatch.setattr(vmem_pressure, "_has_registers", lambda *_: False)
+    found = compiled(text)
+    assert loops(found.program) == 0
+    assert found.program.code == written_out(text).program.code
 
 
 def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:

@@ -24,6 +24,8 @@ from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, i
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
+from systolith.compiler.schedule.group_loops import GroupLoops
+from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
 from systolith.compiler.tile.views import recast
@@ -88,6 +90,7 @@ class Lowering:
         depth: loops and conditionals around what is lowered.
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         copies: of groups; None: each is lowered by itself.
+        loops: whether what repeats in a group becomes loops.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
     """
@@ -104,6 +107,7 @@ class Lowering:
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
     copies: GroupCopies | None = None
+    loops: bool = False
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -271,6 +275,8 @@ class Lowering:
                 raise DoesNotFitError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
+        if self.loops and self.ctx.region is None:
+            self.roll(start, (*inputs, *cached, *outputs))
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
@@ -324,6 +330,17 @@ class Lowering:
                 self.cramped.add(i)
         finally:
             self.ctx.emission, self.copies = None, outer
+
+    def roll(self, start: int, arrays: Sequence[Array]) -> None:
+        """Make loops of what repeats in a group, if it is large: items from `start` on; `arrays`: those given to it."""
+        items = self.ctx.block.items[start:]
+        if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
+            return
+        given = {a.buf for a in (*arrays, *self.cache.values())}
+        made = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free).made(items)
+        self.ctx.block.items[start:] = made.block.items
+        self.ctx.fixed |= made.fixed
+        self.ctx.explain += made.decisions
 
     def _picked(self, tuner: Tuner, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
         """The plan that measuring picks for a group; empty: the cheapest, as where it lies is known only in the run."""

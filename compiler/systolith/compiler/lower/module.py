@@ -40,6 +40,7 @@ def lower_module(
     share: float,
     values: float = VALUES_SHARE,
     copies: GroupCopies | None = None,
+    loops: bool = True,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -51,6 +52,7 @@ def lower_module(
         share: part of the free VMEM that a group's tiles may take.
         values: part of VMEM that whole values may take together.
         copies: of groups; None: each is lowered by itself.
+        loops: whether what repeats in a group becomes loops.
 
     Returns:
         The builder that lowered it, and which value a buffer of a whole value holds.
@@ -59,7 +61,7 @@ def lower_module(
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
     placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed, values)
     ctx = TileBuilder(chip, options)
-    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, configs=feed_configs(module))
+    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module))
     results = []
     shapes, sizes = leaf_shapes(entry.result.shape), EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
@@ -90,6 +92,7 @@ def alone(
         lower_blocks(apart, group, inputs, outputs)
     else:
         lower_output(sub, group, inputs, outputs)
+    apart.roll(0, (*inputs, *outputs))
     fitted = schedule(sub, lowering.free)
     if fitted.plan.failed is not None:
         return None, sub.plans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,10 +59,16 @@ class Lives:
 
 
 class Places:
-    """Where buffers lie in the memory of loops."""
+    """Where buffers lie in the memory of loops.
+
+    Attributes:
+        of: each buffer's memory, and the bytes from where that begins.
+        memory: of every loop.
+    """
 
     def __init__(self) -> None:
         self.of: dict[Buf, tuple[Buf, int]] = {}
+        self.memory: list[Buf] = []
 
     def ref(self, ref: Ref) -> Ref:
         """A stream where it lies now."""
@@ -178,11 +184,11 @@ class Repetition:
 
     # The loop.
 
-    def loop(self, var: VReg, places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
+    def loop(self, variables: Iterator[int], places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
         """A loop in the place of most repetitions; None: it saves too little, or its buffers do not fit in `room`.
 
         Args:
-            var: its induction variable.
+            variables: numbers of induction variables to come.
             places: gets those of its buffers.
             room: bytes of VMEM.
             spare: places for each buffer more than it takes by estimate.
@@ -196,7 +202,7 @@ class Repetition:
             return None
         layout = _Layout(chains, turns, self.lives, line_bytes(chip))
         if layout.apart(room) or layout.shared(room, self._trace(turns)):
-            return self._made(var, turns, saved, layout, places)
+            return self._made(variables, turns, saved, layout, places)
         return None
 
     def _chains(self) -> list[list[Buf]]:
@@ -254,15 +260,17 @@ class Repetition:
         body = self.forms[first : first + turns * self.period]
         return range(body[0].at, body[0].at + sum(f.length for f in body))
 
-    def _made(self, var: VReg, turns: int, saved: int, layout: _Layout, places: Places) -> Rolled | None:
-        body = turns * self.period
+    def _made(self, variables: Iterator[int], turns: int, saved: int, layout: _Layout, places: Places) -> Rolled | None:
+        body, var = turns * self.period, VReg(next(variables))
         first, count = self.start + body, self.count // turns - 2
         moved = Block([self._moved(first + x, turns, var) for x in range(body)])
         moves = [[ref.moves for ref in op.refs if ref.moves] for op in moved.ops()]
         if max(map(len, moves)) > MOST_MOVED or len({m for each in moves for m in each}) > MOST_STRIDES:
             return None
         group = next(moved.ops()).origin.group
-        places.of |= layout.places(group)
+        lying = layout.places(group)
+        places.of |= lying
+        places.memory += dict.fromkeys(memory for memory, _ in lying.values())
         what = f"{count:,} iterations of {body:,} operations"
         why = f"{turns} places for each buffer" if turns > 1 else ""
         decision = Decision("repeat", group, what, why, {"operations saved": saved})

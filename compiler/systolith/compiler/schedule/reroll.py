@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import count, groupby
 
 import numpy as np
 import numpy.typing as npt
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.schedule.repetition import LEAST, LONGEST, SMALLEST, Form, Lives, Places, Repetition, moved_to
+from systolith.compiler.tile.builder import FIRST_VAR
 from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-
-FIRST_VAR = (1 << 20) + 1
-"""The register of the first loop's induction variable: those of lowerings count up from 1."""
 
 
 @dataclass
@@ -34,30 +32,41 @@ class Rerolled:
         now: what has become of operations whose buffers are in other places than before.
         fixed: operations after loops whose order is that of an iteration.
         decisions: the loops.
+        memory: of the buffers of loops, under names that other blocks may have, too.
     """
 
     block: Block
     now: dict[TileOp, TileOp] = field(default_factory=dict)
     fixed: set[TileOp] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
+    memory: list[Buf] = field(default_factory=list)
 
 
-def reroll(block: Block, whole: Iterable[Buf], room: int, chip: Chip, spare: int = 0, smallest: int = 0) -> Rerolled:
+def reroll(
+    block: Block,
+    whole: Iterable[Buf],
+    room: int,
+    chip: Chip,
+    spare: int = 0,
+    smallest: int = 0,
+    numbers: Iterator[int] | None = None,
+) -> Rerolled:
     """Make loops of repetitions.
 
     Args:
         block: operations in the order in which they run.
-        whole: buffers that hold whole values, which stay where they are.
+        whole: buffers that stay where they are, since they hold something before it or after.
         room: bytes of VMEM that the buffers of one loop may take.
         chip: the target.
         spare: places for each buffer of a loop more than it takes by estimate.
         smallest: operations of a group in which repetitions are looked for; 0: `SMALLEST`.
+        numbers: of induction variables; None: from the first on.
     """
     smallest = smallest or SMALLEST
     if sum(1 for _ in block.ops()) < smallest:
         return Rerolled(block)
-    search = _Search(block, frozenset(whole), room, chip, spare, smallest)
-    found = Rerolled(search.block(block), decisions=search.decisions)
+    search = _Search(block, frozenset(whole), room, chip, spare, smallest, numbers or count(FIRST_VAR))
+    found = Rerolled(search.block(block), decisions=search.decisions, memory=search.places.memory)
     if search.places.of:
         found.block = moved_to(found.block, search.places, found.now)
     found.fixed = {found.now.get(op, op) for op in search.fixed}
@@ -68,7 +77,7 @@ class _Search:
     """The search for repetitions.
 
     Args:
-        block, whole, room, chip, spare, smallest: as for `reroll`.
+        block, whole, room, chip, spare, smallest, numbers: as for `reroll`.
 
     Attributes:
         places: of the buffers of loops.
@@ -76,9 +85,18 @@ class _Search:
         decisions: the loops so far.
     """
 
-    def __init__(self, block: Block, whole: frozenset[Buf], room: int, chip: Chip, spare: int, smallest: int) -> None:
+    def __init__(
+        self,
+        block: Block,
+        whole: frozenset[Buf],
+        room: int,
+        chip: Chip,
+        spare: int,
+        smallest: int,
+        variables: Iterator[int],
+    ) -> None:
         self.lives, self.room, self.chip = Lives(block, whole), room, chip
-        self.spare, self.smallest = spare, smallest
+        self.spare, self.smallest, self._variables = spare, smallest, variables
         self.places = Places()
         self.fixed: list[TileOp] = []
         self.decisions: list[Decision] = []
@@ -127,8 +145,11 @@ class _Search:
             for start, end in _stretches(keys, sizes, period):
                 while (start := max(start, at)) + 3 * period <= end:
                     found = Repetition(forms, start, end, period, segment, self.lives)
-                    var = VReg(FIRST_VAR + len(self.decisions))
-                    loop = found.loop(var, self.places, self.room, self.spare, self.chip) if found.count > 3 else None
+                    loop = (
+                        found.loop(self._variables, self.places, self.room, self.spare, self.chip)
+                        if found.count > 3
+                        else None
+                    )
                     if loop is None:
                         start += max(1, found.count - 1) * period
                         continue

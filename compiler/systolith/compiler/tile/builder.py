@@ -7,8 +7,9 @@ memory plan gives them addresses afterwards, so that a lowering never frees one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import prod
 from typing import NamedTuple
 
@@ -31,6 +32,9 @@ from systolith.isa.program import BufferDecl, Origin, Role
 
 LARGEST = 1 << 31
 """Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
+
+FIRST_VAR = (1 << 20) + 1
+"""The register of the first loop's induction variable: other registers count up from 1."""
 
 
 class Sums(NamedTuple):
@@ -80,6 +84,8 @@ class TileBuilder:
             there.
         drawn: every name that was made unique, before and after.
         sums: every piece of accumulators that was taken.
+        fixed: operations that stay where they are in program order: loops before them have their order.
+        loop_vars: numbers of the induction variables of loops to come.
         emission: appends the operations of a product's tiles, or a copy of what others did; given what these depend on
             beside the group.  None: nothing is copied.
         plans: the plans that the last product or blocked group could have had, the cheapest first.
@@ -104,6 +110,8 @@ class TileBuilder:
     unit: int = 0
     drawn: list[tuple[str, str]] = field(default_factory=list)
     sums: list[Sums] = field(default_factory=list)
+    fixed: set[TileOp] = field(default_factory=set)
+    loop_vars: Iterator[int] = field(default_factory=lambda: count(FIRST_VAR))
     emission: Callable[[Hashable, Callable[[], None]], None] | None = None
     capacity: int = field(init=False)
     _constants: dict[tuple[DType, bytes | Instruction], Buf] = field(default_factory=dict)

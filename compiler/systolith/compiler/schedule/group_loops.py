@@ -1,0 +1,92 @@
+"""Loops of one group: made of what repeats in it (`reroll.py`), and kept where they take no longer.
+
+A group is looked at by itself, as soon as it is lowered.  Its cycles with loops and without are predicted of its first
+operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from systolith.compiler.cost.timeline import NEAR
+from systolith.compiler.errors import DoesNotFitError
+from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.schedule.fitting import Predicted, ahead, predicted
+from systolith.compiler.schedule.reroll import Rerolled, reroll
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Block, Buf, Item, Loop, TileOp
+
+LOOP_SHARE = 0.9
+"""Part of the free VMEM that the buffers of a loop may take."""
+
+WORTH = 0.75
+"""Part of the operations that a group with loops may have: to see what larger ones take is not worth the time."""
+
+SPARE = (0, 1)
+"""Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
+
+LOOKED_AT = 6144
+"""Operations of a group whose cycles are predicted."""
+
+NEAR_IN_LONG_ONES = 1.005
+"""So many times the cycles written out count as equal in groups that are longer than that."""
+
+
+class GroupLoops:
+    """The loops of a group.
+
+    Args:
+        ctx: where it was lowered.
+        fixed: buffers that hold something before or after it.
+        free: bytes of VMEM that no whole value takes.
+    """
+
+    def __init__(self, ctx: TileBuilder, fixed: Collection[Buf], free: int) -> None:
+        self._ctx, self._fixed, self._free = ctx, fixed, free
+
+    def made(self, items: Sequence[Item]) -> Rerolled:
+        """The operations of the group with loops, if it takes no longer so; else as they are."""
+        first = items[:LOOKED_AT]
+        near = NEAR if len(first) == len(items) else NEAR_IN_LONG_ONES
+        written: Predicted | None = None
+        rejected: list[Alternative] = []
+        for spare in SPARE:
+            looped = self._rolled(first, spare)
+            if looped is None:
+                break
+            cycles = self._cycles(looped.block, looped.fixed)
+            if cycles is None:
+                break
+            if cycles.total > cycles.busiest * near:
+                written = written or self._cycles(Block([*first]))
+                if written is not None and cycles.total > written.total * near:
+                    many = sum(isinstance(item, Loop) for item in looped.block.items)
+                    rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
+                    continue
+            found = looped if len(first) == len(items) else self._rolled(items, spare)
+            if found is None:
+                break
+            for memory in found.memory:
+                memory.name = self._ctx.fresh(memory.name.partition("~")[0] + ".loop")
+            return found
+        found = Rerolled(Block([*items]))
+        if written is not None and rejected:
+            numbers = {"cycles": round(written.total)}
+            group = next(found.block.ops()).origin.group
+            found.decisions.append(Decision("repeat", group, "written out", "", numbers, tuple(rejected)))
+        return found
+
+    def _rolled(self, items: Sequence[Item], spare: int) -> Rerolled | None:
+        """With loops; None: with hardly fewer operations."""
+        room, ctx = int(self._free * LOOP_SHARE), self._ctx
+        found = reroll(Block([*items]), self._fixed, room, ctx.chip, spare, numbers=ctx.loop_vars)
+        worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
+        return found if worth else None
+
+    def _cycles(self, block: Block, fixed: Collection[TileOp] = ()) -> Predicted | None:
+        """Predicted cycles by itself; None: there are too few scalars or tokens, or no place for its buffers."""
+        fitted = ahead(self._ctx, block, self._free, fixed)
+        try:
+            return None if fitted.plan.failed is not None else predicted(self._ctx, fitted)
+        except DoesNotFitError:
+            return None
