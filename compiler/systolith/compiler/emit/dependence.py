@@ -1,6 +1,6 @@
 """Which earlier instructions the instructions of a straight line conflict with: the last one of each lane.
 
-Conflicts depend on addresses and program order alone, so numpy finds those of a whole window of instructions at once.
+Conflicts depend on addresses and program order alone, so those of a whole window of instructions are found at once.
 Memories are lines, numbered one memory after another.  Lines that the same ranges of a window cover are one *atom*,
 wherever they lie: a tile of columns is a thousand pieces of memory, but one atom as long as nothing else cuts it.  So
 the work grows with the ranges and how they cut each other, not with their bytes.
@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from systolith.compiler.emit.stamps import Ints, Stamps, follow
 from systolith.isa.access import Access
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Stamps = npt.NDArray[np.int32]
 
 WINDOW = 4096
 """Uses of memory that are looked at together."""
+
+CLOSE = 32
+"""Numbers lie close to each other in a range of less than so many times as many numbers."""
 
 LEAST_PITCH = 256
 """Bytes: gaps of ranges at a smaller pitch are not regarded."""
@@ -103,7 +102,7 @@ class Past:
 
     Attributes:
         bounds: first line of each run of lines; the last run has no end.
-        written, read: [lanes, runs].
+        written, read: [runs, lanes].
     """
 
     bounds: Ints
@@ -113,13 +112,14 @@ class Past:
     def at(self, bounds: Ints) -> Past:
         """The same, cut at `bounds`, among which its own are."""
         run = np.searchsorted(self.bounds, bounds, "right") - 1
-        return Past(bounds, *(np.where(run < 0, 0, table[:, run]) for table in (self.written, self.read)))
+        known = (run >= 0)[:, None]
+        return Past(bounds, *(np.where(known, table[run], 0) for table in (self.written, self.read)))
 
     def merged(self) -> Past:
         """The same in as few runs as will do."""
-        tables = np.vstack([self.written, self.read])
-        new = np.append(True, (tables[:, 1:] != tables[:, :-1]).any(axis=0))
-        return Past(self.bounds[new], self.written[:, new], self.read[:, new])
+        changes = [(table[1:] != table[:-1]).any(axis=1) for table in (self.written, self.read)]
+        new = np.append(True, np.logical_or(*changes))
+        return Past(self.bounds[new], self.written[new], self.read[new])
 
 
 @dataclass(frozen=True)
@@ -139,21 +139,6 @@ class Atoms:
     of_run: Ints
     begin: Ints
     found: Ints
-
-
-@dataclass(frozen=True)
-class Events:
-    """Who touches which atom: one for each pair of them, sorted by atom, then by place.
-
-    Attributes:
-        atom, place: of each.
-        reads, writes: what it does there.
-    """
-
-    atom: Ints
-    place: Ints
-    reads: Bools
-    writes: Bools
 
 
 def conflicts(
@@ -179,16 +164,17 @@ def conflicts(
     # What nothing writes conflicts with nothing.
     kept = np.flatnonzero(np.isin(memory, memory[write == 1]))
     order = kept[np.argsort(memory[kept], kind="stable")]
-    lane, needed = np.array(lanes, np.int64), np.zeros((many, len(lanes)), np.int32)
-    past = nothing = Past(np.zeros(1, np.int64), *np.zeros((2, many, 1), np.int32))
+    lane, needed = np.array(lanes, np.int64), np.zeros((len(lanes), many), np.int32)
+    past = nothing = Past(np.zeros(1, np.int64), *np.zeros((2, 1, many), np.int32))
     for fresh, window in _windows(memory[order], place[order]):
         own = order[window]
         used = _distinct(number[own])
-        atoms = divide(ranges[used], (nothing if fresh else past).bounds)
-        events = _events(atoms, np.searchsorted(used, number[own]), place[own], write[own], len(lanes))
-        past = _follow(events, atoms, (nothing if fresh else past).at(atoms.bounds), lane, needed)
-    which, by = np.nonzero(needed.T)
-    for k, p, n in zip(which.tolist(), by.tolist(), needed[by, which].tolist(), strict=True):
+        before = nothing if fresh else past
+        atoms, here = divide(ranges[used], before.bounds), place[own]
+        row = np.searchsorted(used, number[own])
+        past = _follow((here, lane[here], write[own]), row, atoms, before.at(atoms.bounds), needed)
+    which, by = np.nonzero(needed)
+    for k, p, n in zip(which.tolist(), by.tolist(), needed[which, by].tolist(), strict=True):
         latest[k].append((p, n - 1))
     return latest
 
@@ -211,10 +197,28 @@ def _windows(memory: Ints, place: Ints) -> Iterator[tuple[bool, slice]]:
 
 
 def _distinct(values: Ints) -> Ints:
-    """Sorted, each once: what `numpy.unique` gives by hashing, which takes much longer."""
+    """Sorted, each once: what `numpy.unique` gives by hashing, which takes much longer.
+
+    Where they lie close to each other they are marked, not sorted.
+    """
+    first, last = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if last - first < CLOSE * len(values):
+        marks = np.zeros(last - first + 1, np.bool_)
+        marks[values - first] = True
+        return np.flatnonzero(marks) + first
     ordered = np.sort(values)
     found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     return found
+
+
+def _places(values: Ints, distinct: Ints) -> Ints:
+    """Where values are among distinct ones, all of which are sorted."""
+    first, last = int(distinct[0]), int(distinct[-1])
+    if last - first < CLOSE * len(values):
+        number = np.zeros(last - first + 1, np.int64)
+        number[distinct - first] = np.arange(len(distinct))
+        return number[values - first]
+    return np.searchsorted(distinct, values)
 
 
 def divide(ranges: Ints, bounds: Ints) -> Atoms:
@@ -228,7 +232,7 @@ def divide(ranges: Ints, bounds: Ints) -> Atoms:
     starts = np.minimum(first[row] + step[row] * _counting(pieces), end[row] - 1)
     ends = np.minimum(starts + width[row], end[row])
     bounds = _distinct(np.concatenate([starts, ends, bounds]))
-    from_, to = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)
+    from_, to = _places(starts, bounds), _places(ends, bounds)
     drawn = np.random.default_rng(0).integers(1 << 63, size=len(ranges), dtype=np.uint64)[row]
     steps = np.zeros(len(bounds), np.uint64)
     np.add.at(steps, from_, drawn)
@@ -248,56 +252,20 @@ def _counting(counts: Ints) -> Ints:
     return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
 
 
-def _events(atoms: Atoms, row: Ints, place: Ints, write: Ints, places: int) -> Events:
-    """Events of accesses, each of them a range (`row`) at a place."""
-    counts = np.diff(atoms.begin)[row]
-    atom = atoms.found[np.repeat(atoms.begin[row], counts) + _counting(counts)]
-    every = _distinct((atom * places + np.repeat(place, counts)) * 2 + np.repeat(write, counts))
-    head = np.flatnonzero(np.diff(every >> 1, prepend=-1))
-    tail = np.append(head[1:], len(every)) - 1
-    return Events(*np.divmod(every[head] >> 1, places), every[head] & 1 == 0, every[tail] & 1 == 1)
+def _follow(use: tuple[Ints, Ints, Ints], row: Ints, atoms: Atoms, past: Past, needed: Stamps) -> Past:
+    """The past after a window; what its instructions conflict with goes to `needed`, [places, lanes].
 
-
-def _follow(events: Events, atoms: Atoms, past: Past, lanes: Ints, needed: Stamps) -> Past:
-    """The past after a window; what its instructions conflict with goes to `needed`, [lanes, places]."""
-    tables = []
-    for table, makes, minds in (
-        (past.written, events.writes, np.ones_like(events.writes)),
-        (past.read, events.reads, events.writes),
-    ):
-        stamps = np.where(makes, events.place + 1, 0)
-        rows = np.union1d(np.flatnonzero(table.any(axis=1)), lanes[events.place[makes]])
-        before, after = _running(stamps, np.searchsorted(rows, lanes[events.place]), events.atom, table[rows], atoms)
-        _note(before[:, minds], events.place[minds], rows, needed)
-        tables.append(np.zeros_like(table))
-        tables[-1][rows] = after
-    return Past(past.bounds, *tables).merged()
-
-
-def _note(before: Stamps, place: Ints, rows: Ints, needed: Stamps) -> None:
-    """Bring the largest stamps of each place to `needed`."""
-    order = np.argsort(place, kind="stable")
-    heads = np.flatnonzero(np.diff(place[order], prepend=-1))
-    if len(rows) and len(heads):
-        where = np.ix_(rows, place[order[heads]])
-        needed[where] = np.maximum(needed[where], np.maximum.reduceat(before[:, order], heads, axis=1))
-
-
-def _running(stamps: Ints, row: Ints, atom: Ints, table: Stamps, atoms: Atoms) -> tuple[Stamps, Stamps]:
-    """Largest stamp by row of an event's atom before each event: [rows, events], and the table after all events."""
+    Args:
+        use: place, lane, and whether it writes, of each use, by place.
+        row: the range that it touches.
+        atoms: those of the ranges.
+        past: before, cut as the atoms are.
+        needed: see `follow`.
+    """
     runs = np.argsort(atoms.of_run, kind="stable")
     heads = np.searchsorted(atoms.of_run[runs], np.arange(atoms.many))
-    initial = np.maximum.reduceat(table[:, runs], heads, axis=1)
-    marked = np.flatnonzero(stamps)
-    seen = initial[:, atom].astype(np.int64)
-    seen[row[marked], marked] = stamps[marked]
-    seen += (apart := atom * (int(stamps.max(initial=0)) + int(table.max(initial=0)) + 1))
-    seen = np.maximum.accumulate(seen, axis=1) - apart
-    last = np.append(atom[1:] != atom[:-1], True)
-    after: Stamps = np.zeros_like(initial)
-    after[:, atom[last]] = np.where(seen[:, last] > initial[:, atom[last]], seen[:, last], 0)
-    before = np.roll(seen, 1, axis=1).astype(np.int32)
-    first = np.roll(last, 1)
-    before[:, first] = initial[:, atom[first]]
-    after = np.maximum(table, after[:, atoms.of_run])
-    return before, after
+    before = [np.maximum.reduceat(table[runs], heads, axis=0) for table in (past.written, past.read)]
+    written, read = (table.copy() for table in before)
+    follow(*use, atoms.begin[row], atoms.begin[row + 1], atoms.found, (written, read), needed)
+    new = (np.where(after > old, after, 0)[atoms.of_run] for after, old in zip((written, read), before, strict=True))
+    return Past(past.bounds, *map(np.maximum, (past.written, past.read), new)).merged()
