@@ -33,8 +33,8 @@ class Decision:
     """One choice.
 
     Attributes:
-        kind: `loop`, `recompute`, `fusion`, `prologue`, `outputs`, `unit`, `region`, `tiles`, `blocks`, `memory`,
-            `repeat`, `schedule` or `autotune`.
+        kind: `slices`, `loop`, `recompute`, `fusion`, `prologue`, `outputs`, `unit`, `region`, `tiles`, `blocks`,
+            `memory`, `repeat`, `schedule` or `autotune`.
         group: the group's name; empty: the whole module.
         chosen: what.
         why: in a few words.

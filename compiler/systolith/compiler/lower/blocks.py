@@ -24,12 +24,13 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
 from systolith.compiler.schedule.pipeline import interleave, periodic
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array, Block, Item
-from systolith.compiler.tiling.block_sizes import SIZES, Blocking, sizes
+from systolith.compiler.tiling.block_sizes import FEWEST, FEWEST_OF_PRODUCTS, SIZES, Blocking, sizes
 from systolith.isa.instruction import Space
 
 BLOCK_SHARE = 0.5
@@ -187,7 +188,8 @@ def _blockings(
     found: list[Blocking] = []
     rejected: list[Alternative] = []
     undivided = [_whole(group)] if _is_narrow(lowering, group) or _fits(lowering, group) else []
-    for size in (*undivided, *sizes(_whole(group))):
+    products = any(family(i) is Family.CONTRACTION for i in group.body.instructions)
+    for size in (*undivided, *sizes(_whole(group), FEWEST_OF_PRODUCTS if products else FEWEST)):
         trial, why = _tried(lowering, group, inputs, results, size, room)
         if trial is not None and (not why or (size == 1 and not found)):
             found.append(trial)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 FEWEST = 8
 """Blocks to have at least, so that transfers of one overlap the computation of another."""
 
+FEWEST_OF_PRODUCTS = 4
+"""Blocks of products to have at least: the longer their rows stream, the better they hide the loads of weights."""
+
 SIZES = 3
 """Sizes of blocks to estimate, the largest that fit."""
 
@@ -41,9 +44,9 @@ class Blocking:
         return {"cycles": self.cycles, "blocks": self.blocks, "at a time": self.at_once, "bytes": self.bytes}
 
 
-def sizes(whole: int) -> Iterator[int]:
-    """Sizes of the blocks of so many indices, the largest first, each half of the one before."""
-    pieces = min(FEWEST, whole)
+def sizes(whole: int, fewest: int = FEWEST) -> Iterator[int]:
+    """Sizes of the blocks of so many indices, the largest first, each half of the one before; at least `fewest`."""
+    pieces = min(fewest, whole)
     last = 0
     while True:
         size = -(-whole // pieces)

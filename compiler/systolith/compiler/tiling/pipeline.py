@@ -8,6 +8,7 @@ from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import Recompute
+from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
@@ -24,6 +25,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
+    "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
     "unique-names": lambda chip, options: UniqueNames(),
     "recomputation": lambda chip, options: Recompute(chip),
