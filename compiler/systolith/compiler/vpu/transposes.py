@@ -89,7 +89,10 @@ class Turns:
             return None
         found = dict(leaves)
         for leaf, nest in self.nests.items():
-            part = view(leaves[leaf], plan.footprint(leaf, box))
+            reached = plan.footprint(leaf, box)
+            if not prod(reached.dims):
+                continue  # the box lies in another part of a concatenation
+            part = view(leaves[leaf], reached)
             if leaf not in self._kept or self._kept[leaf][0] != part:
                 buf = ctx.vmem(f"{part.buf.name}.t", prod(part.dims) * part.dtype.size)
                 turned = _like(replace(part, buf=buf), part.dims, nest)
@@ -117,7 +120,7 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     for leaf, array in straight.items():
         dims = plan.footprint(leaf, box).dims
         sides = _like(arrays[leaf], dims, arrays[leaf].strides), _like(array, dims, array.strides)
-        copied += shuffle_cycles(chip, *sides)
+        copied += shuffle_cycles(chip, *sides) if prod(dims) else 0
     whole = _only_load(plan, box, outs)
     before = vector_cycles(chip, plan, box, arrays, outs)
     after = 0 if whole else vector_cycles(chip, plan, box, {**arrays, **straight}, outs)
@@ -140,7 +143,8 @@ def _parts_apart(
     for leaf, nest in nests.items():
         array, dims = arrays[leaf], plan.footprint(leaf, box).dims
         found[leaf] = replace(_like(array, array.dims, nest), origin=array.origin)
-        copied += shuffle_cycles(chip, _like(array, dims, _depths(array)), _like(array, dims, nest))
+        sides = _like(array, dims, _depths(array)), _like(array, dims, nest)
+        copied += shuffle_cycles(chip, *sides) if prod(dims) else 0
     for n, nest in turned.items():
         out = outs[n]
         places[n] = replace(_like(out, out.dims, nest), origin=out.origin)
