@@ -65,3 +65,34 @@ def test_a_reversed_window_has_its_elements_in_the_same_order() -> None:
     (want,) = run_xla(ORDERED, x)
     np.testing.assert_array_equal(evaluate(parse_hlo(ORDERED), x)[0], want)
     np.testing.assert_array_equal(run(compiled(ORDERED).program, load_chip("tiny"), [x])[0], want)
+
+
+@pytest.mark.parametrize("body", ["add(a, b)", "multiply(a, b)", "subtract(b, a)"])
+@pytest.mark.parametrize(
+    ("window", "count"),
+    [
+        ("size=3 pad=1_1", 6),
+        ("size=3 stride=2 pad=2_0", 3),
+        ("size=4 pad=4_0", 7),
+        ("size=6 pad=5_0", 6),
+        ("size=3 pad=1_1 lhs_dilate=2", 11),
+        ("size=2 pad=1_1 rhs_dilate=2", 6),
+    ],
+)
+def test_what_a_window_sees_beyond_its_operand_adds_nothing(body: str, window: str, count: int) -> None:
+    """The initial value is no neutral element, so it shows how often it counts: on the chip, too."""
+    text = f"""HloModule m
+c {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] {body}
+}}
+ENTRY e {{
+  x = f32[6] parameter(0)
+  i = f32[] constant(10)
+  ROOT w = f32[{count}] reduce-window(x, i), window={{{window}}}, to_apply=c
+}}"""
+    x = np.arange(1, 7, dtype=np.float32)
+    (want,) = run_xla(text, x)
+    np.testing.assert_array_equal(evaluate(parse_hlo(text), x)[0], want)
+    np.testing.assert_array_equal(run(compiled(text).program, load_chip("tiny"), [x])[0], want)

@@ -34,3 +34,13 @@ def on_array(r: Rewriter, i: Instruction, operands: Sequence[Instruction], dims:
     """An operation on scalars, on arrays of some dimensions."""
     shape = array(i.shape.dtype, dims)
     return r.spread(r.literal(i.literal, i.shape), shape) if i.opcode == "constant" else r.like(i, operands, shape)
+
+
+def called(r: Rewriter, computation: Computation, arguments: Sequence[Instruction]) -> list[Instruction]:
+    """The results of a computation of scalars, its instructions copied."""
+    of = dict(zip(computation.parameters, arguments, strict=True))
+    for i in computation.instructions:
+        if i not in of:
+            of[i] = r.like(i, [of[o] for o in i.operands], i.shape)
+    root = of[computation.result]
+    return list(root.operands) if root.opcode == "tuple" else [root]

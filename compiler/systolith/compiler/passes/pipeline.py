@@ -26,6 +26,7 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.expand.window_padding import NeutraliseWindowPadding
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
@@ -97,6 +98,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandSorts(),
     ExpandPartialReduce(),
     DecomposeTopK(),
+    NeutraliseWindowPadding(),
     SplitScans(),
     SplitWideSums(),
     SimplifyGathers(),

@@ -30,6 +30,7 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.expand.window_padding import NeutraliseWindowPadding
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
@@ -102,6 +103,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
+    "window-padding-neutralizer": NeutraliseWindowPadding,
     "x64-rewriter": SplitWideTypes,
     "zero_sized_hlo_elimination": EliminateZeroSized,
 }

@@ -36,7 +36,7 @@ from systolith.compiler.hlo.values.linalg import LINALG
 from systolith.compiler.hlo.values.loop_limit import LoopLimit
 from systolith.compiler.hlo.values.manual_sharding import MANUAL_SHARDING
 from systolith.compiler.hlo.values.movement import MOVEMENT
-from systolith.compiler.hlo.values.orders import any_order
+from systolith.compiler.hlo.values.orders import any_order, changes_nothing
 from systolith.compiler.hlo.values.ragged import ragged_dot, scaled_dot
 from systolith.compiler.hlo.values.random_bits import rng_bit_generator
 from systolith.compiler.hlo.values.reduction import reduce, reduce_window, select_and_scatter
@@ -204,6 +204,11 @@ def evaluate_instruction(i: Instruction, operands: Sequence[Literal], precision:
 def in_any_order(computation: Computation) -> bool:
     """Whether a reduction by a computation may combine elements in any order: see `orders.any_order`."""
     return any_order(computation, _Run(None, None))
+
+
+def is_neutral(computation: Computation, values: Sequence[np.ndarray]) -> bool:
+    """Whether a reduction by a computation may combine initial values any number of times: `orders.changes_nothing`."""
+    return changes_nothing(computation, values, _Run(None, None))
 
 
 def flatten(value: Literal) -> list[np.ndarray]:

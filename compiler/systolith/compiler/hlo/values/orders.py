@@ -61,6 +61,27 @@ def _looks_free(computation: Computation, calls: Calls) -> bool:
     return all(_alike(x, y, t) for left, right in pairs for x, y, t in zip(left, right, types, strict=False))
 
 
+def changes_nothing(computation: Computation, values: Sequence[np.ndarray], calls: Calls) -> bool:
+    """Whether no elements were found that a computation changes when it combines them with initial values."""
+    rng = np.random.default_rng(1)
+    given = []
+    for value, p in zip(values, computation.parameters, strict=False):
+        t = p.shape.dtype
+        extremes = np.array([-np.inf, np.inf] if t.is_float else [], np.float64)
+        with np.errstate(all="ignore"):
+            given.append(
+                np.concatenate([_sample(rng, t), extremes.astype(t.stored), value.reshape(1)]).astype(t.stored)
+            )
+    few = min(x.size for x in given)
+    given = [x[-few:] for x in given]
+    with np.errstate(all="ignore"):
+        found = calls.map(computation, [*given, *values])
+    return all(
+        np.array_equal(np.asarray(x).astype(y.dtype), y, equal_nan=y.dtype.kind in "fc")
+        for x, y in zip(found, given, strict=True)
+    )
+
+
 def _sample(rng: np.random.Generator, t: DType) -> np.ndarray:
     """Small whole numbers, of which every type holds the sums and products of three; of integers, any besides."""
     low, high = (0, 2) if t.kind is Kind.PRED else (0, 4) if t.kind is Kind.UNSIGNED else (-2, 3)

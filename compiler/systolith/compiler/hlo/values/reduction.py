@@ -31,6 +31,10 @@ _UFUNCS: dict[str, np.ufunc] = {
 }
 
 
+IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
+"""Operations of `plain_operation` that combine a value any number of times as once."""
+
+
 def plain_operation(computation: Computation) -> str | None:
     """The opcode of a computation that is one associative operation on its two parameters, else None."""
     root = computation.result
@@ -147,7 +151,11 @@ def _offset_slices(offset: Sequence[int], dims: Sequence[WindowDim], sizes: Sequ
 
 
 def reduce_window(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> Literal:
-    """`reduce-window`, variadic too, with strides, padding and both dilations."""
+    """`reduce-window`, variadic too, with strides, padding and both dilations.
+
+    Elements of a window that are none of the operand's, padding and the holes of a dilation, add nothing, as on XLA's
+    CPU backend.
+    """
     count = len(operands) // 2
     dims = i.window.dims
     sizes = [d.positions(n) for d, n in zip(dims, operands[0].shape, strict=True)]
@@ -155,20 +163,30 @@ def reduce_window(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) 
     if not operands[0].size:  # padding adds nothing
         return _results(i, [np.broadcast_to(init, tuple(sizes)) for init in inits])
     bases = [_dilated(x, init, dims) for x, init in zip(operands[:count], inits, strict=True)]
+    inside = _dilated(np.ones(operands[0].shape, np.bool_), np.asarray(False), dims)
     opcodes = plain_parts(i.computation(), count)
     window = tuple(d.size for d in dims)
     if opcodes is not None:
         leaves = zip(opcodes, bases, inits, i.shape.leaves(), strict=True)
-        return _results(i, [_plain_window(op, x, init, dims, sizes, leaf.dtype) for op, x, init, leaf in leaves])
+        return _results(
+            i, [_plain_window(op, x, inside, init, dims, sizes, leaf.dtype) for op, x, init, leaf in leaves]
+        )
     totals = [np.broadcast_to(init, tuple(sizes)) for init in inits]
     for offset in np.ndindex(*window):
-        seen = [b[_offset_slices(offset, dims, sizes)] for b in bases]
-        totals = calls.map(i.computation(), [*totals, *seen])
+        at = _offset_slices(offset, dims, sizes)
+        combined = calls.map(i.computation(), [*totals, *(b[at] for b in bases)])
+        totals = [np.where(inside[at], new, old) for new, old in zip(combined, totals, strict=True)]
     return _results(i, totals)
 
 
 def _plain_window(
-    opcode: str, base: np.ndarray, init: np.ndarray, dims: Sequence[WindowDim], sizes: Sequence[int], dtype: DType
+    opcode: str,
+    base: np.ndarray,
+    inside: np.ndarray,
+    init: np.ndarray,
+    dims: Sequence[WindowDim],
+    sizes: Sequence[int],
+    dtype: DType,
 ) -> np.ndarray:
     wide = opcode in ("add", "multiply")
     function: Callable[..., np.ndarray] = _UFUNCS[opcode]
@@ -176,7 +194,8 @@ def _plain_window(
         work = to_working(base, dtype, wide)
         total = np.full(tuple(sizes), to_working(init, dtype, wide), dtype=work.dtype)
         for offset in np.ndindex(*(d.size for d in dims)):
-            total = function(total, work[_offset_slices(offset, dims, sizes)])
+            at = _offset_slices(offset, dims, sizes)
+            total = np.where(inside[at], function(total, work[at]), total)
         return store(np.asarray(total), dtype)
 
 
@@ -193,7 +212,8 @@ def window_sum(i: Instruction, x: np.ndarray) -> np.ndarray:
     dims = i.window.dims
     sizes = [d.positions(n) for d, n in zip(dims, x.shape, strict=True)]
     base = _dilated(x, np.zeros((), x.dtype), dims)
-    return _plain_window("add", base, np.zeros((), x.dtype), dims, sizes, dtype("f64"))
+    inside = np.ones(base.shape, np.bool_)
+    return _plain_window("add", base, inside, np.zeros((), x.dtype), dims, sizes, dtype("f64"))
 
 
 def select_and_scatter(i: Instruction, operands: Sequence[np.ndarray], calls: Calls) -> np.ndarray:

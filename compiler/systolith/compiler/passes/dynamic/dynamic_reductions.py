@@ -10,6 +10,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.hlo.values.reduction import neutral_element, plain_operation
 from systolith.compiler.passes.dynamic.dynamic_values import Padded, Padder, Sizes, Value
+from systolith.compiler.passes.on_arrays import called
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.isa.dtypes import PRED, S32
@@ -66,16 +67,6 @@ def _flagged(p: Padder, computation: Computation, count: int) -> Computation:
     root = r.emit("tuple", *results, r.emit("or", here, there))
     made.instructions, made.root = [*given, *r.made], root
     return p.callees.add(made)
-
-
-def called(r: Rewriter, computation: Computation, arguments: Sequence[Instruction]) -> list[Instruction]:
-    """The results of a computation of scalars, its instructions copied."""
-    of = dict(zip(computation.parameters, arguments, strict=True))
-    for i in computation.instructions:
-        if i not in of:
-            of[i] = r.like(i, [of[o] for o in i.operands], i.shape)
-    root = of[computation.result]
-    return list(root.operands) if root.opcode == "tuple" else [root]
 
 
 def reduce_window(p: Padder, i: Instruction, xs: Sequence[Padded]) -> Value:

@@ -46,6 +46,11 @@ def _is_long(i: Instruction) -> bool:
     return wide and is_simple(called) and any(info(j).expensive for j in called.instructions)
 
 
+def is_looped(i: Instruction) -> bool:
+    """Whether a `reduce-window` becomes a loop, in which what a window sees beyond its operand adds nothing."""
+    return i.opcode == "reduce-window" and _is_long(i) and prod(w.size for w in i.window.dims) > FEW
+
+
 def _window(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | None:
     return _looped(callees, r, i, i.window.dims, i.dims)
 
@@ -68,20 +73,25 @@ def _looped(
         return None
     padding = tuple(PadDim(w.low, w.high, w.base_dilation - 1) for w in window)
     spans = tuple((n - 1) * w.stride + 1 for n, w in zip(dims, window, strict=True))
+    beyond = any(max(w.low, w.high) > 0 or w.base_dilation > 1 for w in window)
     parts = tuple(SliceDim(0, n, w.stride) for n, w in zip(spans, window, strict=True))
 
     def step(inside: Rewriter, count: Instruction, state: State) -> list[Instruction]:
-        total, padded = state
+        total, *padded = state
         starts, left = [], count
         for w in reversed(window):
             place = inside.emit("remainder", left, inside.constant(w.size, S32))
             starts.append(inside.emit("multiply", place, inside.constant(w.window_dilation, S32)))
             left = inside.emit("divide", left, inside.constant(w.size, S32))
-        seen = inside.emit("dynamic-slice", padded, *reversed(starts), dynamic_slice_sizes=spans)
-        seen = inside.emit("slice", seen, slice=parts) if spans != dims else seen
-        return [applied(inside, i.computation(), total, seen), padded]
+        seen = [inside.emit("dynamic-slice", p, *reversed(starts), dynamic_slice_sizes=spans) for p in padded]
+        seen = [inside.emit("slice", s, slice=parts) for s in seen] if spans != dims else seen
+        new = applied(inside, i.computation(), total, seen[0])
+        return [inside.emit("select", seen[1], new, total) if beyond else new, *padded]
 
     first = [r.spread(init, array(i.shape.dtype, dims)), r.emit("pad", x, init, padding=padding)]
+    if beyond:
+        there = r.full(True, array(PRED, x.dims))
+        first.append(r.emit("pad", there, r.constant(False, PRED), padding=padding))
     return counted_loop(r, callees, length, first, step, Rewriter, "window")[0]
 
 

@@ -13,15 +13,13 @@ import numpy as np
 from systolith.compiler.hlo.attributes import PadDim, SliceDim, Window, WindowDim
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.hlo.values.reduction import IDEMPOTENT, plain_operation
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import F32
 
 NEUTRAL = {"add": 0, "multiply": 1, "xor": 0}
 """Neutral elements of operations that are not idempotent: only these may be combined any number of times."""
-
-IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
 
 
 def scanned(i: Instruction) -> tuple[int, bool] | None:
