@@ -91,7 +91,7 @@ def moments(rows: int, width: int, result: str = "tuple(s, q)") -> str:
 def apart() -> Iterator[None]:
     """No group joins another one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multi_output, "WINDOW", 0)
+        patch.setattr(multi_output, "NEAREST", 0)
         yield
 
 
@@ -211,6 +211,27 @@ def test_no_value_lives_longer_that_has_no_room() -> None:
     made, decisions = grouped(module(body))
     assert any("would live longer" in d.why for d in decisions)
     assert not any(i.name.endswith(".outputs") for i in made.entry.instructions)
+
+
+def test_sums_are_one_pass_wherever_they_are_and_however_much_is_spilled() -> None:
+    """Beside values that wait in HBM as they are too many for VMEM; many groups lie between the two sums."""
+    big, square = "f32[1024,2048]", "f32[2048,2048]"
+    flat = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    steps = [f" d{n} = {big} dot({f'd{n - 1}' if n else 'x'}, w), {flat}" for n in range(6)]
+    ends = [f" e{n} = {big} sine(d{n})" for n in range(6)]
+    small = [f" s{n} = f32[1024] {'sine' if n % 2 else 'cosine'}({f's{n - 1}' if n else 'y'})" for n in range(80)]
+    roots = ", ".join(("q", "p", "s79", *(f"e{n}" for n in range(6))))
+    shapes = ", ".join(("f32[2048]", "f32[2048]", "f32[1024]", *(big for _ in ends)))
+    text = module("\n".join([
+        f" x = {big} parameter(0)", f" w = {square} parameter(1)", " y = f32[1024] parameter(2)",
+        " zero = f32[] constant(0)", *steps,
+        " p = f32[2048] reduce(d5, zero), dimensions={0}, to_apply=add",
+        *small, f" dd = {big} multiply(d5, d5)",
+        " q = f32[2048] reduce(dd, zero), dimensions={0}, to_apply=add", *ends,
+        f" ROOT t = ({shapes}) tuple({roots})",
+    ]))  # fmt: skip
+    _, decisions = grouped(text)
+    assert any(d.chosen == "p and q in one pass" for d in decisions)
 
 
 @pytest.mark.parametrize("name", CHIPS)

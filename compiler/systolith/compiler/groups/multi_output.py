@@ -15,7 +15,8 @@ nothing is lost that was made in an operand's memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.cost.prices import transfer_cycles
@@ -23,7 +24,14 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
-from systolith.compiler.memory.residency import VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
+from systolith.compiler.memory.residency import (
+    VALUES_SHARE,
+    Aliases,
+    Leaf,
+    Placement,
+    leaf_shapes,
+    place_computation,
+)
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.base import Outcome
@@ -31,11 +39,14 @@ from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.isa.chip import Chip
 
-WINDOW = 64
-"""Instructions before a group among which it looks for another one to join."""
+NEAREST = 16
+"""Groups that read or make what a group reads, among which it looks for another one to join."""
 
 CACHED_SHARE = 64
 """A parameter of up to this part of VMEM is loaded once whoever reads it (see `tile/builder.py`)."""
+
+SMALL = 1024
+"""Results of this part of the room for values may live longer in any case."""
 
 LEAST_GAIN = 8
 """Cycles; less does not make up for users of the first group's results, which get them later."""
@@ -137,7 +148,8 @@ class _Merging:
         users: of each value.
         stands, reads: the leaves that an instruction is, or reads, of those whose memory results want.
         wants: those whose memory the results of a group want.
-        live: bytes of values that are alive at each instruction, but for those too large for VMEM.
+        spilled: values that will lie in HBM.
+        live: bytes of the others that are alive at each group.
         kept: what each instruction makes of those.
         limit: bytes that they may take.
     """
@@ -163,7 +175,15 @@ class _Merging:
             if n in places:
                 self.wants.setdefault(leaf[0], set()).add(places[n])
         self.limit = int(chip.vmem.bytes * VALUES_SHARE)
-        self.live, self.kept = _live(computation, aliases, outermost, self.limit)
+        placement = _placed(computation, chip.vmem.bytes, self.limit, outermost)
+        self.live, self.kept = placement.live, defaultdict[Instruction, int](int)
+        self.spilled: set[Instruction] = set()
+        for i in computation.instructions:
+            for leaf in aliases.leaves[i]:
+                if leaf in placement.spilled and i.shape.is_array:
+                    self.spilled.add(i)
+                elif leaf[0] is i and family(i) is not Family.GIVEN and leaf not in placement.spilled:
+                    self.kept[i] += leaf_shapes(i.shape)[leaf[1]].bytes
 
     def run(self) -> tuple[set[Computation], list[Computation]]:
         """Rewrite the computation; gives groups' computations that are gone and new."""
@@ -185,28 +205,39 @@ class _Merging:
         none.
         """
         place = next(n for n in range(len(self.done) - 1, -1, -1) if self.done[n] is second)
-        start = max(0, place - WINDOW)
         best: _Choice | None = None
-        for at in range(place - 1, start - 1, -1):
-            first = self.done[at]
-            if isinstance(first, Group) and first.unit is Unit.VPU and self._share(first, second):
-                try:
-                    choice = self._choice(first, second, at, place)
-                except NotJointError as e:
-                    if e.costs:
-                        text = f"{first.name} and {second.name} stay apart"
-                        self.decisions.append(Decision("outputs", second.name, text, str(e)))
-                    continue
-                best = choice if best is None or choice.gain > best.gain else best
+        for at, first in self._candidates(second, place):
+            try:
+                choice = self._choice(first, second, at, place)
+            except NotJointError as e:
+                if e.costs:
+                    text = f"{first.name} and {second.name} stay apart"
+                    self.decisions.append(Decision("outputs", second.name, text, str(e)))
+                continue
+            best = choice if best is None or choice.gain > best.gain else best
         return None if best is None else self._apply(best, second, place)
 
-    def _share(self, first: Group, second: Group) -> bool:
-        """Whether they read the same array, or the second reads what the first makes, in one iteration space."""
+    def _candidates(self, second: Group, place: int) -> Iterator[tuple[int, Group]]:
+        """Groups before one, and their places, that read the same array, or make what it reads, in one iteration space;
+        the nearest first.
+        """
         space = self._space(second)
-        if space is None or self._space(first) != space or self.kernels.is_full(first) or self.kernels.is_full(second):
-            return False
-        common = set(first.operands) | set(self._values(first))
-        return any(o in common and o.shape.size > 1 for o in second.operands)
+        if space is None or self.kernels.is_full(second):
+            return
+        shared = [o for o in second.operands if o.shape.is_array and o.shape.size > 1]
+        near = {
+            i for o in shared for i in (*self.users[o], o, *(o.operands if o.opcode == "get-tuple-element" else ()))
+        }
+        found = {i for i in near if isinstance(i, Group) and i.unit is Unit.VPU and self._space(i) == space} - {second}
+        seen = 0
+        for at in range(place - 1, -1, -1):
+            first = self.done[at]
+            if seen == min(len(found), NEAREST):
+                return
+            if first in found:
+                seen += 1
+                if not self.kernels.is_full(first):
+                    yield at, first
 
     def _space(self, group: Group) -> tuple[int, ...] | None:
         if group not in self.spaces:
@@ -273,17 +304,22 @@ class _Merging:
             numbers = [n for n, o in enumerate(joint.leaves) if self.stands.get(o, set()) & wants]
             if not pointwise(trial, numbers):
                 raise NotJointError("a result would not be made in an operand's memory any more", True)
-        later = sum(self.kept.get(i, 0) for i in (second, *move.ahead))
-        if not later:
+        later = sum(self.kept[i] for i in (second, *move.ahead))
+        if later <= self.limit // SMALL:
             return
-        most = max(self.live[i] for i in (first, *move.rest)) + later
-        if most > max(self.limit, *(self.live[i] for i in (first, second, *move.rest, *move.ahead))):
+        most = max(self._alive(first, *move.rest)) + later
+        if most > max(self.limit, *self._alive(first, second, *move.rest, *move.ahead)):
             raise NotJointError(f"{later:,} bytes would live longer: {most:,} of {self.limit:,}", True)
+
+    def _alive(self, *steps: Instruction) -> list[int]:
+        """Bytes of values in VMEM at each of some instructions; at those that do not run, none."""
+        return [self.live.get(i, 0) for i in steps]
 
     def _in_hbm(self, value: Instruction) -> bool:
         """Whether a value is read from HBM by whoever reads it, as far as that is known."""
-        given = family(value) is Family.GIVEN and self.outermost
-        return value.shape.bytes > self.chip.vmem.bytes * (1 / CACHED_SHARE if given else VALUES_SHARE)
+        if family(value) is Family.GIVEN and self.outermost:
+            return value.shape.bytes > self.chip.vmem.bytes / CACHED_SHARE
+        return value in self.spilled
 
     def _apply(self, choice: _Choice, second: Group, place: int) -> Group:
         """Put the joint group in the place of two; gives it."""
@@ -321,6 +357,8 @@ class _Merging:
     def _stands_for(self, new: Instruction, old: Instruction) -> None:
         self.users[new] = self.users.pop(old)
         self.value[old] = new
+        if old in self.spilled:
+            self.spilled.add(new)
 
     def _now(self, value: Instruction) -> Instruction:
         """The current replacement of a value."""
@@ -338,12 +376,12 @@ class _Merging:
                 self.users[self._now(o)].pop(group, None)
         for o in merged.operands:
             self.users[o][merged] = None
-        later = sum(self.kept.get(i, 0) for i in (second, *choice.move.ahead))
+        later = sum(self.kept[i] for i in (second, *choice.move.ahead))
         for i in choice.move.rest:
             self.live[i] = self.live.get(i, 0) + later
-        self.live |= dict.fromkeys((merged, *values), max(self.live[group] for group in both))
+        self.live[merged] = max(self._alive(*both))
         self.reads |= {value: set() for value in values}
-        self.kept[merged] = sum(self.kept.get(group, 0) for group in both)
+        self.kept[merged] = sum(self.kept[group] for group in both)
         self.reads[merged] = self.reads[both[0]] | self.reads[both[1]]
         self.wants[merged] = self.wants.get(both[0], set()) | self.wants.get(both[1], set())
 
@@ -366,20 +404,9 @@ def _group(name: str, joint: Joint, first: Group, second: Group) -> Group:
     return Group.of(name, joint.computation, joint.leaves, second, Unit.VPU, why=why)
 
 
-def _live(
-    computation: Computation, aliases: Aliases, outermost: bool, limit: int
-) -> tuple[dict[Instruction, int], dict[Instruction, int]]:
-    """Bytes of values of up to `limit` that are alive at each instruction, and those that each makes."""
-    fixed = stored_directly(computation, aliases) if outermost else set()
-    lives = leaf_liveness(computation, aliases)
-
-    def size(leaf: Leaf) -> int:
-        counted = family(leaf[0]) is not Family.GIVEN and leaf not in fixed
-        own = leaf_shapes(leaf[0].shape)[leaf[1]].bytes if counted else 0
-        return own if own <= limit else 0
-
-    kept: dict[Instruction, int] = {}
-    for leaf in lives.first:
-        kept[leaf[0]] = kept.get(leaf[0], 0) + size(leaf)
-    usage = lives.usage(size, len(computation.instructions))
-    return dict(zip(computation.instructions, usage, strict=True)), kept
+def _placed(computation: Computation, vmem: int, limit: int, outermost: bool) -> Placement:
+    """Where the values of a computation will lie, as far as that is known before lowering."""
+    fixed = stored_directly(computation, Aliases(computation)) if outermost else set[Leaf]()
+    placement = Placement(set(fixed))
+    place_computation(placement, computation, vmem, limit, 0)
+    return placement

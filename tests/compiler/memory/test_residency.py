@@ -1,0 +1,80 @@
+"""Placement: values that wait long for their next use leave VMEM to what runs meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.memory.residency import LONG, WAITING_SHARE, Placement, place
+from systolith.compiler.options import Options
+from systolith.compiler.passes.base import run_pass
+from systolith.compiler.tiling.pipeline import GROUPING
+from systolith.isa.chip import load_chip
+from tests.compiler.machine import check
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CHIP = load_chip("tiny")
+ROWS = 192
+
+
+def chain(products: int, root: str = "late") -> str:
+    """`early`, which is used again after so many products, or only a result."""
+    square, flat = "f32[16,16]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    wide = f"f32[{ROWS},16]"
+    lines = [f" p{n} = {wide} dot({f'p{n - 1}' if n else 'near'}, w), {flat}" for n in range(products)]
+    last = f"p{products - 1}" if products else "near"
+    return f"""HloModule m
+ENTRY e {{
+ x = {wide} parameter(0)
+ w = {square} parameter(1)
+ early = {wide} dot(x, w), {flat}
+ near = {wide} dot(early, w), {flat}
+{chr(10).join(lines)}
+ late = {wide} {"add(early, " + last + ")" if root == "late" else "negate(" + last + ")"}
+ ROOT t = ({wide}, {wide}) tuple(late, {"late" if root == "late" else "early"})
+}}
+"""
+
+
+def placed(text: str) -> tuple[Module, Placement]:
+    grouped = parse_hlo(text)
+    for make in GROUPING.values():
+        run_pass(grouped, make(CHIP, Options()))
+    return grouped, place(grouped, 4 * 12 * ROWS * 16, 0.4, (), ())
+
+
+def spilled(text: str) -> set[str]:
+    return {leaf[0].name for leaf in placed(text)[1].spilled}
+
+
+def test_the_values_are_larger_than_what_may_wait() -> None:
+    assert 1 / 12 < WAITING_SHARE < 2 / 12
+
+
+@pytest.mark.parametrize(("products", "waits"), [(LONG - 2, False), (LONG + 2, True)])
+def test_values_that_wait_long(products: int, waits: bool) -> None:
+    """Two that wait are too many, one is not; a third of the room is free in any case."""
+    text = chain(products)
+    other = f" other = f32[{ROWS},16] dot(early, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n near ="
+    both = f" both = f32[{ROWS},16] multiply(early, other)\n late ="
+    twice = text.replace(" near =", other).replace("dot(early, w), lhs", "dot(other, w), lhs").replace(" late =", both)
+    twice = twice.replace("other = f32[192,16] dot(other,", "other = f32[192,16] dot(early,").replace(
+        "add(early,", "add(both,"
+    )
+    assert not spilled(text) & {"early", "other"}
+    assert bool(spilled(twice) & {"early", "other"}) == waits
+
+
+def test_a_result_does_not_wait() -> None:
+    assert "early" not in spilled(chain(LONG + 2, root="result"))
+
+
+def test_values_on_the_chip() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((ROWS, 16)).astype(np.float32)
+    check(chain(LONG + 2), [x, np.eye(16, dtype=np.float32)[::-1].copy()], "tiny")
