@@ -260,7 +260,9 @@ class Writer:
         )
 
     def loop(self, x: str, token: str, depth: int) -> tuple[list[str], str, str]:
+        """Those of eight turns and more overlap, if there is nothing but operations in them."""
         shape = "(s32[], f32[3,5], token[])"
+        turns = (0, 1, 2, 3) if depth else (0, 2, 3, 8, 9)
         p, c, y, t, one, more, root, limit, q, n, less = (self.name() for _ in range(11))
         lines, made, after = self.statements(y, t, depth + 1)
         body, condition = self.name(), self.name()
@@ -271,7 +273,7 @@ class Writer:
             + f"\n {one} = s32[] constant(1)\n {more} = s32[] add({c}, {one})\n"
             f" ROOT {root} = {shape} tuple({more}, {made}, {after})\n}}\n",
             f"{condition} {{\n {q} = {shape} parameter(0)\n {n} = s32[] get-tuple-element({q}), index=0\n"
-            f" {limit} = s32[] constant({self.choose(4)})\n"
+            f" {limit} = s32[] constant({turns[self.choose(len(turns))]})\n"
             f" ROOT {less} = pred[] compare({n}, {limit}), direction=LT\n}}\n",
         ]
         zero, start, w, z, u = (self.name() for _ in range(5))

@@ -204,9 +204,16 @@ def test_smem() -> None:
     assert accesses(store, program(), TINY) == [Access(Space.SMEM, 0, 0, 4096, True, True)]
 
 
-def test_host_queues_are_used_up_in_order() -> None:
-    instr = Instruction("dma.load", {"src": Stream(Space.HOST, 0, 0, 1), "dst": Stream(Space.VMEM, 0)})
-    assert accesses(instr, program(), TINY)[0] == Access(Space.HOST, 1, 0, 1, True)
+def test_of_the_host_only_returns_wait_for_calls() -> None:
+    """Each direction has one DMA queue, which keeps its order by itself."""
+    p = program()
+    p.buffers += [BufferDecl("c", role, "f32", (256,), 0, 1) for role in (Role.INFEED, Role.CALL, Role.RETURN)]
+    host = [Stream(Space.HOST, 0, base, 1) for base in (2, 3, 4)]
+    loads = [Instruction("dma.load", {"src": stream, "dst": Stream(Space.VMEM, 0)}) for stream in host]
+    stores = [Instruction("dma.store", {"src": Stream(Space.VMEM, 0), "dst": stream}) for stream in host]
+    moved = [[a for a in accesses(i, p, TINY) if a.space is Space.HOST] for i in (*loads, *stores)]
+    returned, called = Access(Space.HOST, 1, 0, 1, False), Access(Space.HOST, 1, 0, 1, True)
+    assert moved == [[], [], [returned], [], [called], []]
 
 
 def elements_of(a: Access) -> set[int]:

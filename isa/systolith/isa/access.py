@@ -16,6 +16,7 @@ from systolith.isa.geometry import Interval, Unknown, interval, pitched
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
+from systolith.isa.program import Role
 
 if TYPE_CHECKING:
     from systolith.isa.chip import Chip
@@ -166,8 +167,11 @@ class AccessModel:
         if indirect:
             out.append(self._index_list(stream, pattern))
         if space is Space.HOST:
-            # A queue is used up in order, whatever is read.
-            out.append(Access(space, buffer, 0, 1, True))
+            # One DMA queue takes all infeeds, the other has all outfeeds: bytes go in the order of their starts.  Only
+            # what a function of the host returns waits for what it is called with.
+            called = write, self._role(stream)
+            if called in ((True, Role.CALL), (False, Role.RETURN)):
+                out.append(Access(space, buffer, 0, 1, write))
             return
         if not fixed:
             reach = interval(pattern, (_known(stream.bias[0]), _known(stream.bias[1])))
@@ -180,6 +184,11 @@ class AccessModel:
             return
         # Bounds depend on no index: an indirect interval that is known is one that its coordinates bound.
         out.append(Access(space, buffer, base + reach.lo, base + reach.hi, write, indirect, run, pitch))
+
+    def _role(self, stream: Stream) -> Role | None:
+        """The role of the array that a host stream moves; None: nothing is said of it."""
+        base, buffers = stream.base, self.program.buffers
+        return buffers[base].role if isinstance(base, int) and 0 <= base < len(buffers) else None
 
     def _index_list(self, stream: Stream, pattern: Pattern) -> Access:
         at = _known(stream.index)

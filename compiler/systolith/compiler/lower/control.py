@@ -5,6 +5,7 @@ from __future__ import annotations
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.lower.double_buffering import double_buffered, takes_items
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
@@ -12,8 +13,7 @@ from systolith.compiler.memory.aliasing import Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import RUNNING, family
-from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Block, If, TileOp, VReg, While
+from systolith.compiler.tile.ir import Array, Block, If, Loop, TileOp, VReg, While
 from systolith.isa.instruction import Space
 from systolith.isa.program import Role
 
@@ -46,11 +46,7 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
     count = trip_count(i)
     if lowering.depth > COUNTED or (count is not None and count > MOST_TURNS):
         count = None
-    if count is None:
-        test, register = yield _test(lowering, i, state)
-    else:
-        test, register = _counter(ctx, i, count)
-
+    test, register = (yield _test(lowering, i, state)) if count is None else (Block(), ctx.vreg())
     outer = ctx.lasting
     ctx.lasting = outer | {array.buf.memory for array in state}
 
@@ -64,17 +60,30 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
 
     block, _ = yield lowering.region(run())
     ctx.lasting = outer
-    ctx.append_region(While(test, register, block, i.name, count))
+    overlapping = _overlapping(lowering, body, block, count, state, i.name)
+    if overlapping is None:
+        if count is not None:
+            # Nothing to compute, nothing that depends on data.
+            ctx.append(TileOp("li", {"rd": register, "imm": count}, ctx.origin("trip count")))
+        ctx.append_region(While(test, register, block, i.name, count))
+    else:
+        ctx.block.items += overlapping
     lowering.cache = outer_cache
     return shaped(iter(state), i.shape)
 
 
-def _counter(ctx: TileBuilder, i: Instruction, count: int) -> tuple[Block, VReg]:
-    """A loop whose trip count is known counts down in a register: nothing to compute, nothing that depends on data."""
-    register = ctx.vreg()
-    ctx.group = i
-    ctx.append(TileOp("li", {"rd": register, "imm": count}, ctx.origin("trip count")))
-    return Block(), register
+def _overlapping(
+    lowering: Lowering, body: Computation, block: Block, count: int | None, state: list[Array], name: str
+) -> list[TileOp | Loop] | None:
+    """The iterations of a loop that is fed by the host, if they can overlap: without what counts them."""
+    if count is None or lowering.depth > 1 or not takes_items(body):
+        return None
+    alone = [op for op in block.items[:-1] if isinstance(op, TileOp)]
+    if len(alone) < len(block.items) - 1:
+        return None
+    before = {buf for op in lowering.ctx.block.ops() for buf in op.buffers}
+    outside = before | {array.buf for array in (*state, *lowering.cache.values())}
+    return double_buffered(lowering, alone, count, outside, name)
 
 
 def _test(lowering: Lowering, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:
