@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +90,10 @@ class Flow:
         t = self.totals
         return max(once + (self.repeats - 1) * (self._followed(2) - once), t.transfer, t.vector, t.cross_lane)
 
+    def together(self) -> Flow:
+        """The same, but all jobs of a block end together."""
+        return replace(self, apart=0, last=self.vector + self.store)
+
     def _first(self) -> int:
         """Cycles until the first matmul has what it needs."""
         return self.first + self.latency * bool(self.first) + self.first_made + self.turned
@@ -138,6 +143,12 @@ class Flow:
             return np.zeros_like(moved)
         results = np.maximum(np.arange(len(m)) - 1, 0) * self.vector
         return _after(moved, self._staged(m, n, self.lhs_made, self.rhs_made), np.repeat(results, self.tiles))
+
+
+@lru_cache(maxsize=1 << 15)
+def cycles_of(flow: Flow) -> int:
+    """`flow.cycles()`: searches for tiles come to the same flows for other chips, and within other room."""
+    return flow.cycles()
 
 
 def _after(moved: Cycles, each: Cycles, besides: Cycles | int = 0) -> Cycles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from systolith.compiler.index.affine import Box
@@ -85,11 +85,6 @@ class GemmPlan:
             "moved bytes": self.moved,
             "staged bytes": self.lhs_cache + self.rhs_cache,
         }
-
-    def not_apart(self) -> GemmPlan:
-        """The same, but all jobs of a block end together."""
-        flow = replace(self.flow, apart=0, last=self.flow.vector + self.flow.store)
-        return replace(self, apart=0, flow=flow)
 
     def loses_to(self, best: GemmPlan) -> str:
         """Why this is not chosen: the unit that has more to do by most, or that they overlap less."""

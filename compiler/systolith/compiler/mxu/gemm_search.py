@@ -6,14 +6,14 @@ The estimate of all candidates is made at once, a column for each quantity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.mxu.gemm_candidates import Candidates, Column, candidates, likeness
-from systolith.compiler.mxu.gemm_pipeline import Flow
+from systolith.compiler.mxu.gemm_pipeline import Flow, cycles_of
 from systolith.compiler.mxu.gemm_plan import INPUTS_SHARE, GemmPlan, Problem, Source, bytes_of
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
@@ -39,16 +39,28 @@ EXACT = 1 << 62
 """Where a product of numbers of a problem might be larger, columns have Python's integers."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A candidate whose blocks were followed: its number and flow, and what it is compared by."""
+
+    number: int
+    flow: Flow
+    cycles: int
+    moved: int
+    tiles: int
+    operations: int
+
+
 class Ranked(Sequence[GemmPlan]):
-    """Plans, the cheapest first; those whose blocks were not followed are made when they are asked for.
+    """Plans, the cheapest first, each made when it is asked for.
 
     Args:
-        close: the first ones.
+        close: the first ones, whose blocks were followed.
         estimate: of all candidates.
         rest: numbers of the candidates that come then.
     """
 
-    def __init__(self, close: Sequence[GemmPlan], estimate: Estimate, rest: Sequence[int]) -> None:
+    def __init__(self, close: Sequence[_Followed], estimate: Estimate, rest: Sequence[int]) -> None:
         self._close, self._estimate, self._rest = close, estimate, rest
 
     def __len__(self) -> int:
@@ -65,7 +77,10 @@ class Ranked(Sequence[GemmPlan]):
             return [self[k] for k in range(*n.indices(len(self)))]
         many = len(self._close)
         n = range(len(self))[n]
-        return self._close[n] if n < many else self._estimate.plan(self._rest[n - many])
+        if n < many:
+            return self._estimate.plan(self._close[n].number, self._close[n].flow, self._close[n].cycles)
+        number = self._rest[n - many]
+        return self._estimate.plan(number, self._estimate.flow(number), int(self._estimate.bound[number]))
 
     def others(self, cycles: int, most: int) -> list[GemmPlan]:
         """The first plan of each of the next numbers of cycles besides `cycles`, the fewest first."""
@@ -88,14 +103,10 @@ def ranked(problem: Problem, chip: Chip, budget: int) -> Ranked:
 
 
 def _ranked(problem: Problem, chip: Chip, budget: int) -> Ranked:
-    def key(p: GemmPlan) -> tuple[int, int, int]:
-        return p.cycles, p.moved, len(p.m) * len(p.n)
-
     estimate = Estimate(problem, chip, budget, candidates(problem, chip))
     order = estimate.order()
-    best = [estimate.plan(n) for n in order[:CLOSELY]]
-    close = [replace(q, cycles=q.flow.cycles()) for p in best for q in ([p, p.not_apart()] if p.apart else [p])]
-    found = sorted(close, key=key)
+    close = [each for n in order[:CLOSELY] for each in estimate.followed(n)]
+    found = sorted(close, key=lambda p: (p.cycles, p.moved, p.tiles))
     # A shorter program is worth more than what the estimate does not know anyway.
     alike = [p for p in close if p.cycles <= found[0].cycles * (1 + ALIKE)]
     first = min(alike, key=lambda p: p.operations, default=None)
@@ -272,41 +283,51 @@ class Estimate:
         rounds = 2 * most * int((self._blocks * self._chunks).max())
         return column.astype(object) if size * max(size, rounds * self._chip.hbm.q) >= EXACT else column
 
-    def plan(self, n: int) -> GemmPlan:
-        """The plan of a candidate."""
-        c, tiles = self._c, self._c.tiles[n]
-        apart, piece, chunk, outer = int(self._apart[n]), int(self._piece[n]), int(c.chunk[n]), bool(c.m_outer[n])
-        flow = Flow(
+    def followed(self, n: int) -> list[_Followed]:
+        """A candidate with its blocks followed; and, where its jobs end one after another, with all ending together."""
+        c = self._c
+        compared = int(self._moved[n]), int(c.many_m[n] * c.many_n[n]), int(self._operations[n])
+        flow = self.flow(n)
+        flows = [flow, flow.together()] if flow.apart else [flow]
+        return [_Followed(n, flow, cycles_of(flow), *compared) for flow in flows]
+
+    def flow(self, n: int) -> Flow:
+        """The flow of the blocks of a candidate."""
+        return Flow(
             blocks=(int(self._m_blocks[n]), int(self._n_blocks[n])),
-            m_outer=outer,
+            m_outer=bool(self._c.m_outer[n]),
             repeats=self._repeats,
-            tiles=len(tiles.k),
-            chunk=chunk,
-            piece=piece,
-            apart=apart,
+            tiles=len(self._c.tiles[n].k),
+            chunk=int(self._c.chunk[n]),
+            piece=int(self._piece[n]),
+            apart=int(self._apart[n]),
             lhs_again=bool(self._lhs_times[n] > 1),
             rhs_again=bool(self._rhs_times[n] > 1),
             compute=int(self._compute[n]),
             **{name: int(column[n]) for name, column in self._flow.items()},
             **self._ends,
         )
+
+    def plan(self, n: int, flow: Flow, cycles: int) -> GemmPlan:
+        """The plan of a candidate, with its flow and the cycles that are estimated."""
+        c, tiles = self._c, self._c.tiles[n]
         return GemmPlan(
             m=tiles.m,
             n=tiles.n,
             k=tiles.k,
             block_m=int(c.block_m[n]),
             block_n=int(c.block_n[n]),
-            chunk=chunk,
-            apart=apart,
-            m_outer=outer,
+            chunk=flow.chunk,
+            apart=flow.apart,
+            m_outer=flow.m_outer,
             lhs_cache=int(self._lhs_cache[n]),
             rhs_cache=int(self._rhs_cache[n]),
             operations=int(self._operations[n]),
-            piece=piece,
+            piece=flow.piece,
             moved=int(self._moved[n]),
             flow=flow,
             summed=tuple(self._p.contraction.names[a] for a in self._p.contraction.k),
-            cycles=int(self.bound[n]),
+            cycles=cycles,
             ahead=int(max(self._ahead[n] if source else 0 for source in self._p.computed)),
         )
 
