@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from systolith.isa.instruction import Reg, Space, Stream
 from systolith.isa.opcodes import ALU_OPS, BRANCH_OPS
 from systolith.isa.program import BufferDecl, Role
+from systolith.sim.decoded import Issue
 from systolith.sim.memory import Machine, SimulationError
 from systolith.sim.scalar import ALU, BRANCH, signed
-from systolith.sim.sequencer import Hooks, Issue, TraceNeededError, run_control, run_values
+from systolith.sim.sequencer import Hooks, TraceNeededError, run_control, run_values
 from tests.sim_values.build import TINY, Builder
 
 R = [Reg(n) for n in range(32)]

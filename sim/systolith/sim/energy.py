@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from systolith.isa.chip import Chip
 from systolith.isa.chip_energy import EVENTS, UNITS
-from systolith.isa.events import EventModel, Events
+from systolith.isa.events import EventModel
 from systolith.isa.program import Program
 from systolith.sim.causes import InternalError
+from systolith.sim.decoded import Decoded
 from systolith.sim.trace import NOWHERE, Facts, Ints, Trace, spread
 
 HOST = "host"
@@ -181,9 +182,15 @@ class EnergyUse:
 
 
 def energy_of(
-    program: Program, chip: Chip, cycles: int, trace: Trace, facts: Facts, executed: Ints
+    program: Program,
+    chip: Chip,
+    cycles: int,
+    trace: Trace,
+    facts: Facts,
+    executed: Ints,
+    decoded: Decoded | None = None,
 ) -> EnergyUse | None:
-    """The energy of a run, checked; None: the chip has no energies.
+    """The energy of a run, checked; None: the chip has no energies.  `decoded`: of the program.
 
     Raises:
         InternalError: it does not add up.
@@ -191,26 +198,19 @@ def energy_of(
     if chip.energy is None:
         return None
     prices, code = _prices(chip), program.code
-    model = EventModel(program, chip)
-    once, counts = [0] * len(code), executed.tolist()
-    amounts: dict[int, int] = {}  # by the identity of events, which are one object for instructions of a kind
-    kinds: dict[int, Events] = {}
-    times: dict[int, int] = {}
-    for index, count in enumerate(counts):
+    model, decoded = EventModel(program, chip), decoded or Decoded(program)
+    seen = np.bincount(trace.index, minlength=len(code))  # SEQ's own are not in the trace
+    times, flowed = np.zeros((2, len(decoded.kinds)), np.int64)
+    np.add.at(times, decoded.kind_column, executed)
+    np.add.at(flowed, decoded.kind_column, np.where(seen, seen, executed))
+    by_event, amounts, flows = dict.fromkeys(EVENTS, 0), [0] * len(decoded.kinds), 0
+    for kind, (first, count, many) in enumerate(zip(decoded.kinds, times.tolist(), flowed.tolist(), strict=True)):
         if count:
-            events = model.of(code[index])
-            kind = id(events)
-            if kind not in kinds:
-                kinds[kind], times[kind] = events, 0
-                amounts[kind] = sum(n * prices[event] for event, n in events.items())
-            once[index] = amounts[kind]
-            times[kind] += count
-    by_event = dict.fromkeys(EVENTS, 0)
-    for kind, events in kinds.items():
-        for event, n in events.items():
-            by_event[event] += n * times[kind] * prices[event]
-    seen = np.bincount(trace.index, minlength=len(code)).tolist()  # SEQ's own are not in the trace
-    flows = sum(amount * (there or count) for amount, there, count in zip(once, seen, counts, strict=True))
+            for event, n in model.of(code[first]).items():
+                by_event[event] += n * count * prices[event]
+                amounts[kind] += n * prices[event]
+            flows += amounts[kind] * many
+    once = [amounts[k] if count else 0 for k, count in zip(decoded.kind, executed.tolist(), strict=True)]
     idle = chip.energy.idle_cycle * cycles
     # mW x cycles / MHz: nanojoules, a million femtojoules.
     leakage = int(Fraction(str(chip.energy.leakage)) * cycles * 10**6 / Fraction(str(chip.clock_mhz)))

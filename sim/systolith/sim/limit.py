@@ -7,8 +7,8 @@ from collections.abc import Callable
 from systolith.isa.errors import SystolithError
 from systolith.isa.opcodes import BRANCH_OPS
 from systolith.isa.program import Program
+from systolith.sim.decoded import Issue
 from systolith.sim.naming import Iterations, named
-from systolith.sim.sequencer import Issue
 
 
 class CycleLimitError(SystolithError):

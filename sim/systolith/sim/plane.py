@@ -9,6 +9,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction
 from systolith.isa.opcodes import OPCODES, queue_of, queues, registers_of
 from systolith.isa.program import Program
+from systolith.sim.decoded import Decoded
 from systolith.sim.engine import Engine
 from systolith.sim.hazards import Hazard, RaceDetector
 from systolith.sim.host_times import ALL_THERE, HostTimes
@@ -25,13 +26,18 @@ class TimePlane:
         program: the program.
         chip: the chip.
         host: when it has data and room.
+        decoded: of the program.
     """
 
-    def __init__(self, program: Program, chip: Chip, host: HostTimes = ALL_THERE) -> None:
+    def __init__(
+        self, program: Program, chip: Chip, host: HostTimes = ALL_THERE, decoded: Decoded | None = None
+    ) -> None:
         times = host.numbered(program)
         self._engine = Engine(limits_of(chip), queues(chip)[1:], program.tokens, partial(named, program), times)
-        self._works = Works(program, chip)
-        self._ops: list[Op | None] = [None] * len(program.code)
+        decoded = decoded or Decoded(program)
+        self._works = Works(program, chip, decoded)
+        self._form = decoded.form
+        self._ops: list[Op | None] = [None] * len(decoded.forms)
         self._code = program.code
         self._queues = queues(chip)
 
@@ -51,9 +57,10 @@ class TimePlane:
         if queue == SEQ and self._code[index].op != "sync":
             self._engine.scalar(taken)
             return
-        op = self._ops[index]
+        form = self._form[index]
+        op = self._ops[form]
         if op is None:
-            op = self._ops[index] = self._engine.prepare(self._works.of(index, queue))
+            op = self._ops[form] = self._engine.prepare(self._works.of(index, queue))
         self._engine.iterations = iterations
         if queue == SEQ:
             self._engine.sync(op, index)
@@ -73,7 +80,7 @@ class TimePlane:
         """
         self._engine.finish()
         trace = Trace.of(self._engine.record, self._queues)
-        return self._engine.cycles, self._engine.units, trace, self._works.facts
+        return self._engine.cycles, self._engine.units, trace, self._works.facts()
 
 
 class HazardPlane:

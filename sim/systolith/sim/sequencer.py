@@ -16,11 +16,11 @@ import numpy as np
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
-from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS, queue_of, registers_of
+from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS
 from systolith.isa.program import Program
+from systolith.sim.decoded import Decoded, Issue
 from systolith.sim.memory import Bytes, Machine, SimulationError, error_at
 from systolith.sim.naming import Iterations, named
-from systolith.sim.resolve import Resolver
 from systolith.sim.scalar import ALU, BRANCH, MASK, signed
 
 MAX_STEPS = 50_000_000
@@ -28,23 +28,6 @@ MAX_STEPS = 50_000_000
 
 class TraceNeededError(SystolithError):
     """Control flow depends on data, and there are none: a decision trace of a full run is needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """An executed instruction.
-
-    Attributes:
-        index: its index in the program.
-        instr: it, registers resolved; the same object whenever they have the same values.
-        queue: name of its queue; `seq` for scalar instructions and sync.
-        taken: it is a branch or jump that was taken.
-    """
-
-    index: int
-    instr: Instruction
-    queue: str
-    taken: bool = False
 
 
 Hook = Callable[[Machine], None]
@@ -124,6 +107,7 @@ class Sequencer:
     Attributes:
         registers: r0 to r31; None: unknown (only without a machine).
         iterations: of the hardware loops around the instruction that was executed last.
+        decoded: of the program.
         decisions: the values that `lds` read so far.
     """
 
@@ -133,6 +117,7 @@ class Sequencer:
         machine: Machine | None,
         decisions: Sequence[int] | None = None,
         max_steps: int = MAX_STEPS,
+        decoded: Decoded | None = None,
     ) -> None:
         self.program = program
         self.machine = machine
@@ -143,10 +128,8 @@ class Sequencer:
         self._known: dict[int, int | None] = {}
         self._limit = max_steps
         self._loops: list[list[int]] = []
-        self._queues = [queue_of(i) for i in program.code]
-        pairs = zip(program.code, self._queues, strict=True)
-        self._resolvers = {n: Resolver(i) for n, (i, q) in enumerate(pairs) if q != "seq" and registers_of(i)}
-        self._plain = [Issue(n, i, q) for n, (i, q) in enumerate(zip(program.code, self._queues, strict=True))]
+        self.decoded = decoded or Decoded(program)
+        self._plain, self._resolvers = self.decoded.issues, self.decoded.resolvers
         self._branched = False
         self._effects: Mapping[str, Callable[[Machine, Instruction], None]] = {}
         if machine is not None:
@@ -156,7 +139,7 @@ class Sequencer:
 
     def execute(self, hooks: Hooks) -> Iterator[Issue]:
         """Run to the `halt`; each instruction is given after it was executed."""
-        code, machine, queues = self.program.code, self.machine, self._queues
+        code, machine, queues = self.program.code, self.machine, self.decoded.queues
         pc = steps = 0
         while True:
             if not 0 <= pc < len(code):

@@ -15,10 +15,10 @@ from systolith.isa.chip import Chip
 from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
-from systolith.isa.opcodes import queue_of
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import require_chip
 from systolith.sim.calls import Direct, calls
+from systolith.sim.decoded import Decoded
 from systolith.sim.energy import energy_of
 from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.limit import CancelledRunError, CycleLimit
@@ -69,6 +69,7 @@ def simulate(
     host: HostTimes = ALL_THERE,
     cancelled: Callable[[], bool] | None = None,
     facts: bool = True,
+    decoded: Decoded | None = None,
 ) -> RunResult:
     """Run a program to its end.
 
@@ -87,6 +88,7 @@ def simulate(
         max_cycles: that the run may take; in mode `values` an instruction counts as one, the least that it takes.
         cancelled: asked after each instruction; the run ends where it says so.
         facts: in mode `values`, whether `RunResult.facts` are wanted, too.
+        decoded: of the program, for many runs of it.
 
     Raises:
         CancelledRunError: `cancelled` said so.
@@ -104,7 +106,7 @@ def simulate(
         machine = Machine(program, chip, buffers or {}, hostile)
         if setup:
             setup(machine)
-    sequencer = Sequencer(program, machine, decisions)
+    sequencer = Sequencer(program, machine, decisions, decoded=decoded)
     result = RunResult(chip, program, mode)
     with np.errstate(all="ignore"), _calling(machine):
         _run(result, sequencer, _hooks(observer), hostile, max_cycles, cancelled or _never, host)
@@ -168,7 +170,7 @@ def _run(
 ) -> None:
     """Drive the planes with the executed instructions."""
     program, chip = result.program, result.chip
-    time = TimePlane(program, chip, host) if result.mode != "values" else None
+    time = TimePlane(program, chip, host, sequencer.decoded) if result.mode != "values" else None
     hazards = HazardPlane(program, chip) if hostile else None
     limit = CycleLimit(program, max_cycles, time.now if time is not None else None) if max_cycles is not None else None
     executed = [0] * len(program.code)
@@ -187,7 +189,7 @@ def _run(
     if time is not None:
         cycles, result.units, trace, facts = time.finish()
         result.cycles, result.trace, result.facts = cycles, trace, facts
-        result.energy = energy_of(program, chip, cycles, trace, facts, result.executed)
+        result.energy = energy_of(program, chip, cycles, trace, facts, result.executed, sequencer.decoded)
     if limit is not None:
         limit.finish(result.cycles)
     if hazards is not None:
@@ -195,10 +197,7 @@ def _run(
 
 
 def _facts(result: RunResult) -> Facts:
-    works = Works(result.program, result.chip)
-    for index in np.flatnonzero(result.executed):
-        works.of(int(index), queue_of(result.program.code[index]))
-    return works.facts
+    return Works(result.program, result.chip, Decoded(result.program)).facts()
 
 
 def _hooks(observer: Observer | None) -> Hooks:

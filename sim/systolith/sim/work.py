@@ -12,8 +12,9 @@ from systolith.isa.opcodes import OPCODES, size_words
 from systolith.isa.program import Program
 from systolith.isa.timing import Cost, CostModel
 from systolith.sim import causes as why
+from systolith.sim.decoded import Decoded
 from systolith.sim.queues import Limits, Work
-from systolith.sim.trace import Facts, origin_of
+from systolith.sim.trace import Facts
 
 LOSSES = (why.SELF_CONFLICT, why.FILL, why.GRANULARITY, why.HOST_LINK)
 Losses = tuple[tuple[str, int], ...]
@@ -32,25 +33,24 @@ def _host_queue(instr: Instruction) -> int:
 
 
 class Works:
-    """Works and facts of a program's instructions, made when first asked for.
+    """Works and facts of a program's instructions.
 
     Times depend on patterns and counts only, never on operands in registers, so an instruction has one Work.
     """
 
-    def __init__(self, program: Program, chip: Chip) -> None:
-        n = len(program.code)
-        self.facts = Facts(*(np.zeros(n, np.int64) for _ in range(4)))
+    def __init__(self, program: Program, chip: Chip, decoded: Decoded) -> None:
         self._program = program
         self._chip = chip
+        self._decoded = decoded
         self._costs = CostModel(program, chip)
+        self._of_kind: list[Cost | None] = [None] * len(decoded.kinds)
         # The cost model keeps its costs, so their identities stay theirs.
         self._losses: dict[int, Losses] = {}
 
     def of(self, index: int, queue: str) -> Work:
         """The Work of a unit instruction or a sync: the one with that index, on that queue."""
         instr = self._program.code[index]
-        cost = self._costs.of(instr)
-        self._note(index, instr.op, cost)
+        cost = self._cost(self._decoded.kind[index])
         return Work(
             queue,
             -(-size_words(instr) // self._chip.seq.fetch_words),
@@ -74,11 +74,25 @@ class Works:
             self._losses[id(cost)] = losses
         return losses
 
-    def _note(self, index: int, op: str, cost: Cost) -> None:
-        facts, program = self.facts, self._program
-        if cost.hbm_bytes:
-            reads = cast(Stream, program.code[index].args["src"]).space is Space.HBM
-            (facts.read if reads else facts.written)[index] = cost.hbm_bytes
-        if op == "mxu.matmul":
-            facts.active[index] = cost.array_active
-            facts.macs[index] = origin_of(program, index).macs
+    def _cost(self, kind: int) -> Cost:
+        cost = self._of_kind[kind]
+        if cost is None:
+            cost = self._of_kind[kind] = self._costs.of(self._program.code[self._decoded.kinds[kind]])
+        return cost
+
+    def facts(self) -> Facts:
+        """Of all instructions."""
+        program, kind = self._program, self._decoded.kind_column
+        rows = []
+        for number, first in enumerate(self._decoded.kinds):
+            instr, cost = program.code[first], self._cost(number)
+            reads = bool(cost.hbm_bytes) and cast(Stream, instr.args["src"]).space is Space.HBM
+            product = instr.op == "mxu.matmul"
+            read, written = (cost.hbm_bytes, 0) if reads else (0, cost.hbm_bytes)
+            rows.append((read, written, product, cost.array_active if product else 0))
+        read, written, product, active = np.array(rows, np.int64).reshape(-1, 4)[kind].T
+        macs = np.array([origin.macs for origin in program.origins] or [0], np.int64)
+        debug = np.array(program.debug or [-1], np.int64)
+        useful = np.zeros(len(kind), np.int64)
+        useful[: len(program.debug)] = np.where(debug >= 0, macs[debug], 0)[: len(program.debug)]
+        return Facts(read, written, useful * product, active)

@@ -134,7 +134,7 @@ def test_programs_of_a_sweep_are_fresh_ones_bit_for_bit(name: str, settings_of: 
                 expected = compile_module(parse_hlo(TEXTS[name]), chip, Options(probes=False, elided="zeros")).program
             except SystolithError:
                 continue
-            found = work.program_for(model, {}, chip)
+            found, _ = work.program_for(model, {}, chip)
             assert to_bytes(found) == to_bytes(expected)
 
 

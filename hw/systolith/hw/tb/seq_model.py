@@ -14,8 +14,9 @@ from systolith.isa.instruction import Instruction, Reg
 from systolith.isa.layout import Bits
 from systolith.isa.opcodes import MAX_WAITS, NO_TOKEN, OPCODES, STREAM, STREAM_WORDS, FieldKind, queues, size_words
 from systolith.isa.program import Program
+from systolith.sim.decoded import Issue
 from systolith.sim.plane import TimePlane
-from systolith.sim.sequencer import Hooks, Issue, Sequencer
+from systolith.sim.sequencer import Hooks, Sequencer
 from systolith.sim.trace import Trace
 
 Flags = NDArray[np.bool_]

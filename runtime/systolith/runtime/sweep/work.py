@@ -20,6 +20,7 @@ from systolith.isa.program import Program
 from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.sweep.points import Model
 from systolith.runtime.tuning import with_tuner
+from systolith.sim.decoded import Decoded
 from systolith.sim.simulate import RunResult, simulate
 
 COLLECTED = 16
@@ -72,12 +73,14 @@ class _Made:
     Attributes:
         asked: model and options.
         reads: empty where not recorded: only the same chip will do.
+        decoded: the program's instructions, for its runs.
     """
 
     asked: Any
     chip: Chip
     reads: Reads
     program: Program
+    decoded: Decoded
 
 
 _made: deque[_Made] = deque(maxlen=8)
@@ -104,9 +107,9 @@ def measure_alone(job: Job) -> list[tuple[str, Row]]:
 def _measured(job: Job, chip: Chip, compiled_for: Chip) -> Row:
     try:
         started = perf_counter()
-        program = program_for(job.model, job.options, compiled_for)
+        program, decoded = program_for(job.model, job.options, compiled_for)
         compiled = perf_counter()
-        result = simulate(moved(program, chip), chip, mode="time")
+        result = simulate(moved(program, chip), chip, mode="time", decoded=decoded)
         return {"status": OK, "reason": ""} | measurements(result, compiled - started)
     except SystolithError as error:
         return {"status": REFUSED, "reason": " ".join(str(error).split())}
@@ -125,8 +128,8 @@ def parsed(model: Model) -> Front:
     return _fronts.get(model.digest, lambda: Front(parse_module(model.data, model.name)))
 
 
-def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> Program:
-    """The program of a model for a chip, as a fresh compilation would make it.
+def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> tuple[Program, Decoded]:
+    """The program of a model for a chip, as a fresh compilation would make it, and what its runs share.
 
     One that was made for another chip is taken where that one has the same values in all fields that were read.
 
@@ -136,13 +139,13 @@ def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> Program
     asked = model.digest, tuple(sorted(options.items()))
     for made in _made:
         if made.asked == asked and (holds(made.reads, chip) if made.reads else made.chip.digest() == chip.digest()):
-            return moved(made.program, chip)
+            return moved(made.program, chip), made.decoded
     wanted = Options(probes=False, elided="zeros", **options)
     # Measuring plans reads the chip in the simulator, which no record would show.
     target, reads = (chip, {}) if wanted.autotune else recording(chip)
     program = moved(parsed(model).compile(target, with_tuner(wanted, target)).program, chip)
-    _made.append(_Made(asked, chip, dict(reads), program))
-    return program
+    _made.append(_Made(asked, chip, dict(reads), program, decoded := Decoded(program)))
+    return program, decoded
 
 
 def moved(program: Program, chip: Chip) -> Program:
