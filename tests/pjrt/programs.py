@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from systolith.pjrt.plugin import initialize
+from tests.pjrt.algorithms import ALGORITHMS, SHORT
 
 Program = Callable[..., Any]
 
@@ -115,7 +116,8 @@ def difference(program: Program, arguments: tuple[Any, ...]) -> str:
 def main(which: str) -> int:
     initialize()
     assert jax.devices()[0].platform == "systolith", jax.devices()
-    rounds = [(False, {**FAST, **SLOW}), (True, WIDE)] if which == "slow" else [(False, FAST)]
+    slow = [(False, {**FAST, **SLOW, **ALGORITHMS}), (True, WIDE)]
+    rounds = slow if which == "slow" else [(False, FAST | {name: ALGORITHMS[name] for name in SHORT})]
     failures = 0
     for wide, programs in rounds:
         with jax.enable_x64(wide):

@@ -21,7 +21,7 @@ SMALL = {"SYSTOLITH_CHIP": "tiny", "SYSTOLITH_DEVICES": "2", "SYSTOLITH_PRECISIO
 
 def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A script of this folder, with the plugin and the CPU."""
-    known = {**os.environ, "JAX_PLATFORMS": "systolith,cpu", **SMALL, **environment}
+    known = {**os.environ, "JAX_PLATFORMS": "systolith,cpu", "PYTHONPATH": str(ROOT), **SMALL, **environment}
     command = [sys.executable, str(HERE / script), *arguments]
     return subprocess.run(command, env=known, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
 
