@@ -16,7 +16,7 @@ from systolith.isa.instruction import Instruction, Reg, Stream
 from systolith.isa.kernel import Kernel, MicroOp, Section
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.program import Program
-from systolith.isa.verify import verify_program
+from systolith.isa.verify import verify_code, verify_program
 from systolith.isa.verify_kernel import verify_kernel
 from tests.examples import examples
 from tests.isa.strategies import field_values
@@ -269,3 +269,27 @@ def test_integer_products_read_values_of_their_type_outside(dtype: str, fill: in
     with pytest.raises(ProgramError, match=f"src: fill {fill}: {dtype} has {limits}"):
         verify_program(assemble(text, TINY), TINY)
     verify_program(assemble(text.replace(f"fill={fill}", "fill=1"), TINY), TINY)
+
+
+@given(st.lists(st.tuples(st.integers(-9, 160), st.integers(-4, 72)), min_size=1, max_size=6))
+def test_the_first_of_a_form_that_breaks_a_rule_is_named(places: list[tuple[int, int]]) -> None:
+    """Products of few forms, some beyond VMEM or the accumulators: each by itself says what is wrong with it."""
+    program = assemble(legal(), TINY)
+    product = next(i for i in program.code if i.op == "mxu.matmul")
+    first = TINY.vmem.bytes - 128 - 144, TINY.mxu.acc_rows - 68
+    src = cast(Stream, product.args["src"])
+    code = [
+        replace(product, args={**product.args, "src": replace(src, base=first[0] + at), "acc": first[1] + row})
+        for at, row in places
+    ]
+
+    def refusal(some: list[Instruction]) -> str | None:
+        try:
+            verify_code(some, program, TINY)
+        except ProgramError as error:
+            return str(error)
+        return None
+
+    alone = [refusal([one]) for one in code]
+    expected = next((f"instruction {n}:{e.removeprefix('instruction 0:')}" for n, e in enumerate(alone) if e), None)
+    assert refusal(code) == expected

@@ -14,8 +14,9 @@ from systolith.isa.access import Access, accesses, memory_of, size_of
 from systolith.isa.chip import chip_differences
 from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind
-from systolith.isa.encode import S32, check_tokens, encode_instruction, encode_kernel, encode_pattern
+from systolith.isa.encode import check_tokens, encode_instruction, encode_kernel, encode_pattern
 from systolith.isa.errors import EncodingError, ProgramError
+from systolith.isa.forms import Forms, form_of, with_numbers
 from systolith.isa.host_functions import HostFunctionError, Signature
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel, MicroOp
@@ -258,43 +259,6 @@ def _check_jumps(program: Program) -> None:
             _need(inside == into, f"instruction {i}: {instr.op}: target {t}: crosses the loop at {start} to {end - 1}")
 
 
-Forms = dict[int, Hashable]
-"""Forms of streams, by their identities."""
-
-
-def _form(instr: Instruction, streams: Forms) -> Hashable:
-    """A key of an instruction: all rules but those of tokens and of the bounds of memories depend on it alone.
-
-    Instructions of one form differ in where their streams begin; those of a tiled program have few forms.
-
-    Args:
-        instr: it.
-        streams: those of streams that live while it is used; those of this instruction are added.
-    """
-    plain = instr.waits or instr.signals
-    values = [v if type(v) is int else _exact(v, streams) for v in instr.args.values()]
-    return instr.op, instr.unit, instr.fence, not plain, *instr.args, *values
-
-
-def _exact(value: object, streams: Forms) -> Hashable:
-    """A value in a form, with its type: 0 is not 0.0."""
-    if type(value) is int:
-        return value
-    if type(value) is tuple:
-        return tuple([_exact(part, streams) for part in value])
-    if type(value) is not Stream:
-        return type(value), value
-    found = streams.get(id(value))
-    if found is None:
-        base = value.base
-        # A number has only its remainder by 4, unless it does not fit.
-        if type(base) is int and S32[0] <= base <= S32[1]:
-            base &= 3
-        parts = (value.space, value.pattern, base, value.buffer, value.bias, value.index)
-        found = streams[id(value)] = tuple([_exact(part, streams) for part in parts])
-    return found
-
-
 def _check_instruction(instr: Instruction, known_queues: tuple[str, ...], program: Program, chip: Chip) -> None:
     queue = queue_of(instr)
     _need(queue in known_queues, f"queue {queue}: the chip has {', '.join(known_queues)}")
@@ -416,24 +380,50 @@ def verify_code(code: Sequence[Instruction], program: Program, chip: Chip) -> No
             verify_kernel(k, chip)
     except EncodingError as e:
         raise ProgramError(str(e)) from None
-    known_queues = queues(chip)
-    checked: set[Hashable] = set()
+    if not _are_good(code, program, chip):
+        for i, instr in enumerate(code):
+            try:
+                _check(instr, program, chip)
+            except (EncodingError, ProgramError) as e:
+                raise ProgramError(f"instruction {i}: {instr.op}: {e}") from None
+
+
+def _check(instr: Instruction, program: Program, chip: Chip) -> None:
+    """All rules of one instruction."""
+    if instr.op not in OPCODES:
+        _fail("no such instruction")
+    encode_instruction(instr)
+    _check_instruction(instr, queues(chip), program, chip)
+    if instr.op in _BOUNDED:
+        _check_bounds(instr, program, chip)
+
+
+def _are_good(code: Sequence[Instruction], program: Program, chip: Chip) -> bool:
+    """Whether instructions keep all rules: those of each form do if they do with its least and its largest numbers."""
     streams: Forms = {}
-    for i, instr in enumerate(code):
-        try:
-            form = _form(instr, streams)
-            if form not in checked:
-                if instr.op not in OPCODES:
-                    _fail("no such instruction")
-                encode_instruction(instr)
-                _check_instruction(instr, known_queues, program, chip)
-                checked.add(form)
-            else:
+    found: dict[Hashable, tuple[Instruction, list[int], list[int]]] = {}
+    try:
+        for instr in code:
+            form, numbers = form_of(instr, streams)
+            if instr.waits or instr.signals:
                 check_tokens(instr)
-            if instr.op in _BOUNDED:
-                _check_bounds(instr, program, chip)
-        except (EncodingError, ProgramError) as e:
-            raise ProgramError(f"instruction {i}: {instr.op}: {e}") from None
+            known = found.get(form)
+            if known is None:
+                found[form] = instr, numbers, list(numbers)
+                continue
+            _, least, most = known
+            for n, number in enumerate(numbers):
+                if number < least[n]:
+                    least[n] = number
+                elif number > most[n]:
+                    most[n] = number
+        for instr, least, most in found.values():
+            _check(with_numbers(instr, least), program, chip)
+            if least != most:
+                _check(with_numbers(instr, most), program, chip)
+    except (EncodingError, ProgramError, TypeError):  # TypeError: of what is no value of an instruction
+        return False
+    return True
 
 
 def verify_program(program: Program, chip: Chip) -> None:
