@@ -6,15 +6,15 @@ Times do not depend on addresses or data, so a `CostModel` remembers one cost fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from systolith.isa.geometry import row_accesses, runs, side_accesses
 from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.kernel import CONST0, Kernel, Section
-from systolith.isa.opcodes import OPCODES, queue_of, size_words
+from systolith.isa.opcodes import queue_of, size_words
 from systolith.isa.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -209,61 +209,66 @@ class CostModel:
 
     def of(self, instr: Instruction) -> Cost:
         """The cost of an instruction; one that only waits, signals or latches takes 1 cycle."""
-        rule = _RULES.get(instr.op)
+        op = instr.op
+        rule = _RULES.get(op)
         if rule is None:
             return _ONE
-        key, compute = rule(self, instr)
+        key_of, compute = rule
+        key = op, key_of(instr.args)
         cost = self._known.get(key)
         if cost is None:
-            cost = self._known[key] = compute()
+            cost = self._known[key] = compute(self, op, instr.args)
         return cost
 
     def _pattern(self, stream: Stream) -> Pattern:
         return self.program.patterns[stream.pattern]
 
-    def _mxu(self, instr: Instruction) -> tuple[Hashable, Callable[[], Cost]]:
-        src, row_loops = cast(Stream, instr.args["src"]), cast(int, instr.args["row_loops"])
-        form = load_cost if instr.op == "mxu.load" else matmul_cost
-        return (instr.op, src.pattern, row_loops), lambda: form(self._pattern(src), row_loops, self.chip)
+    def _mxu(self, op: str, args: Args) -> Cost:
+        form = load_cost if op == "mxu.load" else matmul_cost
+        return form(self._pattern(args["src"]), args["row_loops"], self.chip)
 
-    def _vpu(self, instr: Instruction) -> tuple[Hashable, Callable[[], Cost]]:
-        a = instr.args
-        kernel, inner, serial = (cast(int, a[k]) for k in ("kernel", "inner", "serial"))
-        counts, streams = cast(tuple[int, ...], a["counts"]), cast(tuple[Stream, ...], a["streams"])
-        key = (instr.op, kernel, counts, inner, serial, tuple(s.pattern for s in streams))
+    def _vpu(self, op: str, args: Args) -> Cost:
+        kernel, patterns = self.program.kernels[args["kernel"]], [self._pattern(s) for s in args["streams"]]
+        return vpu_cost(kernel, args["counts"], args["inner"], bool(args["serial"]), patterns, self.chip)
 
-        def compute() -> Cost:
-            patterns = [self._pattern(s) for s in streams]
-            return vpu_cost(self.program.kernels[kernel], counts, inner, bool(serial), patterns, self.chip)
+    def _copy(self, op: str, args: Args) -> Cost:
+        src, dst = args["src"], args["dst"]
+        if op == "xlu.shuffle":
+            return shuffle_cost(self._pattern(src), self._pattern(dst), self.chip)
+        return dma_cost(self._pattern(src), src.space, self._pattern(dst), dst.space, self.chip)
 
-        return key, compute
-
-    def _copy(self, instr: Instruction) -> tuple[Hashable, Callable[[], Cost]]:
-        src, dst = cast(Stream, instr.args["src"]), cast(Stream, instr.args["dst"])
-        key = (OPCODES[instr.op].queue, src.pattern, src.space, dst.pattern, dst.space)
-
-        def compute() -> Cost:
-            p, q = self._pattern(src), self._pattern(dst)
-            if instr.op == "xlu.shuffle":
-                return shuffle_cost(p, q, self.chip)
-            return dma_cost(p, src.space, q, dst.space, self.chip)
-
-        return key, compute
-
-    def _reduce(self, instr: Instruction) -> tuple[Hashable, Callable[[], Cost]]:
-        src = cast(Stream, instr.args["src"])
-        return (instr.op, src.pattern), lambda: reduce_cost(self._pattern(src), self.chip)
+    def _reduce(self, op: str, args: Args) -> Cost:
+        return reduce_cost(self._pattern(args["src"]), self.chip)
 
 
-_RULES: dict[str, Callable[[CostModel, Instruction], tuple[Hashable, Callable[[], Cost]]]] = {
-    "mxu.load": CostModel._mxu,
-    "mxu.matmul": CostModel._mxu,
-    "vpu.run": CostModel._vpu,
-    "dma.load": CostModel._copy,
-    "dma.store": CostModel._copy,
-    "xlu.shuffle": CostModel._copy,
-    "xlu.reduce": CostModel._reduce,
+Args = Mapping[str, Any]
+
+
+def _mxu_key(args: Args) -> Hashable:
+    return args["src"].pattern, args["row_loops"]
+
+
+def _vpu_key(args: Args) -> Hashable:
+    streams = tuple([s.pattern for s in args["streams"]])
+    return args["kernel"], args["counts"], args["inner"], args["serial"], streams
+
+
+def _copy_key(args: Args) -> Hashable:
+    src, dst = args["src"], args["dst"]
+    return src.pattern, src.space, dst.pattern, dst.space
+
+
+_MXU, _COPY = (_mxu_key, CostModel._mxu), (_copy_key, CostModel._copy)
+_RULES: dict[str, tuple[Callable[[Args], Hashable], Callable[[CostModel, str, Args], Cost]]] = {
+    "mxu.load": _MXU,
+    "mxu.matmul": _MXU,
+    "vpu.run": (_vpu_key, CostModel._vpu),
+    "dma.load": _COPY,
+    "dma.store": _COPY,
+    "xlu.shuffle": _COPY,
+    "xlu.reduce": (lambda args: args["src"].pattern, CostModel._reduce),
 }
+"""The arguments that the cost of an instruction depends on, and its cost by them; all others take one cycle."""
 
 
 class _Latest:

@@ -51,13 +51,12 @@ def predict(program: Program, chip: Chip) -> dict[str, Prediction]:
     found: dict[str, Prediction] = defaultdict(Prediction)
     sequencer, done = _Sequencer(chip), 0
     for instruction, group, cost, times in _costs(program, chip):
-        issue = issue_cycles(instruction, chip)
-        retired = sequencer.add(instruction, cost, issue)
+        issue, queue = issue_cycles(instruction, chip), queue_of(instruction)
+        retired = sequencer.add(instruction, queue, cost, issue)
         p = found[group]
         p.work[SEQ] += issue * times
         if cost.occupancy and instruction.op != "sync":
-            unit = HBM if cost.chunks else queue_of(instruction)
-            p.work[unit] += cost.occupancy * times
+            p.work[HBM if cost.chunks else queue] += cost.occupancy * times
         p.cycles += max(0, retired - done) * times
         done = max(done, retired)
     return {group: p for group, p in found.items() if group}
@@ -97,28 +96,28 @@ class _Sequencer:
         self.retired: dict[str, int] = defaultdict(int)
         self.tokens: dict[int, deque[int]] = defaultdict(deque)
 
-    def add(self, instruction: Instruction, cost: Cost, issue: int) -> int:
+    def add(self, instruction: Instruction, queue: str, cost: Cost, issue: int) -> int:
         """The next instruction; when it has retired."""
-        queue = queue_of(instruction)
+        there = self._tokens(instruction) if instruction.waits else 0
         if queue == SEQ:
-            retired = self.time = max([self.time, *self._tokens(instruction)]) + issue
+            retired = self.time = max(self.time, there) + issue
         else:
             starts = self.starts[queue]
             self.time += issue
-            if len(starts) == starts.maxlen:
-                self.time = max(self.time, starts[0])
+            if len(starts) == starts.maxlen and starts[0] > self.time:
+                self.time = starts[0]
             before = self.retired[queue]
-            fence = [before] if instruction.fence else []
-            start = self.timeline.start(queue, [self.time + 1, *self._tokens(instruction), *fence])
+            needed = self.time + 1, there, before if instruction.fence else 0
+            start = self.timeline.start(queue, needed)
             starts.append(start)
             retired = self.timeline.run(queue, start, cost)
-            if not OPCODES[instruction.op].retires_alone:
-                retired = max(retired, before)
+            if retired < before and not OPCODES[instruction.op].retires_alone:
+                retired = before
             self.retired[queue] = max(retired, before)
         for token in instruction.signals:
             self.tokens[token].append(retired)
         return retired
 
-    def _tokens(self, instruction: Instruction) -> list[int]:
+    def _tokens(self, instruction: Instruction) -> int:
         """When the tokens that it waits for are there; those of a loop's last iteration count as there."""
-        return [self.tokens[token].popleft() for token in instruction.waits if self.tokens[token]]
+        return max([self.tokens[token].popleft() for token in instruction.waits if self.tokens[token]], default=0)
