@@ -53,7 +53,7 @@ def decode_columns(section: Sequence[int]) -> tuple[list[Instruction], dict[int,
         code: list[Any] = [None] * len(starts)
         first = words[starts]
         kinds = (first & _OPCODE.most) << 8 | first >> _LENGTH.lo & _LENGTH.most
-        for kind in np.unique(kinds).tolist():
+        for kind in _distinct(kinds):
             op, length = BY_CODE.get(kind >> 8), kind & _LENGTH.most
             rows = np.flatnonzero(kinds == kind)
             table = words[starts[rows][:, None] + np.arange(length)]
@@ -80,6 +80,11 @@ def _starts(words: Table) -> npt.NDArray[np.int64]:
     return np.array(starts, np.int64)
 
 
+def _distinct(column: Table) -> list[int]:
+    """Sorted; `numpy.unique` would import `numpy.ma` for it, which takes longer than all the rest here."""
+    return sorted({*column.tolist()})
+
+
 def _column(table: Table, bits: Bits) -> Table:
     return (table[:, bits.word] >> np.uint32(bits.lo)) & np.uint32(bits.most)
 
@@ -91,7 +96,7 @@ def _is_good(op: Opcode, table: Table) -> bool:
     if table.shape[1] < op.words:
         return False
     if streams is not None and streams.aux is not None:
-        counts = np.unique(_column(table, streams.aux)).tolist()
+        counts = _distinct(_column(table, streams.aux))
         if len(counts) != 1 or counts[0] > MAX_STREAMS:
             return False
         length += STREAM_WORDS * counts[0]
@@ -120,7 +125,7 @@ def _instructions(op: Opcode, table: Table) -> list[Instruction]:
 def _tokens(words: Table) -> list[tuple[int, ...]]:
     """Tokens of words of four; those not used come last."""
     known: dict[int, tuple[int, ...]] = {}
-    for word in np.unique(words).tolist():
+    for word in _distinct(words):
         four = word.to_bytes(4, "little")
         known[word] = tuple(t for t in four if t != NO_TOKEN)
         if bytes(known[word]) != four[: len(known[word])]:
