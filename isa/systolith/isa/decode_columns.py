@@ -80,7 +80,7 @@ def _starts(words: Table) -> npt.NDArray[np.int64]:
     return np.array(starts, np.int64)
 
 
-def _distinct(column: Table) -> list[int]:
+def _distinct(column: npt.NDArray[Any]) -> list[int]:
     """Sorted; `numpy.unique` would import `numpy.ma` for it, which takes longer than all the rest here."""
     return sorted({*column.tolist()})
 
