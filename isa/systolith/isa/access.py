@@ -29,6 +29,8 @@ class Tile(IntEnum):
     SHADOW = 8
     ACTIVE = 9
 
+    __hash__ = int.__hash__
+
 
 class Access(NamedTuple):
     """Bytes lo to hi - 1 of a space, or of every `pitch` bytes from lo on the first `run`.

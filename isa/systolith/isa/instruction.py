@@ -20,6 +20,8 @@ class Space(IntEnum):
     HOST = 5  # buffer: which infeed (read) or outfeed (write) queue
     LINK = 6  # buffer: which link to another chip; addresses are in the remote VMEM
 
+    __hash__ = int.__hash__  # equal to an integer, and hashed often
+
 
 @dataclass(frozen=True, slots=True)
 class Reg:

@@ -71,6 +71,7 @@ class Generator:
         self.tables = Tables(buffers={b: n for n, b in enumerate(buffers)})
         self.lines: list[LinearOp] = []
         self._scratch = 0
+        self._streams: dict[int, Stream] = {}
 
     def run(self) -> list[LinearOp]:
         """All lines, in order."""
@@ -96,12 +97,13 @@ class Generator:
             self.lines.append(LinearOp(Instruction(item.op, args), item.origin, None, item.target))
             return
         self._scratch = 0
-        args = {name: self._value(name, value, item) for name, value in item.args.items()}
+        args = {
+            name: value if type(value) is int and name not in REGISTER_FIELDS else self._value(name, value, item)
+            for name, value in item.args.items()
+        }
         self.lines.append(LinearOp(Instruction(item.op, args, item.unit), item.origin, item))
 
     def _value(self, name: str, value: Arg | str, item: TileOp) -> Value:
-        if type(value) is int and name not in REGISTER_FIELDS:
-            return value
         if isinstance(value, Ref):
             return self._address(value) if name == "imm" else self._stream(value, item)
         if isinstance(value, Kernel):
@@ -131,6 +133,9 @@ class Generator:
         return ref.offset + (self.address[ref.buf] if ref.buf.space in (Space.VMEM, Space.SMEM) else 0)
 
     def _stream(self, ref: Ref, item: TileOp) -> Stream:
+        known = self._streams.get(id(ref))
+        if known is not None:
+            return known
         base: Operand = self._address(ref)
         moved = self.linear.pointers[ref.moves] if ref.moves else ref.dynamic
         if moved is not None:
@@ -141,7 +146,10 @@ class Generator:
             number = self.tables.buffers[ref.buf] if space == Space.HBM else ref.buf.unit
         index = self.address[ref.index] if ref.index is not None else 0
         bias = (self._operand(ref.bias[0]), self._operand(ref.bias[1]))
-        return Stream(space, self.tables.pattern(ref.pattern), base, number, bias, index)
+        made = Stream(space, self.tables.pattern(ref.pattern), base, number, bias, index)
+        if moved is None:
+            self._streams[id(ref)] = made  # the operations hold their streams while lines are made of them
+        return made
 
     def _sum(self, register: VReg, constant: int, origin: Origin) -> Reg:
         """`register + constant`, in a scratch register where the constant is not 0."""
