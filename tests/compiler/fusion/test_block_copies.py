@@ -69,3 +69,20 @@ def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyP
     whole = cycles()
     monkeypatch.setattr(blocks, "_is_narrow", lambda group, lanes: False)
     assert whole < cycles()
+
+
+@pytest.mark.parametrize(("chip", "rows", "width"), [("tpu_v3", 512, 512), ("small", 512, 1000)])
+def test_many_blocks_have_no_tiles_and_take_no_longer(
+    chip: str, rows: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> tuple[int, int]:
+        program = compiled(softmax(rows, width), load_chip(chip)).program
+        cycles = simulate(program, load_chip(chip), mode="time").cycles
+        assert cycles is not None
+        return len(program.code), cycles
+
+    code, cycles = made()
+    monkeypatch.setattr(blocks, "MANY", 1 << 30)
+    in_tiles, longer = made()
+    assert code < 0.7 * in_tiles
+    assert cycles <= longer

@@ -23,7 +23,7 @@ from systolith.compiler.lower.block_copies import Template
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
-from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
@@ -68,6 +68,10 @@ def cached_operands(lowering: Lowering, group: Group, operands: Sequence[Array])
             room -= p.shape.bytes
         found.append(cached)
     return found
+
+
+MANY = 8
+"""Blocks that overlap well enough without being divided into tiles themselves."""
 
 
 def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array]) -> None:
@@ -146,11 +150,21 @@ def _stages(
     lowering.homes |= dict(zip(result_leaves(small), places, strict=True))
     several = _read_again(small, vmem - lowering.placement.live.get(group, 0))
     outer, lowering.ctx.block = lowering.ctx.block, Block()
+    around, lowering.ctx.tiled = lowering.ctx.tiled, _overlap(lowering, group, small, size)
     parts = [_staged(lowering, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     ends: list[int] = []
     trampoline(lowering.computation(small, parts, lambda i, value: ends.append(len(lowering.ctx.block.items))))
-    items, lowering.ctx.block = lowering.ctx.block.items, outer
+    items, lowering.ctx.block, lowering.ctx.tiled = lowering.ctx.block.items, outer, around
     return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
+
+
+def _overlap(lowering: Lowering, group: Group, small: Computation, size: int) -> bool:
+    """Whether blocks of a size overlap well enough without tiles: many do, whose rows fill vectors.
+
+    Those with products have the tiles of these.
+    """
+    products = any(isinstance(i, Group) and i.unit is Unit.MXU for i in small.instructions)
+    return not products and _whole(group) >= MANY * size and not _is_narrow(lowering, group)
 
 
 def _read_again(small: Computation, free: int) -> list[Instruction]:

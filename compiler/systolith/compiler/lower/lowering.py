@@ -24,7 +24,7 @@ from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, i
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
-from systolith.compiler.schedule.group_loops import GroupLoops
+from systolith.compiler.schedule.group_loops import Choice, GroupLoops
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
@@ -114,6 +114,7 @@ class Lowering:
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
+    _ways: dict[Hashable, Choice] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
@@ -276,7 +277,7 @@ class Lowering:
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
         if self.loops and self.ctx.region is None:
-            self.roll(start, (*inputs, *cached, *outputs))
+            self.roll(start, i, cached, outputs)
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
@@ -331,13 +332,22 @@ class Lowering:
         finally:
             self.ctx.emission, self.copies = None, outer
 
-    def roll(self, start: int, arrays: Sequence[Array]) -> None:
-        """Make loops of what repeats in a group, if it is large: items from `start` on; `arrays`: those given to it."""
+    def roll(self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Make loops of what repeats in a group, if it is large: of the items from `start` on.
+
+        Groups that are alike have them in the same way.
+        """
         items = self.ctx.block.items[start:]
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
-        given = {a.buf for a in (*arrays, *self.cache.values())}
-        made = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free).made(items)
+        given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
+        loops = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free)
+        source = source_of(self.ctx, i, inputs, outputs)
+        key = None if source is None else (source.key, self.ctx.budget, len(items))
+        choice = self._ways.get(key) or loops.choice(items)
+        if key is not None:
+            self._ways[key] = choice
+        made = loops.made(items, choice)
         self.ctx.block.items[start:] = made.block.items
         self.ctx.fixed |= made.fixed
         self.ctx.explain += made.decisions

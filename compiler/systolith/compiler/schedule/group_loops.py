@@ -7,6 +7,7 @@ operations.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.errors import DoesNotFitError
@@ -32,6 +33,21 @@ NEAR_IN_LONG_ONES = 1.005
 """So many times the cycles written out count as equal in groups that are longer than that."""
 
 
+@dataclass(frozen=True)
+class Choice:
+    """How a group has its loops.
+
+    Attributes:
+        spare: places for each buffer beyond those by estimate; None: it is written out.
+        cycles: predicted if it is written out, if that was asked for.
+        rejected: loops that take longer.
+    """
+
+    spare: int | None
+    cycles: int = 0
+    rejected: tuple[Alternative, ...] = ()
+
+
 class GroupLoops:
     """The loops of a group.
 
@@ -44,36 +60,37 @@ class GroupLoops:
     def __init__(self, ctx: TileBuilder, fixed: Collection[Buf], free: int) -> None:
         self._ctx, self._fixed, self._free = ctx, fixed, free
 
-    def made(self, items: Sequence[Item]) -> Rerolled:
-        """The operations of the group with loops, if it takes no longer so; else as they are."""
+    def choice(self, items: Sequence[Item]) -> Choice:
+        """The first way to make loops of a group by which it takes no longer."""
         first = items[:LOOKED_AT]
         near = NEAR if len(first) == len(items) else NEAR_IN_LONG_ONES
         written: Predicted | None = None
         rejected: list[Alternative] = []
         for spare in SPARE:
             looped = self._rolled(first, spare)
-            if looped is None:
+            cycles = self._cycles(looped.block, looped.fixed) if looped is not None else None
+            if looped is None or cycles is None:
                 break
-            cycles = self._cycles(looped.block, looped.fixed)
-            if cycles is None:
-                break
-            if cycles.total > cycles.busiest * near:
-                written = written or self._cycles(Block([*first]))
-                if written is not None and cycles.total > written.total * near:
-                    many = sum(isinstance(item, Loop) for item in looped.block.items)
-                    rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
-                    continue
-            found = looped if len(first) == len(items) else self._rolled(items, spare)
-            if found is None:
-                break
+            if cycles.total <= cycles.busiest * near:
+                return Choice(spare)
+            written = written or self._cycles(Block([*first]))
+            if written is None or cycles.total <= written.total * near:
+                return Choice(spare)
+            many = sum(isinstance(item, Loop) for item in looped.block.items)
+            rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
+        return Choice(None, round(written.total) if written is not None else 0, tuple(rejected))
+
+    def made(self, items: Sequence[Item], choice: Choice) -> Rerolled:
+        """The operations of the group as was chosen."""
+        found = self._rolled(items, choice.spare) if choice.spare is not None else None
+        if found is not None:
             for memory in found.memory:
                 memory.name = self._ctx.fresh(memory.name.partition("~")[0] + ".loop")
             return found
         found = Rerolled(Block([*items]))
-        if written is not None and rejected:
-            numbers = {"cycles": round(written.total)}
-            group = next(found.block.ops()).origin.group
-            found.decisions.append(Decision("repeat", group, "written out", "", numbers, tuple(rejected)))
+        if choice.rejected:
+            group, numbers = next(found.block.ops()).origin.group, {"cycles": choice.cycles}
+            found.decisions.append(Decision("repeat", group, "written out", "", numbers, choice.rejected))
         return found
 
     def _rolled(self, items: Sequence[Item], spare: int) -> Rerolled | None:

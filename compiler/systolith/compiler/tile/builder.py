@@ -71,6 +71,7 @@ class TileBuilder:
         block: where operations are appended.
         group: the `fusion` instruction being lowered, for origins.
         region: the blocked group that it is in, if any.
+        tiled: whether it is one block of several: these overlap, so that it has no tiles but for want of room.
         buffers: the buffer table so far.
         explain: what was chosen, for the user.
         donated: parameters in whose memory temporaries may lie once nothing reads them.
@@ -97,6 +98,7 @@ class TileBuilder:
     block: Block = field(default_factory=Block)
     group: Instruction | None = None
     region: Instruction | None = None
+    tiled: bool = False
     buffers: list[Buf] = field(default_factory=list)
     explain: list[Decision] = field(default_factory=list)
     donated: set[Buf] = field(default_factory=set)

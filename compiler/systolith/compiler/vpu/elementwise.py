@@ -40,6 +40,7 @@ class StagingContext(Context, Protocol):
     """The interface of tile loops to staging (`TileBuilder`)."""
 
     budget: int
+    tiled: bool
 
     def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
         """The box of `array` in VMEM."""
@@ -94,6 +95,7 @@ def lower_plan(
 
     def choose(traffic: Callable[[Box], int], turn: Turns | None = None) -> tuple[int, ...]:
         order, tiles = (turn.order, TILES) if turn and turn.any else (None, TILES_WANTED)
+        tiles = 1 if ctx.tiled else tiles
         try:
             return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
         except DoesNotFitError as problem:

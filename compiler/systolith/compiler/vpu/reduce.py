@@ -27,7 +27,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
-from systolith.compiler.vpu.elementwise import StagingContext, boxes, choose_tile
+from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.parts import Traffic, split_parts
@@ -102,14 +102,15 @@ class _Lowering:
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
         """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
         r, rows = self.r, 1
+        tiles = 1 if self.ctx.tiled else TILES_WANTED
         rest = set(r.reduced)
         for order in self.orders:
             if order is None or order.lanes:
-                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles=tiles)
             rows = lcm(rows, order.rows)
             rest -= set(order.left)
         if not rest:  # nothing is reduced, or every element of it at once
-            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced)
+            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles=tiles)
         chunked = sorted(rest)
         around = [d for d in r.kept if d < chunked[0]]
         inside = [d for d in r.kept if d > chunked[0]]
@@ -123,7 +124,8 @@ class _Lowering:
             few = prod(sizes[e] for e in chunked) // 2 < CHUNK * rows and any(sizes[e] > 1 for e in inside)
             return sizes[d] if outer or few else min(half, sizes[d])
 
-        return choose_tile(r.dims, traffic, self.ctx.budget, [*around, *chunked, *inside, *chunked], smaller=smaller)
+        order_of = [*around, *chunked, *inside, *chunked]
+        return choose_tile(r.dims, traffic, self.ctx.budget, order_of, tiles=tiles, smaller=smaller)
 
     def _traffic(self, box: Box) -> int:
         into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)

@@ -112,7 +112,7 @@ class _Lowering:
         order, least = nesting(self.results[0].strides), None
         if self.across:
             order, least = [*r.kept, dim], self._least()
-        tiles = TILES if self.across else TILES_WANTED
+        tiles = 1 if self.ctx.tiled else TILES if self.across else TILES_WANTED
         try:
             sizes = choose_tile(r.dims, self._traffic, self.ctx.budget, order, tiles=tiles, least=least)
         except DoesNotFitError as problem:
