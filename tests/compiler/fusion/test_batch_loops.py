@@ -157,12 +157,20 @@ def looped(module: Module, chip: Chip, number: int) -> Module:
     return module
 
 
-@pytest.mark.parametrize("seed", [*range(30), 58, 95, 149, 256])
+WITH_SEGMENTS = (
+    2, 5, 7, 8, 9, 10, 13, 14, 15, 21, 23, 32, 33, 35, 38, 39, 41, 42, 48, 49, 53, 55, 56, 58, 59, 68, 70, 73, 83, 95,
+    103, 256,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", WITH_SEGMENTS)
 def test_any_segment_of_a_random_module_in_a_loop(seed: int) -> None:
     text, args = random_module(seed)
     module = canonicalise(parse_hlo(text))
     want = evaluate(module, *args)
-    for number in range(len(segments(module, TINY))):
+    found = segments(module, TINY)
+    assert found, "another seed has something to try"
+    for number in range(len(found)):
         got = evaluate(looped(module, TINY, number), *args)
         for a, b in zip(got, want, strict=True):
             if a.dtype.kind in "biu":

@@ -342,16 +342,19 @@ def test_random_training_steps_run_in_less_memory(seed: int) -> None:
     assert compare(text, args, chip).memory.hbm <= chip.hbm.bytes
 
 
-@pytest.mark.parametrize("seed", [4, 12, *(pytest.param(s, marks=pytest.mark.slow) for s in (9, 22))])
+@pytest.mark.parametrize("seed", [8, 14, *(pytest.param(s, marks=pytest.mark.slow) for s in (9, 12, 22))])
 def test_what_is_refused_in_little_memory_is_too_large(seed: int) -> None:
     """Whatever is accepted, with hardly any room for temporaries, fits and is right."""
+    accepted = 0
     for text, args in (random_training(seed), random_donation(seed), random_donation(seed, donors=True)):
         plain = compiled(text, chip_of(4 << 10), "highest")
         chip = chip_of(4 << 10, floor(plain) + plain.memory.temporaries // 5)
         small = fitting(text, chip)
         if small is not None:
+            accepted += 1
             assert small.memory.hbm <= chip.hbm.bytes
             compare(text, args, chip)
+    assert accepted, "another seed has something to try"
 
 
 def fitting(text: str, chip: Chip) -> Compiled | None:
