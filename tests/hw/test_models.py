@@ -58,8 +58,8 @@ def tiny() -> Iterator[Lockstep]:
         yield both
 
 
-# mlp_infer has their matmuls, test_core.py loops.
-LONG = ("mlp_infer_bf16", "lstm_scan")
+# lenet_infer has their matmuls, test_core.py loops.
+LONG = ("mlp_infer", "mlp_infer_bf16", "lstm_scan")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ON_TINY])

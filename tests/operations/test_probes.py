@@ -24,8 +24,8 @@ TINY = load_chip("tiny")
 ALONE = sorted(bodies().keys() - FED)
 """Opcodes whose probes run without a host; transfers with it run in `tests/host/test_compiled_feeds.py`."""
 
-OFTEN = ("add", "convert", "gather", "reduce", "sort")
-"""Opcodes that are run in every test run; the others are slow together."""
+OFTEN = ("add", "convert", "gather", "reduce")
+"""Opcodes that are run in every test run; the others are slow together. Sorts have tests of their own."""
 
 
 def arguments(t: DType) -> list[Array]:

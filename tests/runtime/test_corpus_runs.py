@@ -24,6 +24,8 @@ OPERATIONS = (
     "cumsum_reduce_window", "reduce_variants", "complex_ops", "fft_all", "cholesky_trisolve",
     "sort_topk_argmax", "rng_threefry",
 )  # fmt: skip
+# Ten times the instructions that `small` needs.
+LONG_ON_TINY = ("mlp_train_sgd", "gpt2_tiny_infer")
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
     ("mlp_infer", "tiny", "default"),
@@ -53,7 +55,8 @@ def cases() -> list[ParameterSet]:
     for name, chip, precision in product(names("path"), ("tiny", "small", "tpu_v3"), ("default", "highest")):
         if chip == "tiny" and name not in TINY + OPERATIONS:
             continue
-        repeated = name in OPERATIONS and (chip, precision) != ("tiny", "highest")
+        once = "small" if name in LONG_ON_TINY else "tiny"
+        repeated = name in OPERATIONS and (chip, precision) != (once, "highest")
         marks = [pytest.mark.slow] if name in LARGE or repeated or (name, chip, precision) in HEAVY else []
         found.append(pytest.param(name, chip, precision, id=f"{name}-{chip}-{precision}", marks=marks))
     return found

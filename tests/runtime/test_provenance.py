@@ -59,7 +59,7 @@ def test_operands_of_a_product_are_loaded_for_it(dot: RunResult) -> None:
 
 
 def test_convolutions_pay_for_their_weights() -> None:
-    result = timed(load("resnet18_infer_32_small").text, "small")
+    result = timed(load("resnet18_infer_32_small").text, "tpu_v3")
     loads = {op["name"]: op["busy"].get("ld", 0) for op in result.by("hlo")}
     convolutions = sum(n for name, n in loads.items() if "conv" in name)
     assert convolutions > 0.9 * sum(loads.values())

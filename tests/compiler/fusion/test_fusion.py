@@ -51,7 +51,9 @@ def kinds(text: str) -> list[str]:
     return [g.kind for g in groups(grouped(text))]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "sort_topk_argmax" else ()) for n in NAMES]
+)
 def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     module = grouped(case.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,10 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.options import Options
 from systolith.compiler.plan import read_plan
-from systolith.isa.chip import Chip, load_chip
+from systolith.isa.chip import Chip
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
-from tests.compiler.machine import compare
-
-TINY = load_chip("tiny")
+from tests.compiler.machine import TINY, compare
 
 
 def projected(heads: int, length: int, depth: int) -> str:
@@ -38,12 +37,21 @@ def projected(heads: int, length: int, depth: int) -> str:
     return text
 
 
+TEXT = projected(2, 48, 8)
+
+
 def chip(kib: int) -> Chip:
     return replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10), mxu=replace(TINY.mxu, count=2))
 
 
-def compiled(text: str, chip: Chip, options: Options | None = None) -> Compiled:
-    return compile_module(parse_hlo(text), chip, options)
+def compiled(kib: int, options: Options | None = None) -> Compiled:
+    return compile_module(parse_hlo(TEXT), chip(kib), options)
+
+
+@cache
+def usual(kib: int) -> Compiled:
+    """As the compiler does it, once for all tests."""
+    return compiled(kib)
 
 
 def shares(made: Compiled) -> list[Decision]:
@@ -53,24 +61,22 @@ def shares(made: Compiled) -> list[Decision]:
 @pytest.mark.parametrize("kib", [11, 13])
 def test_values_make_room_for_blocks(kib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the estimate alone, and by the cycles of both programs; the program is the faster one."""
-    text, small = projected(2, 48, 8), chip(kib)
-    made = compiled(text, small)
+    made, small = usual(kib), chip(kib)
     (choice,) = shares(made)
     assert choice.chosen == "whole values take up to 50% of VMEM"
     assert len(choice.rejected) == (kib == 13)
     cycles = simulate(made.program, small, mode="time").cycles
     monkeypatch.setattr(Lowering, "lacks_room", lambda self, values: False)
-    usual = simulate(compiled(text, small).program, small, mode="time").cycles
+    without = simulate(compiled(kib).program, small, mode="time").cycles
     assert cycles is not None
-    assert usual is not None
-    assert cycles < usual
+    assert without is not None
+    assert cycles < without
 
 
 def test_a_plan_has_the_share(tmp_path: Path) -> None:
-    text, small, plan = projected(2, 48, 8), chip(11), tmp_path / "plan.json"
-    made = compiled(text, small)
+    made, plan = usual(11), tmp_path / "plan.json"
     plan.write_text(json.dumps([d.to_json() for d in made.explain]))
-    again = compiled(text, small, Options(plan=read_plan(plan)))
+    again = compiled(11, Options(plan=read_plan(plan)))
     assert again.stages["program.s"] == made.stages["program.s"]
 
 
@@ -79,4 +85,4 @@ def test_values_are_right(kib: int) -> None:
     rng = np.random.default_rng(kib)
     flat = [rng.normal(size=(48, 16)).astype(np.float32) for _ in range(3)]
     weights = [rng.normal(size=(16, 16)).astype(np.float32) / 4 for _ in range(3)]
-    compare(projected(2, 48, 8), [*flat, rng.normal(size=(48, 48)).astype(np.float32), *weights], chip(kib))
+    compare(TEXT, [*flat, rng.normal(size=(48, 48)).astype(np.float32), *weights], chip(kib))

@@ -16,6 +16,7 @@ from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.isa.chip import load_chip
 from systolith.sim.memory import POISON
 from systolith.sim.simulate import simulate
+from tests.examples import seeds
 
 TINY = load_chip("tiny")
 ROWS, WIDTH = 48, 8
@@ -146,7 +147,8 @@ def overlapping(seed: int) -> int:
 
 
 def test_random_copies_in_loops_do_not_race() -> None:
-    assert sum(map(overlapping, range(30))) > 15
+    tried = seeds(12, 30)
+    assert sum(map(overlapping, tried)) > len(tried) // 2
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_times_change_neither_values_nor_what_is_legal(field: str) -> None:
 
 
 def test_a_refused_point_is_a_row_and_the_others_run(tmp_path: Path) -> None:
-    big = MODEL.replace("16", "640")
+    big = MODEL.replace("16", "320")
     (tmp_path / "big.hlo").write_text(big)
     raw = study(
         tmp_path, models=[str(tmp_path / "big.hlo")], vary={"hbm.bytes": [2**16, 2**24], "vmem.bytes": [3, 4096]}
