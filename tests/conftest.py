@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def records_keep_the_schema() -> Iterator[None]:
 
 
 # Imported modules and the 10,000 tests stay: not looked through again in every collection of garbage.  JAX and
-# hypothesis call back at each, which makes many small ones dear.
+# hypothesis call back at each, which makes many small ones dear.  Nor is what earlier modules have left, such as what
+# JAX has compiled: a full collection, which tests of memory ask for, would take most of a second in the end.
+
+_MODULES = count(1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,3 +78,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(500_000, 20, 100)
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_earlier_modules_left_stays() -> None:
+    if next(_MODULES) % 16 == 0:
+        gc.collect()
+        gc.freeze()
