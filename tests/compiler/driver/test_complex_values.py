@@ -13,6 +13,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.words.complex_numbers import SplitComplexNumbers
 from systolith.isa.chip import load_chip
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import transformed
@@ -112,10 +113,7 @@ def test_inverse_and_hyperbolic_functions() -> None:
             np.testing.assert_array_equal(np.signbit(a[signed]), np.signbit(b[signed]), err_msg=name)
 
 
-REDUCERS = "".join(
-    f"{op} {{\n a = c64[] parameter(0)\n b = c64[] parameter(1)\n ROOT r = c64[] {op}(a, b)\n}}\n"
-    for op in ("add", "multiply")
-)
+REDUCERS = scalar_computation("add", "c64") + scalar_computation("multiply", "c64")
 OTHERS = """largest {
  a = c64[] parameter(0)
  f = f32[] parameter(1)

@@ -16,22 +16,16 @@ from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 
 Array = npt.NDArray[Any]
 
-CALLED = """maximum {
- a = f64[] parameter(0)
- b = f64[] parameter(1)
- ROOT r = f64[] maximum(a, b)
-}
-add {
- a = f64[] parameter(0)
- b = f64[] parameter(1)
- ROOT r = f64[] add(a, b)
-}
-less {
+CALLED = (
+    scalar_computation("maximum", "f64")
+    + scalar_computation("add", "f64")
+    + """less {
  a = f64[] parameter(0)
  b = f64[] parameter(1)
  ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER
@@ -71,6 +65,7 @@ turned {
  ROOT y = f64[4,6] reverse(x), dimensions={0,1}
 }
 """
+)
 BODIES = {
     "handed on": "u = (f64[4,6], s32[5]) tuple(y, i)\n ROOT t = (f64[4,6], (f64[4,6], s32[5])) tuple(x, u)",
     "least": "ROOT r = f64[4,6] minimum(x, y)",
@@ -273,19 +268,17 @@ def test_what_has_no_form_on_words_is_refused_by_name() -> None:
 
 def test_stages_lead_to_the_same_results_and_sums_to_the_same_bits() -> None:
     """Words of sums have the bits of the evaluator, since sums of words are known not to be associative."""
-    text = """HloModule m
-add {
- a = f64[] parameter(0)
- b = f64[] parameter(1)
- ROOT r = f64[] add(a, b)
-}
-ENTRY e {
+    text = (
+        "HloModule m\n"
+        + scalar_computation("add", "f64")
+        + """ENTRY e {
  x = f64[5,40] parameter(0)
  z = f64[] constant(0)
  s = f64[5] reduce(x, z), dimensions={1}, to_apply=add
  ROOT c = c128[5] complex(s, s)
 }
 """
+    )
     first = compile_module(parse_hlo(text), load_chip("tiny"))
     again = compile_module(parse_hlo(print_hlo(canonicalise(parse_hlo(text)))), load_chip("tiny"))
     x = np.random.default_rng(0).standard_normal((5, 40))

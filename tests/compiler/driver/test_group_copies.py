@@ -21,25 +21,20 @@ from systolith.isa.chip import Chip, load_chip, variant
 from systolith.isa.chip_reads import recording
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.work import moved
+from tests.compiler.hlo.computations import scalar_computation
 from tests.examples import THOROUGH, examples
 from tests.isa.chip_variants import changes
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 OPTIONS = Options(elided="zeros")
-LAYERS = """HloModule layers
-max {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b)
-}
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-ENTRY e {
+LAYERS = (
+    "HloModule layers\n"
+    + scalar_computation("maximum", name="max")
+    + scalar_computation("add")
+    + """ENTRY e {
   x = f32[24,32] parameter(0)
 """
+)
 
 
 def _layers(many: int) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.driver.random_modules import random_module
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import CHIPS, TINY, compare
 from tests.examples import seeds
 
@@ -17,13 +18,10 @@ def test_random_module(seed: int, kib: int) -> None:
     compare(text, args, CHIPS[kib])
 
 
-RESHAPED = """HloModule m
-sum {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] add(a, b)
-}
-ENTRY e {
+RESHAPED = (
+    "HloModule m\n"
+    + scalar_computation("add", name="sum")
+    + """ENTRY e {
  x = f32[1,3] parameter(0)
  y = f32[1,3] parameter(1)
  c = f32[1,6] concatenate(x, y), dimensions={1}
@@ -33,6 +31,7 @@ ENTRY e {
  ROOT d = f32[6] subtract(f, s)
 }
 """
+)
 
 
 def test_a_reshape_in_the_epilogue_of_a_reduction_knows_its_sizes() -> None:

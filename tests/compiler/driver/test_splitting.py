@@ -14,6 +14,7 @@ from jax import lax
 
 from systolith.isa.chip import load_chip
 from tests.compiler.driver.random_limits import random_wide_module
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import CHIPS, TINY, Array, compare, compiled, error, run
 
@@ -245,13 +246,10 @@ def test_movement_of_many_dimensions(rank: int) -> None:
     compare(text, [integers(*dims), np.asarray(1, np.int32), integers(*column)], TINY)
 
 
-REDUCED_PADS = """HloModule m
-largest {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT r = s32[] maximum(a, b)
-}
-ENTRY e {
+REDUCED_PADS = (
+    "HloModule m\n"
+    + scalar_computation("maximum", "s32", name="largest")
+    + """ENTRY e {
   x = s32[1,2] parameter(0)
   one = s32[] constant(1)
   holes = s32[1,5] pad(x, one), padding=0_0_0x1_1_1
@@ -263,6 +261,7 @@ ENTRY e {
   ROOT t = (s32[1,5], s32[]) tuple(back, all)
 }
 """
+)
 
 
 def test_groups_that_do_not_fold_together_stay_apart() -> None:

@@ -12,13 +12,14 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 
 Array = npt.NDArray[Any]
 
 REDUCERS = "".join(
-    f"{op}.{t} {{\n a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT r = {t}[] {op}(a, b)\n}}\n"
+    scalar_computation(op, t, f"{op}.{t}")
     for op in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
     for t in ("s64", "u64")
 )

@@ -30,6 +30,7 @@ from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_blocking import attention
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import CHIPS, check, compare, compiled
 from tests.examples import seeds
 from tests.runtime.command import systolith
@@ -112,12 +113,7 @@ ENTRY e {
 )
 def test_dimensions_that_an_operation_keeps(call: str, shape: str, kept: set[int]) -> None:
     text = f"""HloModule m
-add {{
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] add(a, b)
-}}
-ENTRY e {{
+{scalar_computation("add")}ENTRY e {{
  x = f32[4,6,6,3] parameter(0)
  w = f32[3,3,3,3] parameter(1)
  z = f32[] constant(0)

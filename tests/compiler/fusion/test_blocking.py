@@ -25,24 +25,14 @@ from systolith.compiler.tiling.dim_propagation import (
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import compare, compiled
 
 TINY = load_chip("tiny")
 BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}"
 SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
 
-FOLDS = """
-add {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] add(a, b)
-}
-max {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] maximum(a, b)
-}
-"""
+FOLDS = scalar_computation("add") + scalar_computation("maximum", name="max")
 
 
 def softmax(rows: int, width: int) -> str:

@@ -21,6 +21,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
+from tests.compiler.hlo.computations import scalar_computation
 from tests.corpus.load import Case
 
 NAMES = (
@@ -141,13 +142,10 @@ def test_transposed_result_of_a_dot_goes_with_it() -> None:
 
 
 def test_normalisation_is_four_groups_and_repeats_cheap_work() -> None:
-    text = """HloModule m
-f {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT c = f32[] add(a, b)
-}
-ENTRY e {
+    text = (
+        "HloModule m\n"
+        + scalar_computation("add", name="f")
+        + """ENTRY e {
  x = f32[4,64] parameter(0)
  z = f32[] constant(0)
  n = f32[] constant(60)
@@ -164,17 +162,15 @@ ENTRY e {
  ROOT r = f32[4,64] multiply(d, is)
 }
 """
+    )
     assert kinds(text) == ["kInput", "kInput", "kLoop"]
 
 
 def test_expensive_work_is_not_repeated() -> None:
-    text = """HloModule m
-f {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT c = f32[] add(a, b)
-}
-ENTRY e {
+    text = (
+        "HloModule m\n"
+        + scalar_computation("add", name="f")
+        + """ENTRY e {
  x = f32[4,64] parameter(0)
  z = f32[] constant(0)
  y = f32[4,64] exponential(x)
@@ -183,6 +179,7 @@ ENTRY e {
  ROOT r = f32[4,64] divide(y, ss)
 }
 """
+    )
     module = grouped(text)
     inside = [i.opcode for g in groups(module) for i in g.computation("calls").instructions]
     assert inside.count("exponential") == 1

@@ -28,6 +28,7 @@ from systolith.isa.chip import Chip, load_chip
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_blocking import SMALL, attention, softmax
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import TINY, compiled, error, run
 from tests.corpus.load import Case
 from tests.corpus.load import names as corpus_names
@@ -201,12 +202,7 @@ def test_operations_that_no_unit_computes_together_are_refused(body: str, messag
     kind = "kOutput" if " dot(" in body else "kInput" if " reduce" in body else "kLoop"
     kind = "kCustom" if "ROOT r = f32[4,4] dynamic" in body else kind
     text = f"""HloModule m
-sum {{
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT c = f32[] add(a, b)
-}}
-group {{
+{scalar_computation("add", name="sum")}group {{
  p = f32[4,4] parameter(0)
  {body}
 }}

@@ -36,6 +36,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.executable import bind, numbered
 from systolith.sim.simulate import simulate
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, error, run
 from tests.examples import examples
 from tests.runtime.command import systolith
@@ -362,13 +363,10 @@ def test_a_value_that_the_epilogue_reads_too_is_stored() -> None:
 
 
 def test_a_sum_is_stored_what_follows_it_is_not() -> None:
-    text = """HloModule m
-f {
-  p = f32[] parameter(0)
-  q = f32[] parameter(1)
-  ROOT r = f32[] add(p, q)
-}
-ENTRY e {
+    text = (
+        "HloModule m\n"
+        + scalar_computation("add", name="f")
+        + """ENTRY e {
   x = f32[16,24] parameter(0)
   w = f32[24,8] parameter(1)
   z = f32[] constant(0)
@@ -378,6 +376,7 @@ ENTRY e {
   ROOT d = f32[16,8] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
+    )
     assert both(text) == (["kInput", "kOutput"], ["kInput", "kLoop", "kOutput"])
     same_bits(text, [np.abs(a) for a in arguments((16, 24), (24, 8))], load_chip("tiny"))
 

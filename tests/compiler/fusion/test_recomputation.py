@@ -19,6 +19,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import load_chip
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import arguments_of, assert_same_bits, transformed
 
@@ -28,12 +29,7 @@ CHIP = load_chip("tiny")
 def module(body: str) -> Module:
     """Two products; between them a mean, from which values differ."""
     return parse_hlo(f"""HloModule m
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-ENTRY e {{
+{scalar_computation("add")}ENTRY e {{
   x = f32[64,32] parameter(0)
   w = f32[32,64] parameter(1)
   v = f32[64,64] parameter(2)

@@ -13,6 +13,7 @@ from systolith.compiler.passes.expand import gathers, scatters
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.pipeline import canonicalise
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.index_cases import Draw, gather_module, index_arguments, numbers, scatter_module
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 
@@ -86,12 +87,7 @@ def test_index_vectors_without_components_take_the_whole_array_again_and_again(c
 def test_updates_of_an_element_of_each_row_need_no_list(indices: str, values: list[int]) -> None:
     """The gradient of take_along_axis, with indices that are outside."""
     text = f"""HloModule s
-combine {{
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] add(a, b)
-}}
-ENTRY e {{
+{scalar_computation("add", name="combine")}ENTRY e {{
  x = f32[4,6] parameter(0)
  i = {indices}[4,1] parameter(1)
  u = f32[4] parameter(2)
@@ -106,13 +102,10 @@ ENTRY e {{
 
 
 def test_scatter_into_a_scalar() -> None:
-    text = """HloModule s
-combine {
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT r = f32[] subtract(b, a)
-}
-ENTRY e {
+    text = (
+        "HloModule s\n"
+        + scalar_computation("subtract", name="combine")
+        + """ENTRY e {
  x = f32[] parameter(0)
  i = s32[4,0] parameter(1)
  u = f32[4] parameter(2)
@@ -120,6 +113,7 @@ ENTRY e {
   scatter_dims_to_operand_dims={}, index_vector_dim=1
 }
 """
+    )
     arguments = [np.float32(2), np.zeros((4, 0), np.int32), np.arange(4, dtype=np.float32)]
     assert_unchanged(parse_hlo(text), SimplifyScatters(), arguments=list(map(np.asarray, arguments)))
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from systolith.compiler.ops.reduction import PLAIN
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, DType, Kind
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, compiled, run
 from tests.compiler.vpu.harness import limits
 from tests.compiler.vpu.movement import show
-from tests.compiler.vpu.test_reduce import reducer
 from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -80,7 +80,8 @@ def neutral(op: str, t: DType) -> list[float]:
 
 def module(op: str, t: DType, operation: str, dims: Sequence[int], result: Sequence[int]) -> str:
     return (
-        f"HloModule m\n{reducer(op, t.name)}ENTRY e {{\n x = {t.name}[{show(tuple(dims))}] parameter(0)\n"
+        f"HloModule m\n{scalar_computation(op, t.name, 'f')}ENTRY e {{\n"
+        f" x = {t.name}[{show(tuple(dims))}] parameter(0)\n"
         f" i = {t.name}[] parameter(1)\n ROOT r = {t.name}[{show(tuple(result))}] {operation}, to_apply=f\n}}\n"
     )
 

@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.kernel import Kernel
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.vpu.harness import Values, limits, run_groups, sample
 from tests.compiler.vpu.movement import show
 from tests.examples import examples
 
 INIT = {"add": "0", "multiply": "1", "maximum": "-inf", "minimum": "inf", "and": "-1", "or": "0", "xor": "0"}
 BUDGETS = (600, 1 << 14)
-
-
-def reducer(op: str, element: str) -> str:
-    return f"f {{\n a = {element}[] parameter(0)\n b = {element}[] parameter(1)\n ROOT c = {element}[] {op}(a, b)\n}}\n"
 
 
 def init_of(op: str, element: str) -> str:
@@ -46,7 +43,7 @@ def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data:
     reduced = data.draw(st.lists(st.sampled_from(range(len(dims))), min_size=1, unique=True).map(sorted))
     kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
     text = (
-        f"HloModule m\n{reducer(op, element)}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
+        f"HloModule m\n{scalar_computation(op, element, 'f')}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
         f" i = {element}[] constant({init_of(op, element)})\n"
         f" ROOT r = {element}[{show(kept)}] reduce(x, i), dimensions={{{show(tuple(reduced))}}}, to_apply=f\n}}\n"
     )
@@ -64,7 +61,7 @@ def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data:
 def test_producers_and_epilogue(rows: int, columns: int, budget: int) -> None:
     """Tails of reduced lanes take part as the identity, not as the producer's value of nothing."""
     text = f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[{rows},{columns}] parameter(0)
  i = f32[] constant(0)
  m = f32[{rows}] parameter(1)
@@ -151,7 +148,7 @@ def test_reduce_window(
     }
     window = " ".join(f"{k}={v}" for k, v in text_of.items())
     text = (
-        f"HloModule m\n{reducer(op, element)}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
+        f"HloModule m\n{scalar_computation(op, element, 'f')}ENTRY e {{\n x = {element}[{show(dims)}] parameter(0)\n"
         f" i = {element}[] constant({init_of(op, element)})\n"
         f" ROOT r = {element}[{show(tuple(sizes))}] reduce-window(x, i), window={{{window}}}, to_apply=f\n}}\n"
     )
@@ -161,7 +158,7 @@ def test_reduce_window(
 
 def test_scalar_initial_value_from_a_parameter() -> None:
     text = f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[3,50] parameter(0)
  i = f32[] parameter(1)
  ROOT r = f32[3] reduce(x, i), dimensions={{1}}, to_apply=f
@@ -174,7 +171,7 @@ def test_scalar_initial_value_from_a_parameter() -> None:
 
 def test_nothing_to_reduce_gives_the_initial_value() -> None:
     text = f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[3,0] parameter(0)
  i = f32[] parameter(1)
  ROOT r = f32[3] reduce(x, i), dimensions={{1}}, to_apply=f
@@ -186,7 +183,7 @@ def test_nothing_to_reduce_gives_the_initial_value() -> None:
 
 def row_sums(rows: int, columns: int, producer: str = "copy") -> str:
     return f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[{rows},{columns}] parameter(0)
  i = f32[] constant(0)
  y = f32[{rows},{columns}] {producer}(x)
@@ -215,7 +212,7 @@ def test_way_of_reducing(rows: int, columns: int, producer: str, expected: list[
 def test_order_does_not_depend_on_what_is_fused(producer: str) -> None:
     """Rows whose elements lie apart are slow to read for the cross-lane unit; nor are they reduced so if computed."""
     text = f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[1,7,7,512] parameter(0)
  i = f32[] constant(0)
  y = f32[1,7,7,512] {producer}(x)
@@ -267,7 +264,7 @@ def test_bits_depend_on_what_is_reduced_alone(
     s = np.exp2(np.random.default_rng(8).integers(-3, 4, [dims[d] for d in scaled])).astype(np.float32)
     kept = [d for d in range(len(dims)) if d not in reduced]
     text = f"""HloModule m
-{reducer("add", "f32")}ENTRY e {{
+{scalar_computation("add", "f32", "f")}ENTRY e {{
  x = f32[{show(dims)}] parameter(0)
  s = f32[{show(s.shape)}] parameter(1)
  i = f32[] constant(0)

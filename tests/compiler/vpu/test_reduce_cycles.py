@@ -12,6 +12,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from systolith.sim.stats import RunResult
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.vpu.movement import show
 
 CHIP = load_chip("tpu_v3")
@@ -104,12 +105,7 @@ def normalisation(dims: tuple[int, ...], reduced: tuple[int, ...]) -> str:
     over = f"dimensions={{{show(reduced)}}}, to_apply=f"
     back = f"dimensions={{{show(kept)}}}"
     return f"""HloModule m
-f {{
- a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT c = f32[] add(a, b)
-}}
-ENTRY e {{
+{scalar_computation("add", name="f")}ENTRY e {{
  x = {whole} parameter(0)
  z = f32[] constant(0)
  n = f32[] constant({prod(dims[d] for d in reduced)})

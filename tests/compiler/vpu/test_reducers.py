@@ -19,6 +19,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate, in_any_order
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import dtype
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, compiled, run
 from tests.compiler.vpu.harness import run_groups
@@ -92,8 +93,7 @@ def test_integers_along_every_dimension(op: str, t: str) -> None:
         whole = np.random.default_rng(2).integers(0, 256, dims).astype(dtype(t).stored)
         arrays.append(small(1, t, dims) if t == "pred" else whole)
     lines.append(f" ROOT r = ({', '.join(shapes)}) tuple(r0, r1, r2, r3)")
-    f = f"f {{\n a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT s = {t}[] {op}(a, b)\n}}\n"
-    text = f"HloModule m\n{f}ENTRY e {{\n" + "\n".join(lines) + "\n}\n"
+    text = f"HloModule m\n{scalar_computation(op, t, 'f')}ENTRY e {{\n" + "\n".join(lines) + "\n}\n"
     for got, want in zip(on_chip(text, arrays), run_xla(text, *arrays), strict=True):
         np.testing.assert_array_equal(got, want.reshape(got.shape))
 
