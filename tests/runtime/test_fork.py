@@ -16,6 +16,8 @@ from systolith.runtime.task import LostTaskError, Task, TaskQueue
 
 TEXT = "HloModule m\nENTRY e {\n a = f32[2] parameter(0)\n ROOT b = f32[2] add(a, a)\n}\n"
 ONES = np.ones(2, np.float32)
+# JAX, which other tests have imported, warns of every fork; a child does not come near it.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
 
 
 def in_child(work: Callable[[], object]) -> object:
