@@ -14,6 +14,7 @@ from systolith.compiler.mxu.fused_operand import Computed, computed
 from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.precision import ONE, passes_of
+from systolith.compiler.mxu.strided_operand import compact
 from systolith.compiler.mxu.turned_operand import minor_dims
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
@@ -187,9 +188,23 @@ def _gemm(
     streamed = sides[0].like if isinstance(sides[0], Computed) else sides[0]
     if _rows_innermost(contraction, epilogue.results) or _sums_over_steps(contraction, streamed):
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
+    contraction, sides = _compacted(contraction, sides, ctx.chip)
     lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
     passes = ONE if integer else passes_of(product, ctx.options.precision, lhs, rhs)
     return Gemm(ctx, contraction, sides, passes, integer, epilogue, product.name)
+
+
+def _compacted(
+    c: Contraction, sides: tuple[Array | Computed, Array | Computed], chip: Chip
+) -> tuple[Contraction, tuple[Array | Computed, Array | Computed]]:
+    """A contraction whose operands hold only what it reads, where whole rows of them are not read."""
+    maps, read = [], list[Array | Computed]()
+    for side, index in zip(sides, (c.lhs, c.rhs), strict=True):
+        if isinstance(side, Array):
+            side, index = compact(side, index, c.sizes, chip.hbm.chunk)
+        read.append(side)
+        maps.append(index)
+    return replace(c, lhs=maps[0], rhs=maps[1]), (read[0], read[1])
 
 
 def _sums_over_steps(c: Contraction, streamed: Array) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
@@ -28,6 +29,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
+    "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),
     "unique-names": lambda chip, options: UniqueNames(),
     "recomputation": lambda chip, options: Recompute(chip),
