@@ -1,4 +1,4 @@
-"""The tables of docs/operations.md that are measured: the element types of each operation, and its cycles.
+"""The tables of docs/operations.md that are measured: element types of operations, cycles, errors of functions.
 
 `python -m tests.operations` writes them.
 """
@@ -16,6 +16,7 @@ from systolith.compiler.ops.table import OPS
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, DType, Kind
 from systolith.sim.simulate import simulate
+from tests.operations.accuracy import accuracy
 from tests.operations.probes import bodies, compiled, legal, text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -80,12 +81,13 @@ def timed(opcode: str) -> str:
 
 
 def tables(progress: Callable[[Sequence[str]], Iterator[str]] = iter) -> str:
-    """Both tables."""
+    """All tables."""
     lines = ["| opcode | carried out by | runs in | refused in |", "|---|---|---|---|"]
     lines += [row(opcode) for opcode in progress(list(bodies()))]
     lines += ["", f"Cycles an element, of elementwise operations on {MANY} x {MANY} in HBM, on `{FAST.name}`:", ""]
     lines += [f"| opcode | {' | '.join(TIMED)} |", "|---" * (len(TIMED) + 1) + "|"]
     lines += [timed(opcode) for opcode in progress(sorted(ELEMENTWISE))]
+    lines += ["", *accuracy(progress)]
     return "\n".join(lines) + "\n"
 
 

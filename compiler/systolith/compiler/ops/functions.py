@@ -13,11 +13,23 @@ from systolith.compiler.ops.expression import Node
 from systolith.isa.dtypes import F32, Kind
 
 LOG_2 = 0x3F317218
-ONE, TWO, HALF, QUARTER = 0x3F800000, 0x40000000, 0x3F000000, 0x3E800000
+ONE, HALF, QUARTER = 0x3F800000, 0x3F000000, 0x3E800000
 LARGE = 0x4D000000
 """2^27: beyond it x^2 + 1 is x^2."""
 EXP_FITS = 0x42A00000
-"""80: beyond it exp(x) / 2 is computed as a product of two roots."""
+"""80: beyond it exp(x) / 2 is computed as exp(x - 3) times half of exp(3)."""
+THREE, HALF_OF_EXP_3 = 0x40400000, 0x4120AF2E
+"""x - 3 is exact there, and half of exp(3) is nearly a number of f32."""
+SINH = (0x3E2AAAAB, 0x3C08888F, 0x3950047F, 0x363C53B4)
+"""(sinh(x) / x - 1) / x^2 as a polynomial in x^2 up to 1: within 0.04 ulp of sinh(x)."""
+ACOSH = (0xBDAAAAA9, 0x3C99975A, 0xBBB64B56, 0x3AEBC451, 0xB9EA0CDA)
+"""(acosh(1 + t) / sqrt(2 t) - 1) / t as a polynomial in t up to a half: within 0.04 ulp of acosh(1 + t)."""
+ATANH = (0x3EAAAAAA, 0x3E4CCE7F, 0x3E11C631, 0x3DFCD55C)
+"""(atanh(x) / x - 1) / x^2 as a polynomial in x^2 for x up to a quarter: within 0.01 ulp of atanh(x)."""
+HALF_PI, HALF_PI_REST = 0x3FC90FDB, 0xB33BBD2E
+PI, PI_REST = 0x40490FDB, 0xB3BBBD2E
+ARC = (0x3E2AAAB1, 0x3D99927D, 0x3D3875FD, 0x3CD8022E, 0x3D1D68FD)
+"""(asin(x) / x - 1) / x^2 as a polynomial in x^2 up to a quarter, the constant first: within 0.14 ulp of asin(x)."""
 SIGN = 0x80000000
 NAN = 0x7FC00000
 
@@ -41,6 +53,13 @@ class _Formula:
     def where(self, test: Node, yes: Node, no: Node) -> Node:
         return self.g.micro("select", test, yes, no)
 
+    def series(self, x: Node, terms: Sequence[int]) -> Node:
+        """A polynomial, its constant first."""
+        *rest, total = map(self.const, terms)
+        for term in reversed(rest):
+            total = self("add", self("mul", total, x), term)
+        return total
+
     def with_sign(self, size: Node, x: Node) -> Node:
         """A size with the sign of x."""
         return self.g.micro("or", size, self.g.micro("and", x, self.g.const(SIGN)))
@@ -57,17 +76,32 @@ def _function(formula: Callable[[_Formula, Node], Node]) -> Rule:
     return rule
 
 
-def _beside(f: _Formula, x: Node) -> Node:
-    """sqrt(1 - x^2)."""
-    return f("sqrt", f("mul", f("sub", ONE, x), f("add", ONE, x)))
+def _arc(f: _Formula, size: Node) -> tuple[Node, Node, Node]:
+    """Whether a size is at most a half, and its arcsine in two parts; beyond, that of sqrt((1 - size) / 2)."""
+    small = f("le", size, HALF)
+    square = f.where(small, f("mul", size, size), f("mul", f("sub", ONE, size), HALF))
+    root = f.where(small, size, f("sqrt", square))
+    return small, root, f("mul", root, f("mul", square, f.series(square, ARC)))
 
 
 def _asin(f: _Formula, x: Node) -> Node:
-    return f("atan2", x, _beside(f, x))
+    """Beyond a half pi / 2 - 2 asin(sqrt((1 - |x|) / 2))."""
+    small, root, rest = _arc(f, f("abs", x))
+    double = f("add", root, root)
+    near = f("sub", HALF_PI, double)
+    lost = f("sub", f("sub", HALF_PI, near), double)
+    large = f("add", near, f("sub", f("add", lost, HALF_PI_REST), f("add", rest, rest)))
+    return f.with_sign(f.where(small, f("add", root, rest), large), x)
 
 
 def _acos(f: _Formula, x: Node) -> Node:
-    return f("atan2", _beside(f, x), x)
+    """The arcsine from pi / 2; beyond a half 2 asin(sqrt((1 - |x|) / 2)), of negative numbers less than pi by that."""
+    small, root, rest = _arc(f, f("abs", x))
+    arc = f("add", root, rest)
+    double = f("add", arc, arc)
+    near = f("sub", HALF_PI, f("sub", f.with_sign(arc, x), HALF_PI_REST))
+    beyond = f.where(f("lt", x, 0), f("sub", PI, f("sub", double, PI_REST)), double)
+    return f.where(small, near, beyond)
 
 
 def _atan(f: _Formula, x: Node) -> Node:
@@ -76,16 +110,18 @@ def _atan(f: _Formula, x: Node) -> Node:
 
 def _half_of_exp(f: _Formula, size: Node) -> Node:
     """exp(x) / 2 for large x."""
-    root = f("exp", f("mul", size, HALF))
-    return f("mul", f("mul", root, HALF), root)
+    return f("mul", f("exp", f("sub", size, THREE)), HALF_OF_EXP_3)
 
 
 def _sinh(f: _Formula, x: Node) -> Node:
-    """(e + e / (e + 1)) / 2 with e = exp(|x|) - 1."""
+    """(e + e / (e + 1)) / 2 with e = exp(|x|) - 1; up to 1 a series."""
     size = f("abs", x)
+    square = f("mul", size, size)
+    near = f("add", size, f("mul", size, f("mul", square, f.series(square, SINH))))
     e = f("expm1", size)
     small = f("mul", f("add", e, f("div", e, f("add", e, ONE))), HALF)
-    return f.with_sign(f.where(f("gt", size, EXP_FITS), _half_of_exp(f, size), small), x)
+    far = f.where(f("gt", size, EXP_FITS), _half_of_exp(f, size), small)
+    return f.with_sign(f.where(f("le", size, ONE), near, far), x)
 
 
 def _cosh(f: _Formula, x: Node) -> Node:
@@ -106,18 +142,24 @@ def _asinh(f: _Formula, x: Node) -> Node:
 
 
 def _acosh(f: _Formula, x: Node) -> Node:
-    """With t = x - 1: log(1 + t + sqrt(2 t + t^2)); below 1 NaN."""
+    """With t = x - 1: log(1 + t + sqrt(2 t + t^2)), up to a half sqrt(2 t) and a series; below 1 NaN."""
     t = f("sub", x, ONE)
-    small = f("log1p", f("add", t, f("sqrt", f("mul", t, f("add", t, TWO)))))
+    double = f("add", t, t)
+    root = f("sqrt", double)
+    near = f("add", root, f("mul", root, f("mul", t, f.series(t, ACOSH))))
+    far = f("log1p", f("add", t, f("sqrt", f("add", double, f("mul", t, t)))))
+    small = f.where(f("le", t, HALF), near, far)
     value = f.where(f("gt", x, LARGE), f("add", f("log", x), LOG_2), small)
     return f.where(f("ge", x, ONE), value, f.const(NAN))
 
 
 def _atanh(f: _Formula, x: Node) -> Node:
-    """log(1 + 2 |x| / (1 - |x|)) / 2."""
+    """log(1 + 2 |x| / (1 - |x|)) / 2, up to a quarter a series."""
     size = f("abs", x)
-    value = f("mul", f("log1p", f("div", f("add", size, size), f("sub", ONE, size))), HALF)
-    return f.with_sign(value, x)
+    square = f("mul", size, size)
+    near = f("add", size, f("mul", size, f("mul", square, f.series(square, ATANH))))
+    far = f("mul", f("log1p", f("div", f("add", size, size), f("sub", ONE, size))), HALF)
+    return f.with_sign(f.where(f("le", size, QUARTER), near, far), x)
 
 
 def _power(b: Builder, s: Sequence[Node]) -> Node:
