@@ -30,6 +30,9 @@ TABLE = 8
 ROWS = 3
 """Part of it that the rows of a part of the list, and their updates, take."""
 
+WHILE_COPIED = 4
+"""Parts that are combined as one while arrays are copied."""
+
 LISTS = 6
 """Lists of a part."""
 
@@ -56,26 +59,38 @@ def combine_rows(
     starts: Array,
     updates: Sequence[Array],
 ) -> None:
-    """Combine arrays `[B, D, R]` with updates `[B, N, 1, R]` at indices s32[N]."""
-    for base, result in zip(bases, results, strict=True):
-        if result.buf.memory is not base.buf.memory:
-            ctx.move(base, result, "copy")
+    """Combine arrays `[B, D, R]` with updates `[B, N, 1, R]` at indices s32[N].
+
+    Where arrays are copied, the first part reads its rows from them as they were, so it is combined meanwhile.
+    """
     outer, count, _, inner = updates[0].dims
     depth = results[0].dims[1]
     table = ctx.array("places", S32, (1, depth, 1))
     each = min(count, _most(ctx, updates))
-    numbers = number_list(ctx, each)
-    for first in range(0, count, each):
-        part = Box((0, first, 0, 0), (outer, min(each, count - first), 1, inner))
+    copied = [(b, r) for b, r in zip(bases, results, strict=True) if r.buf.memory is not b.buf.memory]
+    alike = all(b.buf.space is Space.HBM and b.strides == r.strides for b, r in copied)
+    ahead = min(count, WHILE_COPIED * each) if copied and alike else each
+    if not alike:
+        _copy(ctx, copied)
+    numbers = number_list(ctx, ahead)
+    for first in (0, *range(ahead, count, each)):
+        part = Box((0, first, 0, 0), (outer, min(each if first else ahead, count - first), 1, inner))
         listed = list_in_vmem(ctx, starts, first, part.dims[1])
         rows, written = _lists(ctx, table, numbers, listed, depth)
         tiles = [ctx.array(f"{r.buf.name}.rows", r.dtype, part.dims) for r in results]
-        for tile, result in zip(tiles, results, strict=True):
-            copy_windows(ctx, result, tile, part, 1, listed, scatter=False)
+        for tile, source in zip(tiles, bases if alike and not first else results, strict=True):
+            copy_windows(ctx, source, tile, part, 1, listed, scatter=False)
         given = [ctx.stage_in(u, part) for u in updates]
+        if alike and not first:
+            _copy(ctx, copied)
         combine.run([_without_width(t) for t in tiles], given, rows, part.dims[1])
         for tile, result in zip(tiles, results, strict=True):
             copy_windows(ctx, result, tile, part, 1, written, scatter=True)
+
+
+def _copy(ctx: TileBuilder, pairs: Sequence[tuple[Array, Array]]) -> None:
+    for base, result in pairs:
+        ctx.move(base, result, "copy")
 
 
 def _without_width(tile: Array) -> Array:
