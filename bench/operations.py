@@ -28,6 +28,21 @@ def _indices(count: int) -> ShapeDtypeStruct:
     return ShapeDtypeStruct((count,), jnp.int32)  # type: ignore[no-untyped-call]
 
 
+def _layer_norm(x: Tree, scale: Tree, offset: Tree) -> Tree:
+    from_mean = x - x.mean(-1, keepdims=True)
+    return from_mean * lax.rsqrt((from_mean**2).mean(-1, keepdims=True) + 1e-5) * scale + offset
+
+
+def _rope(x: Tree, cosine: Tree, sine: Tree) -> Tree:
+    """Rotary embeddings of positions: pairs of halves, turned."""
+    a, b = jnp.split(x, 2, -1)
+    return jnp.concatenate([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+
+def _bf16(*dims: int) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(dims, jnp.bfloat16)  # type: ignore[no-untyped-call]
+
+
 ROWS = _f32(4096, 1024)
 IMAGES = _f32(8, 112, 112, 64)
 HEADS = _f32(8, 512, 12, 64)
@@ -73,6 +88,21 @@ OPERATIONS: dict[str, Model] = {
     "scatter_add_rows": (
         lambda x, i, u: x.at[i].add(u),
         (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
+    ),
+    "layer_norm_gradient": (
+        lambda x, g, b, d: vjp(_layer_norm, x, g, b)[1](d),
+        (ROWS, _f32(1024), _f32(1024), ROWS),
+    ),
+    "rope": (_rope, (_f32(4, 16, 1024, 128), _f32(1024, 64), _f32(1024, 64))),
+    "causal_mask": (lambda x: jnp.where(jnp.tril(jnp.ones(x.shape, bool)), x, -1e9), (_f32(4, 1024, 1024),)),
+    "softmax_top_k": (lambda x: lax.top_k(nn.softmax(x), 8), (ROWS,)),
+    "gather_dot": (
+        lambda t, i, w: jnp.take(t, i, 0, mode="clip") @ w,
+        (_bf16(50257, 1024), _indices(4096), _bf16(1024, 1024)),
+    ),
+    "dot_scatter_add": (
+        lambda t, i, x, w: t.at[i].add(x @ w),
+        (_f32(50257, 1024), _indices(4096), _f32(4096, 1024), _f32(1024, 1024)),
     ),
     "scatter_add_unique_rows": (
         lambda x, i, u: x.at[i].add(u, unique_indices=True),
