@@ -26,6 +26,8 @@ from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, Axis, Range, St
 
 _ORDER = sorted(SCHEMA.keys() - {"name"}, key=lambda name: (name in TIME_FIELDS, name == "clock_mhz", name))
 
+_TIMES = sum(name in TIME_FIELDS for name in _ORDER)
+
 _TRIED = 4096  # settings in ranges, before constraints are said to be impossible
 
 
@@ -80,6 +82,11 @@ class Point:
         """Points with the same program come one after the other, then such as may have the same program."""
         chip = self.compiled_for or self.chip
         return *self.program[:2], *(value_of(chip, name) for name in _ORDER if chip is not None)
+
+    @property
+    def family(self) -> tuple[Any, ...]:
+        """Of points of one program, and of those that differ in times alone, which have most of their making."""
+        return self.program if self.compiled_for is not None else self.order[: len(self.order) - _TIMES]
 
     def columns(self, study: Study) -> dict[str, Any]:
         """The columns that say which point it is."""

@@ -19,8 +19,11 @@ from systolith.runtime.sweep.store import Store
 from systolith.runtime.sweep.study import Study, StudyError, read_study, study_of
 from systolith.runtime.sweep.work import FAILED, OK, REFUSED, Job, Row, parsed
 
-POINTS_OF_A_JOB = {"tuned": 1, "fixed": 8}
-"""So many points, whose results are kept together, does a process at a time."""
+POINTS_OF_A_JOB = {"tuned": 16, "fixed": 8}
+"""So many points at most, whose results are kept together, does a process at a time."""
+
+SHARES = 4
+"""A process is to have so many jobs of tuned points at least, so that all have work until the end."""
 
 Watch = Callable[[int, int, int], None]
 """Told how many points are done, how many there are, and how many of those done have no cycles."""
@@ -123,13 +126,18 @@ class _Sweep:
                 self._tell(self._known[key], copies)
         if missing:
             self._pool = pool = self._pool or self._open_pool()
-            for found in pool.run(_jobs(missing, POINTS_OF_A_JOB[self._space.study.program])):
+            for found in pool.run(_jobs(missing, self._points_of_a_job(len(missing), pool.workers))):
                 self._store.add((key, row) for key, row in found if row["status"] != FAILED)
                 self._known.update(found)
                 self._results.computed += len(found)
                 for key, row in found:
                     self._tell(row, count[key])
         return [self._known[key] for key in keys]
+
+    def _points_of_a_job(self, points: int, workers: int) -> int:
+        program = self._space.study.program
+        most = POINTS_OF_A_JOB[program]
+        return most if program == "fixed" else max(1, min(most, points // (SHARES * workers)))
 
     def _tell(self, row: Row, copies: int) -> None:
         self._done += copies
@@ -138,9 +146,9 @@ class _Sweep:
 
 
 def _jobs(points: Mapping[str, Point], most: int) -> Iterator[Job]:
-    """Jobs of points that have one program; such as have not stay apart."""
+    """Jobs of points whose programs are one, or have much in common; others stay apart."""
     ordered = sorted(points.items(), key=lambda item: item[1].order)
-    for _, group in groupby(ordered, key=lambda item: item[1].program):
+    for _, group in groupby(ordered, key=lambda item: item[1].family):
         alike = list(group)
         for n in range(0, len(alike), most):
             part = alike[n : n + most]

@@ -24,7 +24,7 @@ from systolith.sim.decoded import Decoded
 from systolith.sim.simulate import RunResult, simulate
 
 COLLECTED = 16
-"""Jobs after which a process that does nothing else collects cycles."""
+"""Programs after which a process that does nothing else collects cycles."""
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 """A point ran; it cannot run there; the machine or systolith failed, so that another attempt may go better."""
@@ -86,7 +86,7 @@ class _Made:
 _made: deque[_Made] = deque(maxlen=8)
 
 
-_measurements = count(1)
+_programs = count(1)
 
 
 @collection_paused()
@@ -99,7 +99,8 @@ def measure_alone(job: Job) -> list[tuple[str, Row]]:
     """The same in a process that does nothing else; as it keeps much, cycles are looked for now and then only."""
     gc.disable()
     found = measure(job)
-    if next(_measurements) % COLLECTED == 0:
+    made = {compiled_for.digest() for _, _, compiled_for in job.points}
+    if sum(next(_programs) % COLLECTED == 0 for _ in made):
         gc.collect()
     return found
 
