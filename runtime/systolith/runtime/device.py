@@ -17,7 +17,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.program import Role
 from systolith.runtime.arrays import Array, bytes_of
 from systolith.runtime.hbm import HOST, Allocation, HbmAllocator, OutOfMemoryError, Owner
-from systolith.runtime.host_queues import HostQueues, QueuesOfRun
+from systolith.runtime.host_queues import HostQueues, queues_of_run
 from systolith.runtime.sized import valid
 from systolith.runtime.task import CallerQueue, ProcessLock, Task, TaskQueue, finished
 from systolith.sim.memory import Machine
@@ -291,8 +291,8 @@ class Device:
 
     def attach_queues(self, machine: Machine, look: Callable[[], None]) -> None:
         """Give a run's machine this device's host queues; `look`: called while it waits, raises what is to end it."""
-        machine.infeed = QueuesOfRun(self.infeed, machine.program, look)
-        machine.outfeed = QueuesOfRun(self.outfeed, machine.program, look)
+        machine.infeed = queues_of_run(self.infeed, machine.program, look)
+        machine.outfeed = queues_of_run(self.outfeed, machine.program, look)
 
     def expect_run(self) -> None:
         """A run is called: who waits at a queue of the host may count on it."""

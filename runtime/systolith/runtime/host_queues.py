@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cache
 from threading import Lock
-from typing import overload
 
 from systolith.isa.program import Program, Role
-from systolith.sim.host_queue import LIMIT, PATIENCE, HostQueue
+from systolith.sim.host_queue import LIMIT, PATIENCE, HostQueue, QueuesByNumber
 
 Config = int | str
 """A queue on the host: a config of infeeds or outfeeds, or a number, of programs that say no more; empty: number 0."""
@@ -52,34 +52,13 @@ class HostQueues:
                 queue.end_run(failed)
 
 
-class QueuesOfRun(Sequence[HostQueue]):
-    """The queues of a device that a program's run uses, by number.
+def queues_of_run(queues: HostQueues, program: Program, look: Callable[[], None]) -> QueuesByNumber:
+    """A device's queues that a run of a program uses; `look`: called while it waits, raises what is to end it."""
+    names = cache(lambda: program.host_names(queues.role, queues.count))
 
-    Args:
-        queues: the device's.
-        program: the program that runs.
-        look: called while the run waits at one; raises what is to end it.
-    """
+    def of(number: int) -> HostQueue:
+        queue = queues.of(names()[number])
+        queue.start_run(look)
+        return queue
 
-    def __init__(self, queues: HostQueues, program: Program, look: Callable[[], None]) -> None:
-        self._queues = queues
-        self._program = program
-        self._look = look
-        self._used: dict[int, HostQueue] = {}
-        self._names: list[Config] = []
-
-    def __len__(self) -> int:
-        return self._queues.count
-
-    @overload
-    def __getitem__(self, number: int) -> HostQueue: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[HostQueue]: ...
-    def __getitem__(self, number: int | slice) -> HostQueue | list[HostQueue]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        if number not in self._used:
-            self._names = self._names or self._program.host_names(self._queues.role, len(self))
-            queue = self._used[number] = self._queues.of(self._names[number])
-            queue.start_run(self._look)
-        return self._used[number]
+    return QueuesByNumber(queues.count, of)

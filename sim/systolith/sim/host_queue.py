@@ -7,12 +7,12 @@ queue's patience lasts.  A queue without patience fails at once, which is what a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from threading import Condition
 from time import monotonic
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -297,3 +297,33 @@ class HostQueue:
                 self._taken = 0
                 self._parts = []
             self._changed.notify_all()
+
+
+class QueuesByNumber(Sequence[HostQueue]):
+    """The host queues of one direction, by number; each is made, or found, when it is first used.
+
+    Args:
+        count: of queues.
+        make: gives the queue of a number.
+    """
+
+    def __init__(self, count: int, make: Callable[[int], HostQueue]) -> None:
+        self._count = count
+        self._make = make
+        self._used: dict[int, HostQueue] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> HostQueue: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[HostQueue]: ...
+    def __getitem__(self, number: int | slice) -> HostQueue | list[HostQueue]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(self._count))]
+        if number not in self._used:
+            if not 0 <= number < self._count:
+                raise IndexError(number)
+            self._used[number] = self._make(number)
+        return self._used[number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import Program
 from systolith.sim.calls import Calls, Direct
 from systolith.sim.host_calls import HostCalls
-from systolith.sim.host_queue import HostQueue
+from systolith.sim.host_queue import HostQueue, QueuesByNumber
 from systolith.sim.naming import Iterations, named
 
 Bytes = npt.NDArray[np.uint8]
@@ -90,8 +90,8 @@ class Machine:
         ]
         self.shadow: list[Tile | None] = [None] * m.count
         self.active: list[Tile | None] = [None] * m.count
-        self.infeed: Sequence[HostQueue] = [HostQueue(f"infeed queue {n}") for n in range(chip.host.queues)]
-        self.outfeed: Sequence[HostQueue] = [HostQueue(f"outfeed queue {n}") for n in range(chip.host.queues)]
+        self.infeed = QueuesByNumber(chip.host.queues, lambda n: HostQueue(f"infeed queue {n}"))
+        self.outfeed = QueuesByNumber(chip.host.queues, lambda n: HostQueue(f"outfeed queue {n}"))
         self.host_calls = HostCalls()
         self.links: dict[int, Machine] = {}
         self.buffers = self._bind(buffers)
