@@ -202,9 +202,30 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(tmp_path: Path) -> None:
         assert kept.known() == before
 
 
-def jobs_of(folder: Path) -> list[Job]:
+def batches_of(folder: Path) -> list[list[Job]]:
     points = Space(study_of(study(folder))).points()
-    return list(run._jobs({p.key: p for p in points}, 1))
+    return [[job] for job in run._jobs([(p.key, p) for p in points], 1)]
+
+
+@pytest.mark.slow
+def test_a_process_does_the_jobs_of_a_batch(tmp_path: Path) -> None:
+    """Each job's results come by themselves, so that a sweep that is killed loses no more than those under way."""
+    jobs = [job for batch in batches_of(tmp_path) for job in batch]
+
+    class Watched(Processes):
+        def _submitted(self, job: Job, worker: int) -> Any:
+            given[job.points[0][0]] = worker
+            return super()._submitted(job, worker)
+
+    given: dict[str, int] = {}
+    pool = Watched(2)
+    try:
+        found = [key for results in pool.run([jobs[:3], jobs[3:]]) for key, _ in results]
+    finally:
+        pool.close()
+    keys = [job.points[0][0] for job in jobs]
+    assert sorted(found) == sorted(keys)
+    assert [given[key] for key in keys] == [0, 0, 0, 1]
 
 
 @pytest.mark.slow
@@ -218,7 +239,7 @@ def test_a_process_that_is_killed_is_made_anew_and_its_points_are_computed(tmp_p
 
     threading.Thread(target=kill, daemon=True).start()
     try:
-        found = dict(item for results in pool.run(jobs_of(tmp_path)) for item in results)
+        found = dict(item for results in pool.run(batches_of(tmp_path)) for item in results)
     finally:
         pool.close()
     assert [row["status"] for row in found.values()] == ["ok"] * 4
@@ -227,16 +248,16 @@ def test_a_process_that_is_killed_is_made_anew_and_its_points_are_computed(tmp_p
 class Deadly(Processes):
     """Processes that one job kills, as often as it is tried."""
 
-    def _submitted(self, job: Job) -> Any:
+    def _submitted(self, job: Job, worker: int) -> Any:
         self.deadly = getattr(self, "deadly", job)
-        return self._submit(os._exit, 1) if job is self.deadly else super()._submitted(job)
+        return self._submit(worker, os._exit, 1) if job is self.deadly else super()._submitted(job, worker)
 
 
 @pytest.mark.slow
 def test_a_point_whose_process_always_dies_is_a_row_and_the_others_run(tmp_path: Path) -> None:
     pool = Deadly(2)
     try:
-        found = [row for results in pool.run(jobs_of(tmp_path)) for _, row in results]
+        found = [row for results in pool.run(batches_of(tmp_path)) for _, row in results]
     finally:
         pool.close()
     assert sorted(row["status"] for row in found) == ["failed", "ok", "ok", "ok"]

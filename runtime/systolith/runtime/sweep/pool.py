@@ -6,10 +6,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from systolith.isa.errors import SystolithError
@@ -37,8 +38,8 @@ class Pool(Protocol):
 
     workers: int
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
-        """The results of each job, as they come."""
+    def run(self, batches: Iterable[Sequence[Job]]) -> Iterator[Results]:
+        """The results of each job, as they come; those of a batch have most of their making in common."""
 
     def close(self) -> None:
         """Give back what it holds; jobs under way are lost."""
@@ -49,31 +50,30 @@ class Here:
 
     workers = 1
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
-        return map(measure, jobs)
+    def run(self, batches: Iterable[Sequence[Job]]) -> Iterator[Results]:
+        return map(measure, chain.from_iterable(batches))
 
     def close(self) -> None:
         pass
 
 
 class _Flow:
-    """Gives jobs to an executor, a few ahead of its workers."""
+    """Gives jobs to workers, a few ahead of each."""
 
     workers: int
-    _executor: Executor
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Results]:
-        pending = iter(jobs)
-        running: dict[Future[Results], Job] = {}
+    def run(self, batches: Iterable[Sequence[Job]]) -> Iterator[Results]:
+        lanes = self._lanes(iter(batches))
+        running: dict[Future[Results], tuple[int, Job]] = {}
         suspects: list[Job] = []  # under way when a worker died
         while True:
-            while not suspects and len(running) < self.workers * _AHEAD:
-                if (job := next(pending, None)) is None:
-                    break
-                running[self._submitted(job)] = job
+            for n in range(self.workers):
+                ahead = _AHEAD - sum(lane == n for lane, _ in running.values())
+                for job in islice(lanes[n], 0 if suspects else ahead):
+                    running[self._submitted(job, n)] = n, job
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    job = running.pop(future)
+                    _, job = running.pop(future)
                     if self._died(future):
                         suspects.append(job)
                     else:
@@ -83,10 +83,14 @@ class _Flow:
             else:
                 return
 
+    def _lanes(self, batches: Iterator[Sequence[Job]]) -> Sequence[Iterator[Job]]:
+        """The jobs of each worker, which takes the next batch when it has done one."""
+        return [chain.from_iterable(batches) for _ in range(self.workers)]
+
     def _alone(self, job: Job) -> Iterator[Results]:
         """A suspect's results, with nothing beside it whose fault it could be that a worker dies."""
         for _ in range(_ATTEMPTS):
-            future = self._submitted(job)
+            future = self._submitted(job, 0)
             wait([future])
             if not self._died(future):
                 yield future.result()
@@ -102,8 +106,8 @@ class _Flow:
         problem = future.exception()
         return problem is not None and self._dead(problem)
 
-    def _submitted(self, job: Job) -> Future[Results]:
-        return self._executor.submit(measure_alone, job)
+    def _submitted(self, job: Job, worker: int) -> Future[Results]:
+        raise NotImplementedError
 
     def _dead(self, problem: BaseException) -> bool:
         raise NotImplementedError
@@ -118,26 +122,24 @@ def lost(job: Job) -> Results:
 class Processes(_Flow):
     """Does jobs in several processes of this machine; those that die are made anew."""
 
-    _executor: ProcessPoolExecutor
-
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._executor = self._made()
+        self._executors = [self._made() for _ in range(workers)]
 
     def _made(self) -> ProcessPoolExecutor:
         # Not forked: this process may have threads.
-        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begun)
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begun)
 
-    def _submitted(self, job: Job) -> Future[Results]:
-        return self._submit(measure, job)
+    def _submitted(self, job: Job, worker: int) -> Future[Results]:
+        return self._submit(worker, measure, job)
 
-    def _submit(self, work: Callable[[Any], Any], argument: Any) -> Future[Any]:
+    def _submit(self, worker: int, work: Callable[[Any], Any], argument: Any) -> Future[Any]:
         try:
-            return self._executor.submit(work, argument)
+            return self._executors[worker].submit(work, argument)
         except BrokenProcessPool:
-            self._executor.shutdown(wait=False)
-            self._executor = self._made()
-            return self._executor.submit(work, argument)
+            self._executors[worker].shutdown(wait=False)
+            self._executors[worker] = self._made()
+            return self._executors[worker].submit(work, argument)
 
     def _dead(self, problem: BaseException) -> bool:
         return isinstance(problem, BrokenProcessPool)
@@ -145,11 +147,12 @@ class Processes(_Flow):
     @property
     def processes(self) -> list[Any]:
         """Those that work now."""
-        return list((self._executor._processes or {}).values())
+        return [process for executor in self._executors for process in (executor._processes or {}).values()]
 
     def close(self) -> None:
         processes = self.processes
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in self._executors:
+            executor.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             with suppress(ProcessLookupError, ValueError):
                 process.terminate()
@@ -202,6 +205,14 @@ class Cluster(_Flow):
             if found != version():
                 raise ClusterError(f"--dask {address}: worker {worker} has systolith {found}, this is {version()}")
         return sum(threads.values())
+
+    def _lanes(self, batches: Iterator[Sequence[Job]]) -> Sequence[Iterator[Job]]:
+        """The scheduler chooses who does a job."""
+        return [chain.from_iterable(batches)] * self.workers
+
+    def _submitted(self, job: Job, worker: int) -> Future[Results]:
+        future: Future[Results] = self._executor.submit(measure_alone, job)
+        return future
 
     def _dead(self, problem: BaseException) -> bool:
         return isinstance(problem, self._killed)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,14 @@ from systolith.runtime.sweep.store import Store
 from systolith.runtime.sweep.study import Study, StudyError, read_study, study_of
 from systolith.runtime.sweep.work import FAILED, OK, REFUSED, Job, Row, parsed
 
-POINTS_OF_A_JOB = {"tuned": 16, "fixed": 8}
+POINTS_OF_A_JOB = {"tuned": 1, "fixed": 8}
 """So many points at most, whose results are kept together, does a process at a time."""
 
+JOBS_OF_A_BATCH = {"tuned": 16, "fixed": 1}
+"""So many jobs at most of points that have most of their making in common does one process, one after the other."""
+
 SHARES = 4
-"""A process is to have so many jobs of tuned points at least, so that all have work until the end."""
+"""A process is to have so many batches of tuned points at least, so that all have work until the end."""
 
 Watch = Callable[[int, int, int], None]
 """Told how many points are done, how many there are, and how many of those done have no cycles."""
@@ -126,7 +129,7 @@ class _Sweep:
                 self._tell(self._known[key], copies)
         if missing:
             self._pool = pool = self._pool or self._open_pool()
-            for found in pool.run(_jobs(missing, self._points_of_a_job(len(missing), pool.workers))):
+            for found in pool.run(self._batches(missing, pool.workers)):
                 self._store.add((key, row) for key, row in found if row["status"] != FAILED)
                 self._known.update(found)
                 self._results.computed += len(found)
@@ -134,10 +137,15 @@ class _Sweep:
                     self._tell(row, count[key])
         return [self._known[key] for key in keys]
 
-    def _points_of_a_job(self, points: int, workers: int) -> int:
+    def _batches(self, points: Mapping[str, Point], workers: int) -> Iterator[list[Job]]:
+        """Jobs of points whose programs are one; those of programs that have much in common together."""
         program = self._space.study.program
-        most = POINTS_OF_A_JOB[program]
-        return most if program == "fixed" else max(1, min(most, points // (SHARES * workers)))
+        most = max(1, min(JOBS_OF_A_BATCH[program], len(points) // (SHARES * workers)))
+        ordered = sorted(points.items(), key=lambda item: item[1].order)
+        for _, group in groupby(ordered, key=lambda item: item[1].family):
+            jobs = _jobs(group, POINTS_OF_A_JOB[program])
+            while batch := [*islice(jobs, most)]:
+                yield batch
 
     def _tell(self, row: Row, copies: int) -> None:
         self._done += copies
@@ -145,13 +153,10 @@ class _Sweep:
         self._watch(self._done, self._total, self._bad)
 
 
-def _jobs(points: Mapping[str, Point], most: int) -> Iterator[Job]:
-    """Jobs of points whose programs are one, or have much in common; others stay apart."""
-    ordered = sorted(points.items(), key=lambda item: item[1].order)
-    for _, group in groupby(ordered, key=lambda item: item[1].family):
-        alike = list(group)
-        for n in range(0, len(alike), most):
-            part = alike[n : n + most]
+def _jobs(points: Iterable[tuple[str, Point]], most: int) -> Iterator[Job]:
+    """Jobs of so many points at most, whose programs are one."""
+    for _, group in groupby(points, key=lambda item: item[1].program):
+        while part := [*islice(group, most)]:
             first = part[0][1]
             yield Job(first.model, first.options, [_measurable(key, p) for key, p in part])
 
