@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from systolith.isa.checked import checked
 from systolith.isa.dtypes import ELEMENT_TYPES
 from systolith.isa.errors import SystolithError
 
@@ -86,6 +87,7 @@ def size_of(array: ArrayType) -> int:
     return size
 
 
+@checked
 def register(target: str, function: HostFunction) -> None:
     """Let custom calls of `target` call a function of the host, instead of one that was registered before.
 

@@ -91,11 +91,10 @@ def _loads(ops: list[TileOp | Loop], fixed: Collection[TileOp]) -> list[_Load]:
             continue
         load = _is_load(op) and op not in fixed
         if load:
-            src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
-            assert src.buf is not None
-            assert dst.buf is not None
-            # `used` holds no loads from HBM buffers, so what it has for the source may have written it.
-            floor = max(floor, used.get(dst.buf, -1), used.get(src.buf, -1))
+            # `used` holds no loads from HBM buffers, so what it has for the source may have written it; the list of
+            # indices where the load goes is read.
+            floor = max(floor, *(used.get(buf, -1) for buf in op.buffers))
+            src = cast(Ref, op.args["src"])
             found.append(_Load(op, place, floor, src.pattern.elements * src.pattern.dtype.size))
         for buf in op.buffers:
             if not (load and buf.space == Space.HBM):

@@ -165,7 +165,7 @@ class RemoteClient(Transfers[_Handle]):
             raise SystolithError(text) from None
         if code is grpc.StatusCode.FAILED_PRECONDITION:
             text = self._why_ended() or text
-        if code is grpc.StatusCode.UNAVAILABLE:
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):  # nobody cancels here
             text = f"no service answers, or it has ended ({text})"
         raise ServiceError(f"{self._address}: {text}") from None
 
