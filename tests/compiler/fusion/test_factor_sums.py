@@ -117,3 +117,10 @@ def test_one_pass_on_the_chip() -> None:
     assert [g.opcodes.count("reduce") for g in made.program.groups if g.bytes > large] == [2]
     got = run(made.program, CHIP, arguments())[1]
     np.testing.assert_allclose(got, expected(["multiply({}, cs)", "divide({}, rs)", "negate({})"]), rtol=2e-5)
+
+
+def test_a_factor_that_thousands_of_small_values_lead_to() -> None:
+    steps = "\n".join(f" c{n + 1} = {ROW} add(c{n}, r)" for n in range(3000))
+    chain = f" c0 = {ROW} multiply(first, r)\n{steps}\n fs = {WHOLE} broadcast(c3000), dimensions={{3}}"
+    made = parse_hlo(module(f"{chain}\n a = {WHOLE} multiply(fs, x)", "a, zero"))
+    assert run_pass(made, FactorSums(CHIP)).changed

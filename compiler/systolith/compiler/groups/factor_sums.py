@@ -13,14 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import F32
-
-LARGE = 16
-"""Values of this part of VMEM, or more, are worth a pass less."""
 
 
 class _Scaled(NamedTuple):
@@ -53,12 +51,12 @@ class _Sums:
     Attributes:
         least: bytes of a large value.
         made: sums that were made, by what they sum.
-        waits: by a small value and dimensions, whether it depends on a sum over such.
+        before: of small values, dimensions of what they depend on the sums of.
     """
 
     least: int
     made: dict[tuple[Instruction, Instruction, Sequence[int]], Instruction] = field(default_factory=dict)
-    waits: dict[tuple[Instruction, tuple[int, ...]], bool] = field(default_factory=dict)
+    before: dict[Instruction, frozenset[tuple[int, ...]]] = field(default_factory=dict)
 
     def factored(self, r: Rewriter, i: Instruction) -> Instruction | None:
         """What a sum of scaled elements is rewritten to."""
@@ -70,26 +68,31 @@ class _Sums:
         while (step := _scaling(value, kept)) is not None:
             scaled.append(step)
             value = next(o for o in step.operation.operands if o is not step.factor)
-        if not any(s.factor is not None and self._waits(s.factor.operands[0], value.dims) for s in scaled):
+        factors = [s.factor.operands[0] for s in scaled if s.factor is not None]
+        if not any(value.dims in self._sums_before(factor) for factor in factors):
             return None
         key = (value, init, i.ints("dimensions"))
         if key not in self.made:
             self.made[key] = r.like(i, [value, init], i.shape)
         result = self.made[key]
         for operation, factor in reversed(scaled):
-            factors = [] if factor is None else [_spread(r, factor, i, kept)]
-            result = r.emit(operation.opcode, result, *factors, shape=i.shape)
+            by = [] if factor is None else [_spread(r, factor, i, kept)]
+            result = r.emit(operation.opcode, result, *by, shape=i.shape)
         return result
 
-    def _waits(self, value: Instruction, dims: tuple[int, ...]) -> bool:
-        """Whether a value depends on a sum over these dimensions, through small values."""
-        key = (value, dims)
-        if key not in self.waits:
-            self.waits[key] = False
-            summed = value.opcode == "reduce" and value.operands[0].dims == dims
-            small = (o for o in value.operands if o.shape.is_array and o.shape.bytes < self.least)
-            self.waits[key] = summed or any(self._waits(o, dims) for o in small)
-        return self.waits[key]
+    def _sums_before(self, value: Instruction) -> frozenset[tuple[int, ...]]:
+        """Dimensions of what a value depends on the sums of, through small values."""
+        todo = [value]
+        while todo:
+            i = todo[-1]
+            small = [o for o in i.operands if o.shape.is_array and o.shape.bytes < self.least]
+            if missing := [o for o in small if o not in self.before]:
+                todo += missing
+                continue
+            own = {i.operands[0].dims} if i.opcode == "reduce" else set()
+            self.before[i] = frozenset(own).union(*(self.before[o] for o in small))
+            todo.pop()
+        return self.before[value]
 
 
 def _is_sum(i: Instruction) -> bool:
