@@ -188,10 +188,12 @@ class _Merging:
     def run(self) -> tuple[set[Computation], list[Computation]]:
         """Rewrite the computation; gives groups' computations that are gone and new."""
         self.done: list[Instruction] = []
+        self.at: dict[Instruction, int] = {}
         for i in self.computation.instructions:
             if i in self.value:  # a result of a group of several, which joined another one
                 continue
             i.operands = [self._now(o) for o in i.operands]
+            self.at[i] = len(self.done)
             self.done.append(i)
             group: Instruction | None = i
             while isinstance(group, Group) and group.unit is Unit.VPU:
@@ -204,7 +206,7 @@ class _Merging:
         """Let a group, the last that is done but for its values, join the best of those before it; None: there is
         none.
         """
-        place = next(n for n in range(len(self.done) - 1, -1, -1) if self.done[n] is second)
+        place = self.at[second]
         best: _Choice | None = None
         for at, first in self._candidates(second, place):
             try:
@@ -228,16 +230,9 @@ class _Merging:
         near = {
             i for o in shared for i in (*self.users[o], o, *(o.operands if o.opcode == "get-tuple-element" else ()))
         }
-        found = {i for i in near if isinstance(i, Group) and i.unit is Unit.VPU and self._space(i) == space} - {second}
-        seen = 0
-        for at in range(place - 1, -1, -1):
-            first = self.done[at]
-            if seen == min(len(found), NEAREST):
-                return
-            if first in found:
-                seen += 1
-                if not self.kernels.is_full(first):
-                    yield at, first
+        alike = (i for i in near if isinstance(i, Group) and i.unit is Unit.VPU and self._space(i) == space)
+        found = sorted(((self.at[i], i) for i in alike if self.at.get(i, place) < place), reverse=True)
+        yield from ((at, first) for at, first in found[:NEAREST] if not self.kernels.is_full(first))
 
     def _space(self, group: Group) -> tuple[int, ...] | None:
         if group not in self.spaces:
@@ -331,6 +326,9 @@ class _Merging:
         for i in (*move.rest, *tail):
             i.operands = [self._now(o) for o in i.operands]
         self.done[move.at :] = [*move.ahead, merged, *values, *move.rest, *tail]
+        for i in own:
+            self.at.pop(i, None)
+        self.at |= {i: n for n, i in enumerate(self.done[move.at :], move.at)}
         self._account(merged, choice, second, values)
         self.gone |= {first.body, second.body}
         joint.computation.name = self.names.fresh(f"group.{_stem(second)}{OUTPUTS}")
