@@ -131,7 +131,7 @@ class Processes(_Flow):
         return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begun)
 
     def _submitted(self, job: Job, worker: int) -> Future[Results]:
-        return self._submit(worker, measure, job)
+        return self._submit(worker, measure_alone, job)
 
     def _submit(self, worker: int, work: Callable[[Any], Any], argument: Any) -> Future[Any]:
         try:
@@ -211,7 +211,7 @@ class Cluster(_Flow):
         return [chain.from_iterable(batches)] * self.workers
 
     def _submitted(self, job: Job, worker: int) -> Future[Results]:
-        future: Future[Results] = self._executor.submit(measure_alone, job)
+        future: Future[Results] = self._executor.submit(measure, job)
         return future
 
     def _dead(self, problem: BaseException) -> bool:
