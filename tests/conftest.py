@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())
 # The programs that tests start, workers among them, load the modules that another has compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell has what it runs in the background ignore Ctrl-C, and so would the programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `ci` draws the same examples on every run; `explore` is for looking further by hand: HYPOTHESIS_PROFILE=explore.
 hypothesis.settings.register_profile("local", examples(20, 60))
