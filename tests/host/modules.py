@@ -27,6 +27,36 @@ ENTRY main {
 """
 
 
+def fed_loop(name: str, turns: int, body: str, token: str) -> str:
+    """A loop of so many turns, whose `body` makes `z` of `x`, both f32[64], and its last `token` of `k`."""
+    return f"""HloModule {name}
+body {{
+ p = (s32[], f32[64], token[]) parameter(0)
+ c = s32[] get-tuple-element(p), index=0
+ x = f32[64] get-tuple-element(p), index=1
+ k = token[] get-tuple-element(p), index=2
+ {body.strip()}
+ one = s32[] constant(1)
+ n = s32[] add(c, one)
+ ROOT r = (s32[], f32[64], token[]) tuple(n, z, {token})
+}}
+goes {{
+ p = (s32[], f32[64], token[]) parameter(0)
+ c = s32[] get-tuple-element(p), index=0
+ n = s32[] constant({turns})
+ ROOT l = pred[] compare(c, n), direction=LT
+}}
+ENTRY main {{
+ x = f32[64] parameter(0)
+ zero = s32[] constant(0)
+ k = token[] after-all()
+ s = (s32[], f32[64], token[]) tuple(zero, x, k)
+ w = (s32[], f32[64], token[]) while(s), condition=goes, body=body
+ ROOT y = f32[64] get-tuple-element(w), index=1
+}}
+"""
+
+
 def flat(value: Literal) -> list[Array]:
     """The arrays of a literal, depth first."""
     return [a for part in value for a in flat(part)] if isinstance(value, tuple) else [np.asarray(value)]

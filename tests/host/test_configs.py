@@ -23,21 +23,19 @@ from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array
 from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from systolith.sim.host_times import HostTimes, HostTimesError
-from tests.host.modules import ECHO, evaluated
+from tests.host.modules import ECHO, evaluated, fed_loop
 from tests.runtime.command import systolith
 
 TURNS = 5
-TEXT = f"""HloModule classify
-body {{
- p = (s32[], f32[64], token[]) parameter(0)
- c = s32[] get-tuple-element(p), index=0
- x = f32[64] get-tuple-element(p), index=1
- k = token[] get-tuple-element(p), index=2
+TEXT = fed_loop(
+    "classify",
+    TURNS,
+    """
  i = ((f32[64], f32[]), token[]) infeed(k), infeed_config="images"
  d = (f32[64], f32[]) get-tuple-element(i), index=0
  y = f32[64] get-tuple-element(d), index=0
  g = f32[] get-tuple-element(d), index=1
- b = f32[64] broadcast(g), dimensions={{}}
+ b = f32[64] broadcast(g), dimensions={}
  t = token[] get-tuple-element(i), index=1
  j = (s32[64], token[]) infeed(t)
  l = s32[64] get-tuple-element(j), index=0
@@ -48,25 +46,9 @@ body {{
  z = f32[64] add(x, v)
  o = token[] outfeed(z, u), outfeed_shape=f32[64], outfeed_config="sums"
  q = token[] outfeed(l, o), outfeed_shape=s32[64], outfeed_config="seen"
- one = s32[] constant(1)
- n = s32[] add(c, one)
- ROOT r = (s32[], f32[64], token[]) tuple(n, z, q)
-}}
-goes {{
- p = (s32[], f32[64], token[]) parameter(0)
- c = s32[] get-tuple-element(p), index=0
- n = s32[] constant({TURNS})
- ROOT l = pred[] compare(c, n), direction=LT
-}}
-ENTRY main {{
- x = f32[64] parameter(0)
- zero = s32[] constant(0)
- k = token[] after-all()
- s = (s32[], f32[64], token[]) tuple(zero, x, k)
- w = (s32[], f32[64], token[]) while(s), condition=goes, body=body
- ROOT y = f32[64] get-tuple-element(w), index=1
-}}
-"""
+""",
+    "q",
+)
 START = np.arange(64, dtype=np.float32)
 ITEMS: dict[str, list[Literal]] = {
     "images": [(np.full(64, n, np.float32), np.array(n / 2, np.float32)) for n in range(TURNS)],

@@ -11,40 +11,22 @@ import pytest
 from systolith import api as sl
 from systolith.isa.dtypes import dtype
 from systolith.sim.limit import CancelledRunError
-from tests.host.modules import ECHO
+from tests.host.modules import ECHO, fed_loop
 
 TURNS = 24
 
-LOOP = f"""HloModule turns
-body {{
- p = (s32[], f32[64], token[]) parameter(0)
- c = s32[] get-tuple-element(p), index=0
- x = f32[64] get-tuple-element(p), index=1
- k = token[] get-tuple-element(p), index=2
+LOOP = fed_loop(
+    "turns",
+    TURNS,
+    """
  i = (f32[64], token[]) infeed(k)
  y = f32[64] get-tuple-element(i), index=0
  t = token[] get-tuple-element(i), index=1
  z = f32[64] add(x, y)
  o = token[] outfeed(z, t), outfeed_shape=f32[64]
- one = s32[] constant(1)
- n = s32[] add(c, one)
- ROOT r = (s32[], f32[64], token[]) tuple(n, z, o)
-}}
-goes {{
- p = (s32[], f32[64], token[]) parameter(0)
- c = s32[] get-tuple-element(p), index=0
- n = s32[] constant({TURNS})
- ROOT l = pred[] compare(c, n), direction=LT
-}}
-ENTRY main {{
- x = f32[64] parameter(0)
- zero = s32[] constant(0)
- k = token[] after-all()
- s = (s32[], f32[64], token[]) tuple(zero, x, k)
- w = (s32[], f32[64], token[]) while(s), condition=goes, body=body
- ROOT y = f32[64] get-tuple-element(w), index=1
-}}
-"""
+""",
+    "o",
+)
 START = np.zeros(64, np.float32)
 ITEM = START.nbytes
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from systolith.isa.numerics.transcendental import FUNCTIONS
+from tests.isa_numerics.ulps import ulps
 
 Array = np.ndarray[Any, Any]
 INF, NAN = math.inf, math.nan
@@ -49,15 +50,6 @@ def samples(each: int, seed: int = 1) -> Array:
     x = (exponents | rng.integers(0, 1 << 23, exponents.size, np.uint32)).view(np.float32)
     spans = [rng.uniform(-s, s, 60 * each).astype(np.float32) for s in (1, 5, 110)]
     return np.concatenate([x, -x, *spans, (1 + rng.uniform(-0.01, 0.01, 60 * each)).astype(np.float32)])
-
-
-def ulps(got: Array, exact: Array) -> Array:
-    """|got - exact| in units of f32's last place at `exact`; 0 where both are the same infinity or NaN."""
-    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(exact), 2.0**-126))) - 23)
-    error = np.abs(got.astype(np.float64) - exact) / unit
-    same = (got == exact) | (np.isnan(got) & np.isnan(exact))
-    overflow = np.isinf(got) & (np.abs(exact) >= 2.0**128 - 2.0**103) & (np.sign(got) == np.sign(exact))
-    return np.where(same | overflow, 0, np.where(np.isnan(error), np.inf, error))
 
 
 @pytest.mark.parametrize("name", UNARY)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special  # type: ignore[import-untyped]
 
 from systolith import api as sl
+from tests.isa_numerics.ulps import ulps
 
 Array = np.ndarray[Any, Any]
 
@@ -60,15 +61,6 @@ def inputs(number: int, size: int = PIECE) -> Array:
     spread = [rng.uniform(-n, n, each) for n in NEAR]
     around = [rng.choice([-n, n]) * (1 + rng.normal(0, 2.0**-10, each)) for n in NEAR]
     return np.concatenate([*spread, *around]).astype(np.float32)
-
-
-def ulps(got: Array, exact: Array) -> Array:
-    """|got - exact| in units of f32's last place at `exact`; 0 where both are the same infinity or NaN."""
-    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(exact), 2.0**-126))) - 23)
-    error = np.abs(got.astype(np.float64) - exact) / unit
-    same = (got == exact) | (np.isnan(got) & np.isnan(exact))
-    overflow = np.isinf(got) & (np.abs(exact) >= 2.0**128 - 2.0**103) & (np.sign(got) == np.sign(exact))
-    return np.where(same | overflow, 0, np.where(np.isnan(error), np.inf, error))
 
 
 @cache

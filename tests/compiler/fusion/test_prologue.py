@@ -188,24 +188,6 @@ def test_dots_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     same_bits(text.module(), text.arguments(seed), load_chip(chip))
 
 
-def test_tiles_that_lie_in_one_part_of_a_concatenation() -> None:
-    text = """HloModule m
-ENTRY e {
-  x = f32[6,11,2,2] parameter(0)
-  y = f32[6,11,1,2] parameter(1)
-  z = f32[6,11,1,2] parameter(2)
-  both = f32[6,11,2,2] concatenate(y, z), dimensions={2}
-  sum = f32[6,11,2,2] add(x, both)
-  turned = f32[2,2,6,11] transpose(sum), dimensions={2,3,0,1}
-  w = f32[2,2,11,1] parameter(3)
-  ROOT p = f32[2,2,6,1] dot(turned, w), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
-    lhs_contracting_dims={3}, rhs_contracting_dims={2}
-}"""
-    rng = np.random.default_rng(0)
-    dims = (6, 11, 2, 2), (6, 11, 1, 2), (6, 11, 1, 2), (2, 2, 11, 1)
-    same_bits(text, [rng.standard_normal(d).astype(np.float32) for d in dims], load_chip("tiny"))
-
-
 WHOLE = ("relu", "row", "add", "narrow", "widen", "reverse", "slice", "concatenate")
 """Steps that keep integers integers."""
 

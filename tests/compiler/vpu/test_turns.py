@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, S8, DType
 from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_prologue import same_bits
 from tests.compiler.machine import check, compiled
 
 V3 = load_chip("tpu_v3")
@@ -121,3 +122,21 @@ def test_a_value_and_its_transpose_take_no_strided_vectors() -> None:
     groups = {g["name"]: g["cycles"] for g in simulate(made.program, V3, mode="time").to_json()["groups"]}
     del groups["y"]
     assert sum(groups.values()) < 0.3 * 128 * 512 * 512 / 1024
+
+
+def test_tiles_that_lie_in_one_part_of_a_concatenation() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = f32[6,11,2,2] parameter(0)
+  y = f32[6,11,1,2] parameter(1)
+  z = f32[6,11,1,2] parameter(2)
+  both = f32[6,11,2,2] concatenate(y, z), dimensions={2}
+  sum = f32[6,11,2,2] add(x, both)
+  turned = f32[2,2,6,11] transpose(sum), dimensions={2,3,0,1}
+  w = f32[2,2,11,1] parameter(3)
+  ROOT p = f32[2,2,6,1] dot(turned, w), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+    lhs_contracting_dims={3}, rhs_contracting_dims={2}
+}"""
+    rng = np.random.default_rng(0)
+    dims = (6, 11, 2, 2), (6, 11, 1, 2), (6, 11, 1, 2), (2, 2, 11, 1)
+    same_bits(text, [rng.standard_normal(d).astype(np.float32) for d in dims], load_chip("tiny"))

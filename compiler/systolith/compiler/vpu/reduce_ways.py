@@ -1,9 +1,10 @@
 """Ways of reducing a box, and which of them takes the fewest cycles of the vector unit.
 
 In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
-it is that of the fastest way to reduce an array in memory, so that fusion changes no bit.  A reduction of several
-parts, or with values of its whole space among its results, is one pass over its operands if all parts have the same
-order and that is faster than one after another.
+it is that of the fastest way to reduce an array in memory, so that fusion changes no bit; but for lanes of a reduced
+dimension, where no kernel has that order (`Ways._single`).  A reduction of several parts, or with values of its whole
+space among its results, is one pass over its operands if all parts have the same order and that is faster than one
+after another.
 """
 
 from __future__ import annotations
