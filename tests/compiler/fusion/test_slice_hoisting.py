@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import models
+from bench.modules import lowered
 from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import assert_unchanged
@@ -111,3 +116,12 @@ def test_no_bit_changes(case: tuple[str, list[np.ndarray]]) -> None:
 @given(sliced())
 def test_values_on_the_chip(case: tuple[str, list[np.ndarray]]) -> None:
     check(*case, "tiny")
+
+
+def test_a_loop_over_a_batch_is_chosen_first() -> None:
+    """Its estimate takes three products for slower, with blocks of two sequences; in its body they are faster."""
+    made = canonicalise(parse_hlo(lowered(*models.bert(8, 512, 2))))
+    decisions = [d for make in GROUPING.values() for d in run_pass(made, make(CHIP, Options())).decisions]
+    chosen = {d.kind: d.chosen for d in decisions if d.kind in ("loop", "slices")}
+    assert "8 iterations of 1 of 8 indices" in chosen["loop"]
+    assert chosen["slices"] == "3 products of 768, 768, 768 of 2,304 columns"

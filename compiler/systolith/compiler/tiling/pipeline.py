@@ -27,10 +27,10 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
-    "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),
+    "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
     "unique-names": lambda chip, options: UniqueNames(),
     "recomputation": lambda chip, options: Recompute(chip),
     "blocking": lambda chip, options: BlockNormalisations(chip),
