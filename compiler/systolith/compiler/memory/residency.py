@@ -37,7 +37,7 @@ VALUE_SHARE = 0.6
 LONG = 8
 """Products; a value that is not used during so many waits long."""
 
-WAITING_SHARE = 0.125
+WAITING_SHARE = 0.25
 """Part of VMEM that values may take together while they wait long: what runs meanwhile needs the room for its tiles."""
 
 CACHED_SHARE = 64
