@@ -278,7 +278,9 @@ class Sequencer:
         if self.machine is not None:
             assert address is not None
             self.machine.calls.wait()
-            value = int(self.machine.smem[address : address + 4].view(np.uint32)[0])
+            word = self.machine.smem[address : address + 4].view(np.uint32)
+            self.machine.check_written(f"smem word at {address}", word)
+            value = int(word[0])
             self.decisions.append(value)
         elif self._trace is not None:
             if len(self.decisions) == len(self._trace):

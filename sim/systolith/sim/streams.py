@@ -105,13 +105,15 @@ def index_list(machine: Machine, a: Access) -> Array:
     """The s32 index list of an indirect access.
 
     Raises:
-        SimulationError: it does not lie in VMEM.
+        SimulationError: it does not lie in VMEM; in hostile mode, nothing has written it.
     """
     count = a.pattern.counts[a.pattern.indirect]
     if not 0 <= a.index <= len(machine.vmem) - 4 * count:
         raise machine.error(f"index list of {count} at {a.index}: beyond vmem, {len(machine.vmem)} bytes")
     machine.calls.wait()
-    return machine.vmem[a.index : a.index + 4 * count].view(np.int32).astype(np.int64)
+    words = machine.vmem[a.index : a.index + 4 * count].view(np.int32)
+    machine.check_written(f"index list at {a.index}", words)
+    return words.astype(np.int64)
 
 
 class Place(NamedTuple):
