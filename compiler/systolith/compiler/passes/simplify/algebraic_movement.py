@@ -14,6 +14,13 @@ from systolith.compiler.passes.rewrite import Rewriter, Rule
 from systolith.compiler.passes.simplify.algebraic_arithmetic import splat
 from systolith.isa.dtypes import S32
 
+_OTHER_SIDE = {
+    f"{side}_{what}_dims": f"{other}_{what}_dims"
+    for side, other in (("lhs", "rhs"), ("rhs", "lhs"))
+    for what in ("batch", "contracting")
+}
+"""The attribute of a dot that says of one operand what another says of the other."""
+
 
 def reshape(r: Rewriter, i: Instruction) -> Instruction | None:
     """Of nothing, of a reshape, of a broadcast scalar, and of a broadcast that it only adds or drops ones of."""
@@ -50,7 +57,7 @@ def _unit_places(old: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]
 
 
 def transpose(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of nothing, of a transpose, of a broadcast scalar, and one that moves dimensions of size 1 only."""
+    """Of nothing, of a transpose, of a broadcast scalar, one that moves dimensions of size 1 only, and of a dot."""
     (x,) = i.operands
     order = i.ints("dimensions")
     if order == tuple(range(len(order))):
@@ -62,7 +69,19 @@ def transpose(r: Rewriter, i: Instruction) -> Instruction | None:
         return r.emit("broadcast", x.operands[0], shape=i.shape, dimensions=())
     if [d for d in order if x.dims[d] != 1] == [d for d, n in enumerate(x.dims) if n != 1]:
         return r.emit("reshape", x, shape=i.shape)
-    return None
+    return _transpose_of_dot(r, i, x) if x.opcode == "dot" and r.uses[x] == 1 else None
+
+
+def _transpose_of_dot(r: Rewriter, i: Instruction, x: Instruction) -> Instruction | None:
+    """Rows and columns of a product change places: the product of its operands the other way around."""
+    batch, rank = len(x.ints("lhs_batch_dims", ())), x.shape.rank
+    rows = x.operands[0].shape.rank - len(x.ints("lhs_contracting_dims", ()))
+    if i.ints("dimensions") != (*range(batch), *range(rows, rank), *range(batch, rows)) or "sparsity" in x.attributes:
+        return None
+    attributes = {_OTHER_SIDE.get(name, name): value for name, value in x.attributes.items() if name != "sharding"}
+    if "operand_precision" in attributes:
+        attributes["operand_precision"] = tuple(reversed(cast("tuple[str, ...]", attributes["operand_precision"])))
+    return r.emit("dot", *reversed(x.operands), shape=i.shape, name=x.name, **attributes)
 
 
 def broadcast(r: Rewriter, i: Instruction) -> Instruction | None:
