@@ -13,8 +13,11 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.lower import lowering
 from systolith.compiler.lower.group_template import Template
+from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
+from systolith.compiler.tile.ir import Array
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import Chip, load_chip, variant
@@ -60,7 +63,33 @@ def _layers(many: int) -> str:
     return f"{LAYERS}{body}  ROOT result = f32[24,32] copy({last})\n}}\n"
 
 
-TEXTS = {"layers": _layers(3)} | {
+def _attention(many: int) -> str:
+    """Attention, which runs in blocks of heads, and products that mix the heads, one after another."""
+    x, square, mixing = "f32[5,64,16]", "f32[5,64,64]", "f32[5,16,5,16]"
+    batched = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}"
+    lines, last = ["lo = f32[] constant(-inf)", "zero = f32[] constant(0)"], "x"
+    for n in range(many):
+        lines += [
+            f"k.{n} = {x} parameter({2 * n + 1})",
+            f"m.{n} = {mixing} parameter({2 * n + 2})",
+            f"y.{n} = {square} dot({last}, k.{n}), {batched}, rhs_contracting_dims={{2}}",
+            f"top.{n} = f32[5,64] reduce(y.{n}, lo), dimensions={{2}}, to_apply=max",
+            f"tops.{n} = {square} broadcast(top.{n}), dimensions={{0,1}}",
+            f"less.{n} = {square} subtract(y.{n}, tops.{n})",
+            f"raised.{n} = {square} exponential(less.{n})",
+            f"sum.{n} = f32[5,64] reduce(raised.{n}, zero), dimensions={{2}}, to_apply=add",
+            f"sums.{n} = {square} broadcast(sum.{n}), dimensions={{0,1}}",
+            f"part.{n} = {square} divide(raised.{n}, sums.{n})",
+            f"out.{n} = {x} dot(part.{n}, k.{n}), {batched}, rhs_contracting_dims={{1}}",
+            f"mixed.{n} = f32[64,5,16] dot(out.{n}, m.{n}), lhs_contracting_dims={{0,2}}, rhs_contracting_dims={{0,1}}",
+            f"next.{n} = {x} transpose(mixed.{n}), dimensions={{1,0,2}}",
+        ]
+        last = f"next.{n}"
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{LAYERS.replace('f32[24,32]', x)}{body}  ROOT result = {x} copy({last})\n}}\n"
+
+
+TEXTS = {"layers": _layers(3), "attention": _attention(3)} | {
     name: (CORPUS / f"{name}.hlo").read_text() for name in ("mlp_train_sgd", "gpt2_tiny_infer", "int8_dot_i32")
 }
 DRAWN = sorted(TEXTS if THOROUGH else TEXTS.keys() - {"gpt2_tiny_infer"})
@@ -94,6 +123,20 @@ def test_copies_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert before > 0 or name != "layers"
     front.compile(variant(small, {"hbm.gbps": 7}), OPTIONS)
     assert len(copied) > before + 2
+
+
+def test_blocks_of_equal_layers_are_lowered_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever accumulators of the layers before end: from then on they are copies."""
+    lowered: list[str] = []
+    blocks = Lowering._blocks
+
+    def counting(self: Lowering, group: Group, *arrays: list[Array]) -> None:
+        lowered.append(group.name)
+        blocks(self, group, *arrays)
+
+    monkeypatch.setattr(Lowering, "_blocks", counting)
+    Front(parse_hlo(_attention(6))).compile(load_chip("small"), OPTIONS)
+    assert 0 < len(lowered) <= 3
 
 
 @examples(2, 150)

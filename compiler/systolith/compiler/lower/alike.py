@@ -15,7 +15,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 
-SUFFIX = re.compile(r"(\.[a-z_]+)+")
+SUFFIX = re.compile(r"(\.[a-z_]+[0-9]*)+")
 """The end of a name that is made of another one."""
 
 

@@ -268,6 +268,8 @@ class Lowering:
         else:
             cached = self.rules.operands(self, i, inputs)
         tuner = self.ctx.options.tuner if i.unit in (Unit.MXU, None) else None
+        if i.unit is None and self.ctx.region is None:
+            self.ctx.begin_sums()
         try:
             self.ctx.picked = self._picked(tuner, i, cached, outputs) if tuner else ""
             self._lower(i, cached, outputs)

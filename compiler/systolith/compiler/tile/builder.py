@@ -211,6 +211,13 @@ class TileBuilder:
         self.sums.append(Sums(len(self.block.items), unit, row, count))
         return row
 
+    def begin_sums(self) -> None:
+        """Take the next accumulator rows of every matrix unit from the first or the middle one on, where it is longer
+        since they were taken: groups that begin so begin in one of two ways, and more of them are alike.
+        """
+        half, taken = self.chip.mxu.acc_rows // 2, max(self._next_row.values(), default=0)
+        self._next_row = dict.fromkeys(range(self.chip.mxu.count), half if 0 < taken <= half else 0)
+
     def next_unit(self) -> int:
         """The matrix unit of the next job: they take turns, from one product to the next, too."""
         unit, self.unit = self.unit, (self.unit + 1) % self.chip.mxu.count
