@@ -1,10 +1,9 @@
 """Ways of reducing a box, and which of them takes the fewest cycles of the vector unit.
 
 In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
-it is that of the fastest way to reduce an array in memory, so that fusion changes no bit; but for lanes of a reduced
-dimension, where no kernel has that order (`Ways._single`).  A reduction of several parts, or with values of its whole
-space among its results, is one pass over its operands if all parts have the same order and that is faster than one
-after another.
+it is that of the fastest way to reduce an array in memory, so that fusion changes no bit: where no kernel has that
+order, operands are stored first.  A reduction of several parts, or with values of its whole space among its results, is
+one pass over its operands if all parts have the same order and that is faster than one after another.
 """
 
 from __future__ import annotations
@@ -239,7 +238,7 @@ class Ways:
             return self.any_order(task)
         way = self._in_order(task, order)
         if way is None:
-            return self.any_order(task) if order.lanes or task.r.ordered else Way("stored")
+            return self.any_order(task) if task.r.ordered else Way("stored")
         if order.lanes and way.kernel is not None:
             return self._by_lanes(task, way.kernel)[0]
         unrolled = self._unrolled(task, way) if task.finish.last and way.name == "direct" else None
