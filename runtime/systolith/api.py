@@ -44,6 +44,8 @@ from systolith.compiler.xla_builder.reduction import ScatterDimensionNumbers
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.host_functions import register as register_custom_call_target
+from systolith.isa.routines import Routine
+from systolith.isa.routines import register as register_custom_call_routine
 from systolith.runtime.client import Client, ClientLibrary
 from systolith.runtime.connect import connect
 from systolith.runtime.device import Buffer, Device
@@ -122,6 +124,7 @@ __all__ = [
     "Options",
     "Padding",
     "PaddingConfigDimension",
+    "Routine",
     "Run",
     "ScatterDimensionNumbers",
     "Shape",
@@ -145,6 +148,7 @@ __all__ = [
     "parse_module",
     "plot",
     "print_hlo",
+    "register_custom_call_routine",
     "register_custom_call_target",
     "sweep",
     "verify",

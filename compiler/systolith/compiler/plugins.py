@@ -6,6 +6,8 @@
     systolith.lowerings       an opcode or target     (builder, instruction, operands, results): appends tile IR
     systolith.custom_calls    a target                (instruction, values): the value, for the evaluator
 
+Functions of the host and routines have groups of their own (`isa/host_functions.py`, `isa/routines.py`).
+
 A target is that of a custom call.  They are looked up when a module is first compiled, not when systolith is imported.
 Whatever goes wrong in one is an error of one line that names it.
 """
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 
 from systolith.compiler.errors import CompileError
 from systolith.isa.errors import SystolithError
+from systolith.isa.routines import GROUP
 
 
 class PluginError(CompileError):
@@ -92,7 +95,7 @@ def installed(group: str) -> Mapping[str, Plugin]:
 
 def stamp() -> str:
     """Tells installed extensions apart: their entry points, versions, and sizes and dates of files."""
-    return " ".join(_stamp(point) for group in SIGNATURES for point in sorted(entry_points(group=group)))
+    return " ".join(_stamp(point) for group in (*SIGNATURES, GROUP) for point in sorted(entry_points(group=group)))
 
 
 def _stamp(point: EntryPoint) -> str:

@@ -167,7 +167,8 @@ class Line:
         elif token.kind == "number" and _INTEGER.fullmatch(token.text):
             value = int(token.text, 0) if "x" in token.text.lower() else int(token.text)
         else:
-            self.fail(f"expected {what}, an integer")
+            undefined = f"; {token.text} is not defined" if token.kind == "name" else ""
+            self.fail(f"expected {what}, an integer{undefined}")
         self.at += 1
         return self._bounded(sign * value, token.column)
 

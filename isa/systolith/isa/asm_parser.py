@@ -42,6 +42,7 @@ class Parser:
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
+        self.directives: Mapping[str, Callable[[Parser, Line], None]] = DIRECTIVES
         self.program = Program.on(chip, "program")
         self.names: dict[str, dict[str, int]] = {k: {} for k in ("pattern", "kernel", "buffer", "token", "label")}
         self.constants = {n: value_of(chip, n) for n, d in SCHEMA.items() if d.type is int}
@@ -74,7 +75,7 @@ class Parser:
             self.pattern["coords"].append(self._coord(line, len(self.pattern["counts"])))
             return
         self._end_pattern(line)
-        directive = _DIRECTIVES.get(line.peek.text)
+        directive = self.directives.get(line.peek.text)
         if directive is not None:
             line.next()
             directive(self, line)
@@ -383,7 +384,7 @@ class Parser:
         return Stream(space, pattern, buffer=buffer, **values)
 
 
-_DIRECTIVES: dict[str, Callable[[Parser, Line], None]] = {
+DIRECTIVES: dict[str, Callable[[Parser, Line], None]] = {
     ".program": Parser._program,
     ".chip": Parser._chip,
     ".vmem_high_water": Parser._high_water,

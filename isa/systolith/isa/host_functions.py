@@ -145,7 +145,12 @@ def call(signature: Signature, operands: Sequence[Array]) -> list[Array]:
     Raises:
         HostFunctionError: it is not registered, raised an exception, or gave other arrays than its results.
     """
-    function, what = _find(signature.target), f"custom call of {signature.target!r}"
+    return called(_find(signature.target), signature, operands)
+
+
+def called(function: HostFunction, signature: Signature, operands: Sequence[Array]) -> list[Array]:
+    """Call a function as `signature` says; as `call`."""
+    what = f"custom call of {signature.target!r}"
     try:
         given = function(*operands)
         if not signature.results:

@@ -18,6 +18,7 @@ from systolith.isa import (
     access,
     asm,
     asm_kernel,
+    asm_routine,
     binary,
     chip,
     encode,
@@ -219,7 +220,7 @@ def _rest() -> Iterator[str]:
     for title, things in (
         ("Accesses", (access, access.Access, access.accesses)),
         ("Checks", (verify, verify_tokens)),
-        ("Assembly", (asm, asm_kernel)),
+        ("Assembly", (asm, asm_kernel, asm_routine)),
         ("Binaries", (binary,)),
         ("Chips", (chip,)),
     ):

@@ -426,8 +426,8 @@ def _are_good(code: Sequence[Instruction], program: Program, chip: Chip) -> bool
     return True
 
 
-def verify_program(program: Program, chip: Chip) -> None:
-    """Check every rule that does not need a run.
+def verify_program(program: Program, chip: Chip, ends_at_zero: bool = False) -> None:
+    """Check every rule that does not need a run; `ends_at_zero`: see `verify_tokens`.
 
     Raises:
         ProgramError: the first broken rule, in one line.
@@ -435,4 +435,4 @@ def verify_program(program: Program, chip: Chip) -> None:
     verify_code(program.code, program, chip)
     _check_control(program)
     _check_jumps(program)
-    verify_tokens(program, chip)
+    verify_tokens(program, chip, ends_at_zero)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Counts = dict[int, int]
 
 
-def verify_tokens(program: Program, chip: Chip) -> None:
-    """Check queues and balance of tokens.
+def verify_tokens(program: Program, chip: Chip, ends_at_zero: bool = False) -> None:
+    """Check queues and balance of tokens; `ends_at_zero`: every signal must have been taken where the program halts.
 
     Raises:
         ProgramError: naming instruction, token and limit.
@@ -36,7 +36,7 @@ def verify_tokens(program: Program, chip: Chip) -> None:
     for i, instr in enumerate(program.code):
         _check_queues(i, instr, program)
     _check_retirement(program)
-    _check_balance(program, chip)
+    _check_balance(program, chip, ends_at_zero)
 
 
 def _check_queues(i: int, instr: Instruction, program: Program) -> None:
@@ -89,7 +89,7 @@ def _join(i: int, known: dict[int, Counts], counts: Counts) -> None:
         )
 
 
-def _check_balance(program: Program, chip: Chip) -> None:
+def _check_balance(program: Program, chip: Chip, ends_at_zero: bool) -> None:
     """Follow every way through the program once, with the counts that tokens have if nothing is late.
 
     A hardware loop that may run other than once must leave the counts as it found them.
@@ -112,6 +112,9 @@ def _check_balance(program: Program, chip: Chip) -> None:
                 targets.add(i + 1)
             if instr.op in (*BRANCH_OPS, "jmp"):
                 work.append((cast(int, instr.args["target"]), dict(counts)))
+            if instr.op == "halt" and ends_at_zero and _nonzero(counts):
+                t, n = next(iter(_nonzero(counts).items()))
+                raise ProgramError(f"instruction {i}: {instr.op}: token {t} counts {n}: must be 0 at the end")
             if instr.op in ("jmp", "halt", "trap"):
                 break
             i += 1

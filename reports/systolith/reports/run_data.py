@@ -206,6 +206,7 @@ class Checks(Model):
     Attributes:
         groups, executions: fusion groups compared with the reference evaluator, and how often they ran.
         unchecked: elements without a known bound of their error.
+        without_reference: targets of custom calls that were not checked: their routines have no reference.
         expected: results compared with given ones.
         failures: one line each.
     """
@@ -213,6 +214,7 @@ class Checks(Model):
     groups: Count = 0
     executions: Count = 0
     unchecked: Count = 0
+    without_reference: list[Label] = []
     expected: Count = 0
     failures: list[Label] = []
 

@@ -120,6 +120,8 @@ def _checks(run: RunData) -> list[RenderableType]:
         error = "" if run.max_abs_error is None else f"; largest error {run.max_abs_error:.3g}"
         relative = "" if run.max_rel_error is None else f" ({run.max_rel_error:.3g} relative)"
         lines.append(Text(f"checked {' and '.join(done)}{error}{relative}"))
+    for target in run.checks.without_reference:
+        lines.append(Text(f"not checked: custom calls of {target!r}, whose routine has no reference", style="yellow"))
     if run.hazards:
         lines.append(Text(f"{len(run.hazards)} memory hazards", style="bold red"))
     lines.append(Text("ok", style="bold green") if run.ok else Text("a check failed", style="bold red"))

@@ -12,6 +12,7 @@ from systolith.compiler.emit.codegen import Generator
 from systolith.compiler.emit.linearize import Jump, Label, Linear, linearize, vregs_of
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.ir import Block, Buf, If, Ref, TileOp, VReg, While
+from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import F32
 from systolith.isa.instruction import Reg, Space, Stream
 from systolith.isa.pattern import Pattern
@@ -133,7 +134,7 @@ def test_addresses_and_tables() -> None:
     move = TileOp("dma.load", {"src": Ref(b, ROW, 16, VReg(1)), "dst": Ref(a, ROW, 8)}, Origin())
     plain = TileOp("dma.load", {"src": Ref(b, ROW, 16), "dst": Ref(a, ROW, 8)}, Origin())
     line = linearize(Block([_set(1), move, plain]))
-    generator = Generator(line, {a: 128}, [b])
+    generator = Generator(line, {a: 128}, [b], load_chip("tiny"))
     code = [x.instruction for x in generator.run() if x.instruction is not None]
     assert [i.op for i in code] == ["li", "add", "dma.load", "dma.load"]
     assert code[1].args["b"] == 16

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from systolith.compiler.emit.codegen import Generator, LinearOp
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.emit.loops import Span
+from systolith.compiler.emit.routines import RoutineTokens
 from systolith.compiler.emit.tokens import FINE, INNER, Ordered, Orderer, ordered
 from systolith.compiler.explain import Decision
 from systolith.compiler.memory.vmem import MemoryPlan
@@ -62,7 +64,7 @@ def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip
         ProgramError: the operations of a user break a rule of the instruction set.
     """
     linear = linearize(block)
-    generator = Generator(linear, plan.address, buffers)
+    generator = Generator(linear, plan.address, buffers, chip)
     lines = [*generator.run(), LinearOp(Instruction("halt"))]
     stripped = _strip(lines)
     program = Program.on(chip, name)
@@ -79,20 +81,29 @@ def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip
     ops: list[TileOp | None] = []
     why = {span.head: (span, reason) for span, reason in joined.items() if reason}
     decisions: list[Decision] = []
-    for instruction, source in zip(result.instructions, result.sources, strict=True):
-        line = real[source] if source >= 0 else LinearOp(instruction, Origin(what="join"))
+    sourced = [real[n] if n >= 0 else None for n in result.sources]
+    places = [*accumulate((_length(line) for line in sourced), initial=0)]
+    routine_tokens = RoutineTokens(program.tokens)
+    for number, (instruction, source) in enumerate(zip(result.instructions, result.sources, strict=True)):
+        line = sourced[number] or LinearOp(instruction, Origin(what="join"))
         if line.target:
-            target = result.entries[stripped.labels[line.target]]
+            target = places[result.entries[stripped.labels[line.target]]]
             instruction = replace(instruction, args={**instruction.args, "target": target})
         elif line.loop:
-            instruction = replace(instruction, args={**instruction.args, "end": result.ends[source]})
+            instruction = replace(instruction, args={**instruction.args, "end": places[result.ends[source]]})
             if source in why:
                 decisions.append(_joined(*why[source], len(program.code), line.origin))
-        program.code.append(instruction)
-        program.debug.append(origins.setdefault(line.origin, len(origins)))
-        ops.append(line.op)
+        code = line.routine.placed(places[number], routine_tokens) if line.routine else [instruction]
+        program.code += code
+        program.debug += [origins.setdefault(line.origin, len(origins))] * len(code)
+        ops += [line.op] * len(code)
     program.origins = list(origins)
     return Emitted(program, ops, decisions)
+
+
+def _length(line: LinearOp | None) -> int:
+    """How many instructions a line becomes."""
+    return len(line.routine.code) if line is not None and line.routine is not None else 1
 
 
 def _joined(span: Span, why: str, place: int, origin: Origin) -> Decision:
@@ -130,6 +141,9 @@ def _strip(lines: Sequence[LinearOp]) -> _Line:
         at = len(line.instructions)
         if op.target or op.label or (op.instruction is not None and op.instruction.op == "halt"):
             line.boundaries.add(at)
+            divided |= set(heads)
+        if op.routine is not None:
+            line.boundaries |= {at, at + 1}
             divided |= set(heads)
         if op.instruction is None:
             if op.loop:
@@ -181,13 +195,14 @@ def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> 
         ops: the operation of each instruction.
         plan: addresses.
     """
-    position = {op: n for n, op in enumerate(ops) if op is not None}
+    last = {op: n for n, op in enumerate(ops) if op is not None}
+    first = {op: n for n, op in reversed([*enumerate(ops)]) if op is not None}
     numbers = {b: n for n, b in enumerate(tile.buffers)}
     return [
         Probe(
             record.name,
-            position[record.first],
-            position[record.last],
+            first[record.first],
+            last[record.last],
             tuple(_location(name, a, plan, numbers) for name, a in record.inputs),
             tuple(_location(name, a, plan, numbers) for name, a in record.outputs),
         )

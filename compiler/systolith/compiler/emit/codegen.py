@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear, LoopEnd, LoopHead
+from systolith.compiler.emit.routines import WrittenOut, written_out
 from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import Arg, Buf, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import ROUTINE, Arg, Buf, Ref, TileOp, VReg
+from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
@@ -31,6 +33,7 @@ class LinearOp:
         label: a label that stands here; there is no instruction then.
         loop: of a `loop` instruction, the name of its loop, whose end is still to come; without an instruction, the
             loop whose body ends here.
+        routine: that stands in the place of the instruction.
     """
 
     instruction: Instruction | None
@@ -39,6 +42,7 @@ class LinearOp:
     target: str = ""
     label: str = ""
     loop: str = ""
+    routine: WrittenOut | None = None
 
 
 @dataclass
@@ -63,10 +67,12 @@ class Generator:
         linear: operations, labels and registers.
         address: of every VMEM and SMEM buffer.
         buffers: the buffer table, in order.
+        chip: the target.
     """
 
-    def __init__(self, linear: Linear, address: Mapping[Buf, int], buffers: list[Buf]) -> None:
+    def __init__(self, linear: Linear, address: Mapping[Buf, int], buffers: list[Buf], chip: Chip) -> None:
         self.linear = linear
+        self.chip = chip
         self.address = address
         self.tables = Tables(buffers={b: n for n, b in enumerate(buffers)})
         self.lines: list[LinearOp] = []
@@ -95,6 +101,10 @@ class Generator:
             if item.op != "jmp":
                 args |= {"ra": self._register(item.ra), "rb": self._register(item.rb)}
             self.lines.append(LinearOp(Instruction(item.op, args), item.origin, None, item.target))
+            return
+        if item.op == ROUTINE:
+            routine = written_out(item, self.chip, self.address, self.linear.registers, self.tables)
+            self.lines.append(LinearOp(Instruction("sync"), item.origin, item, routine=routine))
             return
         self._scratch = 0
         args = {

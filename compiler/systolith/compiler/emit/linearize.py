@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import Block, If, Loop, Moves, Ref, Scalar, TileOp, VReg, While
+from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Moves, Ref, Scalar, TileOp, VReg, While
 from systolith.isa.program import Origin
 
 REGISTERS = range(1, 28)
@@ -217,8 +217,10 @@ def vregs_of(item: Item, pointers: Mapping[Moves, VReg] | None = None) -> list[V
 def _allocate(line: Linear) -> None:
     spans: dict[VReg, list[int]] = {}
     for position, item in enumerate(line.items):
+        # The registers of a routine are all in use at once.
+        last = position + (isinstance(item, TileOp) and item.op == ROUTINE)
         for v in vregs_of(item, line.pointers):
-            spans.setdefault(v, [position, position])[1] = position
+            spans.setdefault(v, [position, last])[1] = last
     for start, end in sorted(line.loops, key=lambda s: s[1] - s[0]):
         for span in spans.values():
             if span[0] < start <= span[1] < end or start <= span[0] < end <= span[1]:

@@ -14,6 +14,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.indexed.gather import lower_gather
 from systolith.compiler.lower.indexed.scatter import lower_scatter
 from systolith.compiler.lower.installed import lower_installed
+from systolith.compiler.lower.routines import arrays_of, is_routine, lower_routine
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, of_family
@@ -30,6 +31,9 @@ def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     """
     root = group.root
     arrays = dict(zip(group.body.parameters, operands, strict=True))
+    if is_routine(root):
+        lower_routine(ctx, root, [*arrays_of(ctx, root, arrays)], results)
+        return
     given = [_operand(ctx, root, o, arrays) for o in root.operands]
     if family(root) is Family.REGISTERED:
         lower_installed(ctx, root, given, results)

@@ -18,6 +18,7 @@ from systolith.compiler.lower.alike import source_of
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
+from systolith.compiler.lower.routines import is_routine
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
@@ -257,7 +258,9 @@ class Lowering:
         inputs = [a for o in operands for a in flatten(o)]
         outputs = self._updated(i, inputs) or self.results(i)
         start = len(self.ctx.block.items)
-        if i.unit:
+        if is_routine(i.root):  # it says itself where its operands are to be
+            cached = inputs
+        elif i.unit:
             fed = i.fed_to_root if i.unit is Unit.MXU else frozenset()
             of = [
                 i.root.name if p in fed else ""

@@ -23,6 +23,7 @@ from systolith.compiler.ops.dim_rules import DimRule
 from systolith.compiler.ops.element_builder import Rule
 from systolith.compiler.ops.elementwise import RULES, MicroOps
 from systolith.compiler.ops.functions import COMPOSED
+from systolith.isa import routines
 from systolith.isa.microops import MICROOPS, Slot
 
 
@@ -226,10 +227,17 @@ TARGETS: dict[str, OpInfo] = {}
 """Rows of custom calls by their target, where these are known."""
 
 
+ROUTINE = OpInfo("custom-call", Family.REGISTERED)
+"""Of custom calls whose target has a routine."""
+
+
 def info(i: Instruction) -> OpInfo:
     """The row of an instruction's opcode; of a custom call, that of its target."""
     row = OPS[i.opcode]
-    return TARGETS.get(row_name(i), row) if row.opcode == "custom-call" else row
+    if row.opcode != "custom-call":
+        return row
+    target = row_name(i)
+    return TARGETS.get(target) or (ROUTINE if routines.is_known(target) else row)
 
 
 def row_name(i: Instruction) -> str:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, cast
 
 from systolith.compiler.cost.timeline import Timeline
-from systolith.compiler.tile.ir import Item, Ref, TileOp
+from systolith.compiler.tile.ir import ROUTINE, Item, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.opcodes import OPCODES
@@ -131,13 +131,15 @@ def _stage(items: Sequence[Item], chip: Chip) -> Stage:
 
 def _is_product(item: Item) -> bool:
     if isinstance(item, TileOp):
-        return OPCODES[item.op].queue in ("w", "s")
+        return item.op == ROUTINE or OPCODES[item.op].queue in ("w", "s")
     return any(_is_product(op) for region in item.regions for op in region.ops())
 
 
 def _sums(item: Item, chip: Chip) -> list[Rows]:
     """Accumulators that an operation changes; of a region, or where a register says which, all."""
     if isinstance(item, TileOp):
+        if item.op == ROUTINE:
+            return [(unit, 0, chip.mxu.acc_rows) for unit in range(chip.mxu.count)]
         if item.op != "mxu.matmul":
             return []
         first, rows = item.args["acc"], cast(int, item.args["row_loops"])
@@ -160,7 +162,7 @@ def _merged(rows: Iterable[Rows]) -> list[Rows]:
 def _timed(item: Item, chip: Chip) -> Timed:
     if not isinstance(item, TileOp):
         return Timed(item, "seq", _ONE, (), ())
-    queue = OPCODES[item.op].queue
+    queue = OPCODES[item.op].queue if item.op != ROUTINE else "seq"
     if queue in ("w", "s"):
         queue += str(item.unit)
     rule = _COSTS.get(item.op)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from systolith.compiler.tile.ir import Block, Buf, Loop, Ref, TileOp
+from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp
 from systolith.isa.instruction import Space
 
 
@@ -33,11 +33,15 @@ def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp], fixed: Collecti
     out = Block()
     segment: list[TileOp | Loop] = []
     for item in block.items:
-        if isinstance(item, TileOp | Loop):
+        routine = isinstance(item, TileOp) and item.op == ROUTINE  # queues are joined there
+        if isinstance(item, TileOp | Loop) and not routine:
             segment.append(item)
             continue
         out.items += _segment(segment, ahead, moved, fixed)
         segment = []
+        if isinstance(item, TileOp):
+            out.items.append(item)
+            continue
         out.items.append(item.with_regions([prefetch(region, ahead, moved, fixed) for region in item.regions]))
     out.items += _segment(segment, ahead, moved, fixed)
     return out

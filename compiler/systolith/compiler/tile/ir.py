@@ -86,12 +86,23 @@ class Ref:
     moves: Moves = ()
 
 
-Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...]
+Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...] | tuple[str, ...]
+
+
+ROUTINE = "routine"
+"""The operation that is no instruction: a routine (`isa/routines.py`), with queues joined before and after it.
+
+Its arguments: `call` (a `Signature`) and `text`; the names that it calls places by, in the order of `operands`,
+`results` and `scratch`, which are Refs to all of their bytes; and as many registers as it names.
+"""
 
 
 @dataclass(eq=False)
 class TileOp:
-    """One instruction: `op` and arguments as in the opcode table, with Refs for streams and a Kernel for its number."""
+    """One instruction: `op` and arguments as in the opcode table, with Refs for streams and a Kernel for its number.
+
+    Or a `ROUTINE`.
+    """
 
     op: str
     args: dict[str, Arg]
@@ -110,6 +121,8 @@ class TileOp:
             kernel, streams = cast(Kernel, self.args["kernel"]), cast(tuple[Ref, ...], self.args["streams"])
             sections = (kernel.prologue, kernel.body, kernel.epilogue)
             return [streams[m.imm] for section in sections for m in section.ops if m.op == "st"]
+        if self.op == ROUTINE:
+            return [*cast(tuple[Ref, ...], self.args["results"]), *cast(tuple[Ref, ...], self.args["scratch"])]
         return [cast(Ref, self.args["dst"])] if "dst" in self.args else []
 
     @cached_property

@@ -53,6 +53,8 @@ LOOP = re.compile(r'loop \$(\d+) count (?:(\d+)|\$(\d+)) "(.*)" \{')
 WHILE = re.compile(r'while \$(\d+) "(.*)"(?: trip (\d+))? \{')
 BRANCH = re.compile(r'if \$(\d+) "(.*)" \{')
 NAME = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\$(\d+)|%([^\s,()]+)""")
+GAP = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<=[^\s,]) (?=\w+=(?!=))""")
+"""Text in quotes, or the space between two arguments."""
 
 DEEPEST = 256
 """Regions around an operation: no module has more."""
@@ -301,4 +303,4 @@ def _pythonic(text: str) -> str:
 
 def _commas(text: str) -> str:
     """`a=1 b=(2, 3)` with commas between the arguments."""
-    return re.sub(r"(?<=[^\s,]) (?=\w+=(?!=))", ", ", text) if text else ""
+    return GAP.sub(lambda m: m[1] or ", ", text) if text else ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import Arg, Block, If, Item, Loop, Ref, TileModule, TileOp, VReg
+from systolith.compiler.tile.ir import ROUTINE, Arg, Block, If, Item, Loop, Ref, TileModule, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
@@ -97,6 +97,9 @@ def _fail(op: TileOp, what: str) -> NoReturn:
 
 
 def _op(op: TileOp, known: set[VReg], loops: Loops) -> None:
+    if op.op == ROUTINE:
+        _routine(op, known, loops)
+        return
     opcode = OPCODES.get(op.op)
     if opcode is None or op.op in CONTROL:
         _fail(op, "not an operation of tile IR")
@@ -114,6 +117,34 @@ def _op(op: TileOp, known: set[VReg], loops: Loops) -> None:
     result = op.args.get("rd")
     if isinstance(result, VReg):
         known.add(result)
+
+
+_ROUTINE_PARTS: dict[str, tuple[bool, type]] = {
+    "call": (False, str),
+    "text": (False, str),
+    "names": (True, str),
+    "operands": (True, Ref),
+    "results": (True, Ref),
+    "scratch": (True, Ref),
+    "registers": (True, VReg),
+}
+"""Arguments of a routine: whether they are tuples, and of what."""
+
+
+def _routine(op: TileOp, known: set[VReg], loops: Loops) -> None:
+    if op.args.keys() != _ROUTINE_PARTS.keys():
+        _fail(op, f"arguments {sorted(op.args)}, declared are {sorted(_ROUTINE_PARTS)}")
+    for name, (several, part) in _ROUTINE_PARTS.items():
+        value = op.args[name]
+        good = type(value) is tuple and all(type(v) is part for v in value) if several else type(value) is part
+        if not good:
+            _fail(op, f"{name} = {value!r}: must be {'a tuple of ' * several}{part.__name__}")
+    if len(op.refs) != len(cast(tuple[str, ...], op.args["names"])):
+        _fail(op, f"{len(op.refs)} places and {len(cast(tuple[str, ...], op.args['names']))} names")
+    for ref in op.refs:
+        if ref.buf is None or ref.dynamic is not None or ref.moves or (ref.buf.space is Space.HBM and ref.offset):
+            _fail(op, "a place whose address is not fixed, or that is not at the start of its buffer in HBM")
+        _ref(op, "a place", ref, known, loops)
 
 
 _SCALARS = (int, VReg)

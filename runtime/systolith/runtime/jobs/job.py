@@ -146,6 +146,7 @@ class Outcome:
             groups=check.groups if check else 0,
             executions=check.executions if check else 0,
             unchecked=check.unchecked if check else 0,
+            without_reference=check.without_reference if check else (),
             expected=len(self.differences),
             failures=self.failures,
             max_abs_error=max((a for a, _ in errors), default=None),

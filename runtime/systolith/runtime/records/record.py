@@ -28,6 +28,7 @@ class Circumstances:
         compile_seconds, simulate_seconds: host time.
         groups, executions: checked against the evaluator.
         unchecked: elements without a known bound.
+        without_reference: targets of custom calls that were not checked.
         expected: results compared with given ones.
         failures: one line each.
         max_abs_error, max_rel_error: None: nothing was compared.
@@ -41,6 +42,7 @@ class Circumstances:
     groups: int = 0
     executions: int = 0
     unchecked: int = 0
+    without_reference: Sequence[str] = ()
     expected: int = 0
     failures: Sequence[str] = field(default_factory=tuple)
     max_abs_error: float | None = None
@@ -75,6 +77,7 @@ def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> di
             "groups": about.groups,
             "executions": about.executions,
             "unchecked": about.unchecked,
+            "without_reference": list(about.without_reference),
             "expected": about.expected,
             "failures": list(about.failures),
         },

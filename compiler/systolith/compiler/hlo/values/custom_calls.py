@@ -10,8 +10,10 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.shape import Shape, tuple_of
 from systolith.compiler.hlo.values.dynamic import pad_to_static, slice_to_dynamic
+from systolith.compiler.hlo.values.host_calls import routine_call
 from systolith.compiler.hlo.values.lapack import LAPACK
 from systolith.compiler.hlo.values.sorting import largest
+from systolith.isa import routines
 
 CustomCall = Callable[[Instruction, list[Literal]], Literal]
 """From the instruction and its operands' values to its result's value."""
@@ -83,6 +85,8 @@ def custom_call(i: Instruction, operands: list[Literal]) -> Literal:
     """`custom-call` of a registered target."""
     target = i.word("custom_call_target")
     function = CUSTOM_CALLS.get(target, _as_it_is if is_marker(i) else None)
+    if function is None and routines.is_known(target):
+        return routine_call(i, operands)
     if function is None:
         raise HloError(f"no custom-call target {target!r} is registered; registered: {', '.join(CUSTOM_CALLS)}")
     return function(i, operands)

@@ -29,6 +29,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.hlo.values.elementwise import OPERATIONS
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, evaluate_instruction, flatten
 from systolith.compiler.hlo.values.reduction import plain_parts, window_elements, window_sum
+from systolith.isa import routines
 from systolith.isa.dtypes import DType, Kind
 
 C = 3.0
@@ -70,6 +71,8 @@ def _instruction(
         return [e for o in i.operands for e in errors[o]]
     results = flatten(values[i])
     given = [e for o in i.operands for e in errors[o]]
+    if i.opcode == "custom-call" and routines.is_known(i.word("custom_call_target")):
+        return _routine(i, results, given)
     exact = not any(e.any() for e in given)
     if exact and (i.opcode in _EXACT or not any(_rounds(leaf.dtype) for leaf in i.shape.leaves() if leaf.is_array)):
         return [np.zeros(r.shape) for r in results]
@@ -87,6 +90,15 @@ def _instruction(
         if roundings and _rounds(i.shape.dtype):
             bound = bound + roundings * rounding(results[0], i.shape.dtype)
     return [_settled(bound, results[0])]
+
+
+def _routine(i: Instruction, results: list[np.ndarray], given: Errors) -> list[np.ndarray]:
+    """Floats are as near to the reference as the routine says; on inexact operands nothing is known."""
+    if any(e.any() for e in given):
+        return [_unknown(r, given) for r in results]
+    ulp, dtypes = routines.find(i.word("custom_call_target")).ulp, [s.dtype for s in i.shape.leaves() if s.is_array]
+    pairs = zip(results, dtypes, strict=True)
+    return [_settled(ulp * rounding(r, d), r) if _rounds(d) else np.zeros(r.shape) for r, d in pairs]
 
 
 def _settled(bound: np.ndarray, result: np.ndarray) -> np.ndarray:

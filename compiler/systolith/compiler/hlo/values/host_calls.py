@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.feed_configs import HOST_CALL
 from systolith.compiler.hlo.ir import Instruction, Literal
 from systolith.compiler.hlo.shape import Shape
+from systolith.isa import routines
 from systolith.isa.host_functions import Array, ArrayType, HostFunctionError, Signature, call, is_known
 
 
@@ -49,8 +50,25 @@ def host_call(i: Instruction, operands: list[Literal]) -> Literal:
     Raises:
         HostFunctionError: as `isa.host_functions.call`.
     """
+    return _called(call, i, operands)
+
+
+def routine_call(i: Instruction, operands: list[Literal]) -> Literal:
+    """The results of a custom call that runs a routine, by its reference.
+
+    Raises:
+        RoutineError: as `isa.routines.call`.
+        HostFunctionError: as `isa.routines.call`.
+    """
+    return _called(routines.call, i, operands)
+
+
+_Function = Callable[[Signature, list[Array]], list[Array]]
+
+
+def _called(function: _Function, i: Instruction, operands: list[Literal]) -> Literal:
     called = signature(i)
-    given = iter(call(called, given_arrays(called, tuple(operands))))
+    given = iter(function(called, given_arrays(called, tuple(operands))))
 
     def value(shape: Shape) -> Literal:
         if shape.is_tuple:

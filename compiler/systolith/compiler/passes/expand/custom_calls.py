@@ -11,6 +11,7 @@ from systolith.compiler.passes.expand.partial_reduce import TARGET
 from systolith.compiler.passes.expand.topk import TOP_K
 from systolith.compiler.passes.linalg.lapack import ROUTINES
 from systolith.compiler.plugins import EXPANDERS, installed
+from systolith.isa.routines import known
 
 _LETTER = re.compile("^lapack_[sdcz]")
 
@@ -22,4 +23,5 @@ def targets() -> list[str]:
     """
     own = {TARGET, TOP_K, "Pin", "Unpin", "xla.sdy.*"} | MARKERS
     routines = {_LETTER.sub("lapack_?", name) for name in ROUTINES}
-    return sorted(own | routines | CALLS.keys() | TARGETS.keys() | (installed(EXPANDERS).keys() - OPS.keys()))
+    added = {*known()} | (installed(EXPANDERS).keys() - OPS.keys())
+    return sorted(own | routines | CALLS.keys() | TARGETS.keys() | added)
