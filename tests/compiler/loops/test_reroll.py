@@ -98,6 +98,16 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
     assert any(d.kind == "repeat" and "iterations of" in d.chosen for d in rolled.explain)
 
 
+def test_loops_one_after_another_share_registers_in_a_loop_around_them() -> None:
+    """The rows of this product's blocks are an outermost loop, in which each block's first and last columns have loops
+    of their own beside that of the columns between.
+    """
+    chip = load_chip("tpu_v3")
+    rolled = compiled(module(BODIES["product"].replace("bf16", "f32"), 8192, 2048, 4096), chip).program
+    assert len(rolled.code) < 4_500
+    assert taken(rolled, chip) <= 2_110_000
+
+
 def test_loops_that_take_longer_are_not_chosen() -> None:
     """Loads of a transpose as a loop wait for the stores of the iteration before."""
     with pytest.MonkeyPatch.context() as patch:

@@ -163,6 +163,12 @@ def _names(block: Block, var: VReg) -> bool:
     )
 
 
+def pointers(loop: Loop) -> int:
+    """Registers for addresses that a loop moves; of loops in it, one after another, those of the one with most."""
+    own = sum(moves[-1][0] == loop.var for moves in _moves(loop.body))
+    return own + max((pointers(item) for item in loop.body.items if isinstance(item, Loop)), default=0)
+
+
 def _moves(block: Block) -> dict[Moves, None]:
     """How loops move addresses in a block, by the loops around it too: what a loop in it starts from included."""
     found: dict[Moves, None] = {}

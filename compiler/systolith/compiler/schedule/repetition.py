@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systolith.compiler.emit.assemble import line_bytes
+from systolith.compiler.emit.linearize import pointers
 from systolith.compiler.explain import Decision
 from systolith.compiler.schedule.operation_times import Progress, timed
 from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
@@ -30,8 +31,8 @@ LOOKED_AT = 4
 MOST_PLACES = 16
 """Places in which the instances of a buffer take turns, at most."""
 
-MOST_STRIDES = 12
-"""Strides by which the loops of a nest move addresses, at most: each takes a scalar register."""
+MOST_POINTERS = 12
+"""Registers for addresses that the loops of a nest move, at most."""
 
 MOST_MOVED = 4
 """Streams of an operation that move, at most: each address takes a scratch register."""
@@ -132,6 +133,7 @@ class Repetition:
 
     Attributes:
         count: repetitions that differ as a loop's iterations may.
+        after: where others may begin: those that follow differ in another way.
         strides: of each item of a period: how far each repetition moves the offsets of its streams.
     """
 
@@ -141,10 +143,17 @@ class Repetition:
         self._next: dict[Buf, Buf] = {}
         self._before: set[Buf] = set()
         most = (end - start) // period
-        self.count = next((n for n in range(1, most) if not self._alike(n)), most)
+        self.count, self.after = most, end
+        for n in range(1, most):
+            unlike = self._unlike(n)
+            if unlike is not None:
+                self.count = n
+                # Of the first two, what is before the items that are unlike cannot be of repetitions either.
+                self.after = start + (unlike + 1 if n == 1 else (n - 1) * period)
+                break
 
-    def _alike(self, n: int) -> bool:
-        """Whether repetition n follows the one before it; notes how."""
+    def _unlike(self, n: int) -> int | None:
+        """The first item of repetition n that does not follow the one before it; None: all do, and it is noted how."""
         added: dict[Buf, Buf] = {}
         at = self.start + n * self.period
         for x in range(self.period):
@@ -152,15 +161,15 @@ class Repetition:
             for one, other in zip(self.forms[at - self.period + x].refs, self.forms[at + x].refs, strict=True):
                 alike = one.buf is other.buf or one.offset == other.offset  # one of the two may change
                 if not alike or not self._follows(one.buf, other.buf, added):
-                    return False
+                    return x
                 strides.append(other.offset - one.offset)
             if n > 1 and strides != self.strides[x]:
-                return False
+                return x
             if n == 1:
                 self.strides.append(strides)
         self._next |= added
         self._before |= {*added.values()}
-        return True
+        return None
 
     def _follows(self, one: Buf | None, other: Buf | None, added: dict[Buf, Buf]) -> bool:
         """Whether a buffer may stand where another one stood a repetition before; notes it in `added`."""
@@ -264,17 +273,19 @@ class Repetition:
         body, var = turns * self.period, VReg(next(variables))
         first, count = self.start + body, self.count // turns - 2
         moved = Block([self._moved(first + x, turns, var) for x in range(body)])
-        moves = [[ref.moves for ref in op.refs if ref.moves] for op in moved.ops()]
-        if max(map(len, moves)) > MOST_MOVED or len({m for each in moves for m in each}) > MOST_STRIDES:
-            return None
         group = next(moved.ops()).origin.group
+        loop = Loop(var, count, moved, group)
+        if any(sum(bool(ref.moves) for ref in op.refs) > MOST_MOVED for op in moved.ops()):
+            return None
+        if pointers(loop) > MOST_POINTERS:
+            return None
         lying = layout.places(group)
         places.of |= lying
         places.memory += dict.fromkeys(memory for memory, _ in lying.values())
         what = f"{count:,} iterations of {body:,} operations"
         why = f"{turns} places for each buffer" if turns > 1 else ""
         decision = Decision("repeat", group, what, why, {"operations saved": saved})
-        return Rolled(first, first + count * body, Loop(var, count, moved, group), body, decision)
+        return Rolled(first, first + count * body, loop, body, decision)
 
     def _moved(self, n: int, turns: int, var: VReg) -> Item:
         """An item of the body, whose offsets move with the loop."""

@@ -151,7 +151,7 @@ class _Search:
                         else None
                     )
                     if loop is None:
-                        start += max(1, found.count - 1) * period
+                        start = found.after
                         continue
                     self.decisions.append(loop.decision)
                     self.fixed += Block([f.item for f in forms[loop.end : loop.end + loop.after]]).ops()
