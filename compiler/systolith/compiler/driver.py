@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from systolith.compiler.emit.known_programs import KnownPrograms
 from systolith.compiler.errors import CompileError, DoesNotFitError, HbmError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
 from systolith.compiler.groups.fusion import made_of
@@ -27,7 +28,7 @@ from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.plan import WHY
 from systolith.compiler.plugins import LOWERINGS, installed
 from systolith.compiler.pressure import Lowered, Relief, relieved
-from systolith.compiler.schedule.program import planned, program_of
+from systolith.compiler.schedule.program import complete, planned, program_of
 from systolith.compiler.tile.ir import TileModule
 from systolith.compiler.tile.printer import print_tile_ir
 from systolith.compiler.tile.verifier import verify_tile_module
@@ -118,6 +119,19 @@ GROUPED = 64
 """Results of passes that make groups that are kept, for chips that differ in what these read."""
 
 
+@dataclass(frozen=True)
+class Reused:
+    """What compilations of one module have in common.
+
+    Attributes:
+        copies: of groups.
+        programs: the last ones.
+    """
+
+    copies: GroupCopies = field(default_factory=GroupCopies)
+    programs: KnownPrograms = field(default_factory=KnownPrograms)
+
+
 class Front:
     """A module in canonical form, to be compiled for any number of chips: what does not depend on the chip, done once.
 
@@ -132,7 +146,7 @@ class Front:
     def __init__(self, module: Module, canonical: bool = False) -> None:
         register_installed()
         self.canonical = legalise(module) if canonical else canonicalise(module)
-        self._copies = GroupCopies()
+        self._reused = Reused()
         self._grouping: Known[tuple[Module, Outcome]] = Known(GROUPED)
 
     @collection_paused()
@@ -149,7 +163,7 @@ class Front:
         while True:
             module, decisions, changed = self._grouped(chip, options, left_out)
             try:
-                compiled = _compiled(module, chip, options, self._copies, [*decisions, *left_out.values()])
+                compiled = _compiled(module, chip, options, self._reused, [*decisions, *left_out.values()])
                 break
             except DoesNotFitError as problem:
                 name = next((n for n in OPTIONAL if n in changed), None)
@@ -194,17 +208,17 @@ def compile_groups(module: Module, chip: Chip, options: Options | None = None) -
     check_legality(module, chip, options.elided, grouped=True)
     if options.plan is not None:
         raise CompileError("a plan has choices that were made before groups were: give it with the module itself")
-    return _compiled(module, chip, options, GroupCopies())
+    return _compiled(module, chip, options, Reused())
 
 
 def _compiled(
-    module: Module, chip: Chip, options: Options, copies: GroupCopies, decided: Sequence[Decision] = ()
+    module: Module, chip: Chip, options: Options, reused: Reused, decided: Sequence[Decision] = ()
 ) -> Compiled:
     """Compile grouped HLO, autotuned if the options ask for it."""
     if options.autotune and options.tuner is None:
         raise CompileError("autotune needs a simulator; compile through systolith.api.Client, or give a tuner")
     if options.tuner is None:
-        return compile_grouped(module, chip, options, decided, copies)
+        return compile_grouped(module, chip, options, decided, reused)
     return _tuned(module, chip, options, decided)
 
 
@@ -236,17 +250,19 @@ def compile_grouped(
     chip: Chip,
     options: Options,
     decided: Sequence[Decision] = (),
-    copies: GroupCopies | None = None,
+    reused: Reused | None = None,
 ) -> Compiled:
     """Compile grouped HLO: every operation that runs is in a `Group`.
 
-    `decided`: what was on the way there; `copies`: of groups of this module and of others.
+    `decided`: what was on the way there; `reused`: with other compilations.
     """
-    lowered, relief = fit_module(module, chip, options, copies)
+    reused = reused or Reused()
+    lowered, relief = fit_module(module, chip, options, reused.copies)
     module = lowered.module
     tile = lowered.tile(records=options.probes)
     groups = [made_of(i) for i in module.instructions() if isinstance(i, Group)]
-    made = _assembled(tile, lowered.fitted.plan, chip, relief.remade, given=bool(installed(LOWERINGS)))
+    given = bool(installed(LOWERINGS))
+    made = _assembled(tile, lowered.fitted.plan, chip, relief.remade, given, reused.programs, options.complete)
     explain = each_once([*decided, *groups, *relief.decisions, *lowered.lowering.ctx.explain, *made.explain])
     before = Stages({"grouped.hlo": lambda: print_hlo(module)})
     after = Stages({"explain.txt": lambda: as_text(explain)})
@@ -284,10 +300,21 @@ def compile_tile(tile: TileModule, chip: Chip) -> Assembled:
 
 
 def _assembled(
-    tile: TileModule, plan: MemoryPlan, chip: Chip, remade: Sequence[Remade] = (), given: bool = False
+    tile: TileModule,
+    plan: MemoryPlan,
+    chip: Chip,
+    remade: Sequence[Remade] = (),
+    given: bool = False,
+    known: KnownPrograms | None = None,
+    whole: bool = True,
 ) -> Assembled:
-    """The program of tile IR, with its stages; `remade`: see `MemoryUse`; `given`: see `program_of`."""
-    program, made_of, explain = program_of(tile, chip, plan, given)
+    """The program of tile IR, with its stages.
+
+    `remade`: see `MemoryUse`; `given`, `known`: see `program_of`; `whole`: it is checked, and cycles are predicted.
+    """
+    program, made_of, explain = program_of(tile, chip, plan, given, known)
+    if whole:
+        complete(program, chip)
     memory = MemoryUse(program, Layout(tile.block, plan, tile.buffers, tile.whole, made_of), remade)
     stages = Stages(
         {

@@ -63,6 +63,8 @@ class Options:
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
         plan: choices that are to be taken.
+        complete: check what the compiler made, and predict cycles, for reports; a run in mode `time` needs neither, and
+            `schedule/program.py` can do it afterwards.
     """
 
     precision: str | None = None
@@ -72,6 +74,7 @@ class Options:
     autotune_cache: Path | None = None
     tuner: Tuner | None = None
     plan: ForcedPlan | None = None
+    complete: bool = True
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:

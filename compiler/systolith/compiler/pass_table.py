@@ -37,7 +37,7 @@ from systolith.compiler.passes.registry import find_pass, first_sentence, names,
 from systolith.compiler.pressure import Lowered
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
-from systolith.compiler.schedule.program import planned, program_of
+from systolith.compiler.schedule.program import complete, planned, program_of
 from systolith.compiler.schedule.reroll import reroll
 from systolith.compiler.tile.ir import GroupRecord, TileModule, TileOp
 from systolith.compiler.tile.printer import print_tile_ir
@@ -223,7 +223,9 @@ def _addresses(tile: TileModule, chip: Chip) -> str:
 
 def _assembly(tile: TileModule, chip: Chip) -> str:
     """Assembly: addresses, registers, tokens."""
-    return disassemble(program_of(tile, chip, planned(tile, chip), given=True).program)
+    program = program_of(tile, chip, planned(tile, chip), given=True).program
+    complete(program, chip)
+    return disassemble(program)
 
 
 TILE_PASSES = {

@@ -117,7 +117,8 @@ class _Attempt:
             lowering = self.lowering
             if lowering.oversized:
                 return lowering, None
-            verify_tile_ir(lowering.ctx.block)
+            if lowering.ctx.options.complete:
+                verify_tile_ir(lowering.ctx.block)
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
             if lowering.ctx.fixed and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):

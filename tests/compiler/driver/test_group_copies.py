@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -162,3 +163,45 @@ def test_passes_that_say_that_they_change_nothing_do_not(name: str) -> None:
         before = print_hlo(module)
         changed = run_pass(module, make(load_chip("small"), OPTIONS)).changed
         assert changed or print_hlo(module) == before
+
+
+@pytest.mark.parametrize(
+    ("vmem", "body"),
+    [
+        (
+            8192,
+            "w = f32[64,64] parameter(1)\n"
+            "  ROOT y = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        ),
+        (16384, "o = f32[] constant(0)\n  ROOT y = f32[8] reduce(x, o), dimensions={1}, to_apply=add"),
+    ],
+    ids=["of weights larger than VMEM", "in parts"],
+)
+def test_groups_are_copied(vmem: int, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For another chip, which agrees in what was read."""
+    copied: list[Template] = []
+    copy = Template.copy
+
+    def noting(template: Template, *args: Any) -> None:
+        copied.append(template)
+        copy(template, *args)
+
+    monkeypatch.setattr(Template, "copy", noting)
+    text = f"HloModule m\n{scalar_computation('add')}ENTRY e {{\n  x = f32[8,64] parameter(0)\n  {body}\n}}\n"
+    front, chip = Front(parse_hlo(text)), variant(load_chip("tiny"), {"vmem.bytes": vmem})
+    for latency in (50, 60):
+        front.compile(variant(chip, {"hbm.latency": latency}), OPTIONS)
+    assert copied
+
+
+def test_programs_of_the_same_operations_are_made_once() -> None:
+    front, small = Front(parse_hlo(TEXTS["layers"])), load_chip("small")
+    first = front.compile(small, OPTIONS)
+    for change in ({"hbm.latency": small.hbm.latency + 1}, {"clock_mhz": small.clock_mhz * 2}):
+        other = variant(small, change)
+        again, expected = front.compile(other, OPTIONS), Front(parse_hlo(TEXTS["layers"])).compile(other, OPTIONS)
+        assert again.program.code is first.program.code
+        assert _all_of(again, other) == _all_of(expected, other)
+        assert again.stages["memory.txt"] == expected.stages["memory.txt"]
+    other = variant(small, {"vmem.bytes": small.vmem.bytes // 2})
+    assert front.compile(other, OPTIONS).program.code is not first.program.code

@@ -64,8 +64,9 @@ class Lowered:
 
     @cached_property
     def largest(self) -> int:
-        """Bytes of the largest buffer."""
-        return max((b.bytes for op in self.items if isinstance(op, TileOp) for b in op.buffers), default=0)
+        """Bytes of the largest buffer in VMEM."""
+        bufs = {b for op in self.items if isinstance(op, TileOp) for b in op.buffers}
+        return max((b.bytes for b in bufs if b.space is Space.VMEM), default=0)
 
     @cached_property
     def template(self) -> Template | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from systolith.compiler.emit.assemble import Emitted, assemble, probes
+from systolith.compiler.emit.known_programs import KnownPrograms
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.schedule.fitting import memory_plan
@@ -16,7 +17,9 @@ from systolith.isa.program import GroupInfo, Program
 from systolith.isa.verify import verify_program
 
 
-def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = False) -> Emitted:
+def program_of(
+    tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = False, known: KnownPrograms | None = None
+) -> Emitted:
     """The program of a module, and how it was made.
 
     Args:
@@ -24,16 +27,33 @@ def program_of(tile: TileModule, chip: Chip, plan: MemoryPlan, given: bool = Fal
         chip: the target.
         plan: addresses of its buffers.
         given: its text is a user's; see `assemble`.
+        known: programs that may be the same.
+
+    Returns:
+        It, with groups of which no cycles are predicted, and not checked yet: see `complete`.
 
     Raises:
         CompileError: it asks for more registers or tokens than there are.
         ProgramError: it breaks a rule of the instruction set.
     """
-    made = assemble(tile.name, tile.block, tile.buffers, plan, chip, given)
+
+    def make(chip: Chip) -> Emitted:
+        return assemble(tile.name, tile.block, tile.buffers, plan, chip, given)
+
+    made = make(chip) if known is None else known.get(tile, plan, chip, make)
     made.program.probes = probes(tile, made.ops, plan)
-    verify_program(made.program, chip)
-    made.program.groups = predicted(tile.groups, made.program, chip)
+    made.program.groups = tile.groups
     return made
+
+
+def complete(program: Program, chip: Chip) -> None:
+    """Check a program, and predict the cycles of its groups.
+
+    Raises:
+        ProgramError: it breaks a rule of the instruction set.
+    """
+    verify_program(program, chip)
+    program.groups = predicted(program.groups, program, chip)
 
 
 def predicted(groups: Sequence[GroupInfo], program: Program, chip: Chip) -> list[GroupInfo]:

@@ -73,7 +73,7 @@ class _Made:
     Attributes:
         asked: model and options.
         reads: empty where not recorded: only the same chip will do.
-        decoded: the program's instructions, for its runs.
+        decoded: the program's instructions, for its runs; programs of the same instructions share it.
     """
 
     asked: Any
@@ -132,7 +132,8 @@ def parsed(model: Model) -> Front:
 def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> tuple[Program, Decoded]:
     """The program of a model for a chip, as a fresh compilation would make it, and what its runs share.
 
-    One that was made for another chip is taken where that one has the same values in all fields that were read.
+    It is not complete (`Options.complete`): its cycles do not depend on that.  One that was made for another chip is
+    taken where that one has the same values in all fields that were read.
 
     Raises:
         SystolithError: it is refused.
@@ -141,11 +142,12 @@ def program_for(model: Model, options: Mapping[str, Any], chip: Chip) -> tuple[P
     for made in _made:
         if made.asked == asked and (holds(made.reads, chip) if made.reads else made.chip.digest() == chip.digest()):
             return moved(made.program, chip), made.decoded
-    wanted = Options(probes=False, elided="zeros", **options)
+    wanted = Options(probes=False, elided="zeros", complete=False, **options)
     # Measuring plans reads the chip in the simulator, which no record would show.
     target, reads = (chip, {}) if wanted.autotune else recording(chip)
     program = moved(parsed(model).compile(target, with_tuner(wanted, target)).program, chip)
-    _made.append(_Made(asked, chip, dict(reads), program, decoded := Decoded(program)))
+    decoded = next((m.decoded for m in _made if m.program.code is program.code), None) or Decoded(program)
+    _made.append(_Made(asked, chip, dict(reads), program, decoded))
     return program, decoded
 
 
