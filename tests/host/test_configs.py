@@ -24,6 +24,7 @@ from systolith.runtime.arrays import Array
 from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from systolith.sim.host_times import HostTimes, HostTimesError
 from tests.host.modules import ECHO, evaluated, fed_loop
+from tests.reports.records import require_schema
 from tests.runtime.command import systolith
 
 TURNS = 5
@@ -231,6 +232,30 @@ def test_times_of_the_host_from_a_file(
     one, other = json.loads(full.out), json.loads(timed.out)
     assert one["cycles"] == other["cycles"] > 4000 * (TURNS - 2)
     assert one["units"][unit][cause] > 2000 * (TURNS - 2)
+
+
+def test_a_full_queue_holds_the_host_and_all_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, given, start = files(tmp_path)
+    path, out = tmp_path / "times.json", tmp_path / "trace.json"
+    sizes = {"": 256 * TURNS, "images": 512 * TURNS}
+    path.write_text(json.dumps({"infeed": {config: [[0, size]] for config, size in sizes.items()}}))
+    held = {}
+    for room in (256, 1024, 65536):
+        command = ["run", module, "--chip", "tiny", "--set", f"host.room={room}", "--host-times", path]
+        command += ["--args", start, "--infeed", given, "--trace", out]
+        ran = systolith(capsys, *command, "--json")
+        assert ran.code == GOOD
+        require_schema(json.loads(ran.out))
+        held[room] = json.loads(ran.out)["host_held"]
+        events = json.loads(out.read_text())["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        waits = [e for e in events if e["ph"] == "X" and e["name"].startswith("waits for credits")]
+        assert sum(e["args"]["cycles"] for e in waits) == sum(held[room].values())
+        assert {names[e["tid"]] for e in waits} == {f"host of infeed {n}" for n in range(2) if room < 65536}
+        shown = re.search(r"Host held +([\d,]+) cycles", systolith(capsys, *command).out)
+        assert shown is not None
+        assert shown[1] == f"{max(held[room].values()):,}"
+    assert held[256][""] > held[1024][""] > held[65536][""] == held[65536]["images"] == 0
 
 
 @pytest.mark.parametrize(

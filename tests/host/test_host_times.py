@@ -115,6 +115,42 @@ def test_each_transfer_begins_as_soon_as_the_host_is_ready(out: bool, count: int
     assert all(sum(causes.values()) == result.cycles for causes in result.units.values())
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 12),
+    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 2 * TINY.host.room)), max_size=8),
+    st.integers(0, 2 * TINY.host.room),
+)
+def test_the_host_is_held_while_it_has_bytes_and_no_credits(
+    count: int, steps: list[tuple[int, int]], more: int
+) -> None:
+    """Cycle by cycle: a host that spends its credits, and gets those of a transfer back when that ends."""
+    steps = [*sorted(steps), (2500, count * ARRAY + more)]
+    result = timed(count, False, HostTimes({1: steps}))
+    ends = [end for _, end, _ in starts(result)]
+    credit, waiting, held = TINY.host.room, 0, []
+    assert result.cycles is not None
+    for cycle in range(result.cycles):
+        waiting += sum(size for at, size in steps if at == cycle)
+        credit += ARRAY * ends.count(cycle)
+        sent = min(waiting, credit)
+        waiting, credit = waiting - sent, credit - sent
+        if waiting:
+            held.append(cycle)
+    assert [cycle for start, end in result.held[1] for cycle in range(start, end)] == held
+    assert result.host_held == {"1": len(held)}
+
+
+def test_a_host_without_times_is_never_held() -> None:
+    assert timed(8, False, HostTimes()).host_held == {}
+    assert timed(8, True, HostTimes({}, {1: [(0, ALL)]})).host_held == {}
+
+
+def test_numbers_beyond_64_bits_hold_the_host_too() -> None:
+    result = timed(2, False, HostTimes({1: [(0, 1 << 80), (1 << 80, 1)]}))
+    assert result.held == {1: [(0, result.cycles)]}
+
+
 @pytest.mark.parametrize("out", [False, True])
 def test_times_that_end_before_the_run_name_the_instruction(out: bool) -> None:
     host = HostTimes({}, {1: [(9, 1)]}) if out else HostTimes({1: [(9, ARRAY)]})
@@ -130,13 +166,20 @@ def test_times_that_are_none_are_refused(steps: object) -> None:
         HostTimes({0: steps})  # type: ignore[arg-type]
 
 
-def test_more_than_an_outfeed_queue_holds_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("copy", "message"),
+    [
+        ("load host(0)[0]:p, vmem[0]:p", r"src: 2052 bytes at once: an infeed queue holds 2048 \(host.room\)"),
+        ("store vmem[0]:p, host(0)[0]:p", r"dst: 2052 bytes at once: an outfeed queue holds 2048 \(host.room\)"),
+    ],
+)
+def test_more_than_a_queue_holds_is_refused(copy: str, message: str) -> None:
     text = f""".program t
 .pattern p u32 counts=({TINY.host.room // 4 + 1}) strides=(4)
-    dma.store vmem[0]:p, host(0)[0]:p
+    dma.{copy}
     halt
 """
-    with pytest.raises(ProgramError, match=r"dst: 2052 bytes at once: an outfeed queue holds 2048 \(host.room\)"):
+    with pytest.raises(ProgramError, match=message):
         verify_program(assemble(text, TINY), TINY)
 
 

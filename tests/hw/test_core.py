@@ -10,7 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.attributes import WindowDim
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.hw.lockstep import Case, Lockstep
+from systolith.hw.lockstep import Case, Lockstep, Result
 from systolith.hw.model import HW, NO_PARAMETER, PARAMETERS
 from systolith.isa.asm import assemble
 from systolith.isa.chip import SCHEMA, Chip, load_chip
@@ -26,6 +26,7 @@ from tests.compiler.machine import Array, compiled
 from tests.compiler.window_cases import select_and_scatter_text, window_arguments
 from tests.host import test_configs as configs
 from tests.host.test_feeds import ITEM, LOOP, TURNS, item
+from tests.hw.full_queues import full_queues
 from tests.hw.queue_programs import queue_program
 from tests.programs.cases import CASES
 from tests.programs.run import arguments
@@ -59,10 +60,11 @@ def compiled_case(text: str, arguments: Sequence[Array]) -> Case:
     return Case(program, {buffers[k]: np.frombuffer(a.tobytes(), np.uint8) for k, a in enumerate(arguments)})
 
 
-def agree(core: Lockstep, case: Case) -> None:
+def agree(core: Lockstep, case: Case) -> Result:
     result = core.run(case)
     assert result.ok, result.difference
     assert result.words > 0
+    return result
 
 
 def test_every_field_of_a_chip_is_a_parameter() -> None:
@@ -175,6 +177,12 @@ def test_a_host_that_comes_late_and_takes_slowly(core: Lockstep, seed: int) -> N
     host = HostTimes({0: steps(200 * seed * TURNS)}, {0: steps(300 * seed * TURNS)}) if seed else HostTimes()
     (entry,) = (n for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER)
     agree(core, Case(program, {entry: np.zeros(ITEM, np.uint8)}, fill, host=host))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_full_infeed_queues_hold_the_host_as_long(core: Lockstep, seed: int) -> None:
+    held = agree(core, full_queues(core.chip, seed)).host_held
+    assert sum(held.values()) > 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,8 +1,9 @@
-"""Errors of one cycle or one bit, planted in each unit: lockstep finds every one in a few random programs."""
+"""Errors of one cycle or one bit, planted in each unit: lockstep finds every one in a few programs."""
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from systolith.hw.lockstep import Lockstep
 from systolith.hw.tb.core_mutants import MUTANTS
 from systolith.hw.tb.mutants import Mutant, plant
 from systolith.isa.chip import load_chip
+from tests.hw.full_queues import full_queues
 
 PROGRAMS = 300
+FULL = 8
 TINY = load_chip("tiny")
 
 pytestmark = pytest.mark.slow
@@ -32,9 +35,11 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(folder: Path, number: int, programs: int) -> int | None:
-    """The first random program that shows mutant `number`; None: none of them does."""
+    """The first program, full queues before random ones, that shows mutant `number`; None: none of them does."""
     with Lockstep(TINY, root=folder, plusargs=(f"+mutant={number}",)) as core:
-        return next((seed for seed in range(programs) if on_core(core, random_program(seed)) is not None), None)
+        full = (not core.run(full_queues(TINY, seed)).ok for seed in range(FULL))
+        random = (on_core(core, random_program(seed)) is not None for seed in range(programs))
+        return next((n for n, differs in enumerate(chain(full, random)) if differs), None)
 
 
 @pytest.mark.parametrize(("number", "mutant"), list(enumerate(MUTANTS, 1)), ids=lambda m: getattr(m, "name", ""))

@@ -52,6 +52,7 @@ class Reference:
         cycles: of the run.
         executed: instructions, SEQ's included.
         after: memories at the end.
+        held: by infeed queue whose times are given, cycles in which it held the host.
     """
 
     program: Program
@@ -62,6 +63,7 @@ class Reference:
     cycles: int
     executed: int
     after: Contents
+    held: dict[int, int]
 
     def times(self) -> Times:
         """Its times."""
@@ -178,8 +180,16 @@ def _memory(blocks: list[tuple[int, Words]], size: int) -> Bytes:
     return memory
 
 
-def memories_of(job: Job, outcome: Outcome, like: Contents) -> tuple[dict[str, Bytes], list[Bytes]]:
-    """The core's memories and outfeed queues at the end; pages that were never written are zero."""
+class Ends(NamedTuple):
+    """What the core has at the end: memories, outfeed queues, and by infeed queue the cycles that it held the host."""
+
+    memories: dict[str, Bytes]
+    outfeed: list[Bytes]
+    held: list[int]
+
+
+def ends_of(job: Job, outcome: Outcome, like: Contents) -> Ends:
+    """The core's ends; pages of memories that were never written are zero."""
     memories: dict[str, Bytes] = {}
     queues: list[Bytes] = []
     sizes: list[int] = []
@@ -191,7 +201,7 @@ def memories_of(job: Job, outcome: Outcome, like: Contents) -> tuple[dict[str, B
             queues.append(data[: sizes[len(queues)]])
         else:
             memories[read.scope] = _memory(blocks, like.memories.get(read.scope, np.zeros(0, np.uint8)).size)
-    return memories, queues
+    return Ends(memories, queues, sizes[len(queues) :])
 
 
 def _words(data: Bytes, size: int) -> NDArray[np.uint32]:
@@ -297,4 +307,13 @@ def compare_queues(want: list[Bytes], got: list[Bytes]) -> Difference | None:
         if wrong.size:
             i = int(wrong[0])
             return Difference(f"byte {i} of outfeed queue {n}", NEVER, "st", "", "", f"{a[i]:#04x}", f"{b[i]:#04x}")
+    return None
+
+
+def compare_held(want: dict[int, int], got: list[int]) -> Difference | None:
+    """The first difference of the cycles in which infeed queues held the host."""
+    for n, cycles in want.items():
+        if got[n] != cycles:
+            what = f"cycles that infeed queue {n} holds the host"
+            return Difference(what, NEVER, "ld", "", "", str(cycles), str(got[n]))
     return None

@@ -187,11 +187,14 @@ def start_of(program: Program, chip: Chip, machine: Machine, times: HostTimes = 
 
 
 def job(chip: Chip, start: Start, outfeed: list[int], limit: int) -> Job:
-    """A run of at most `limit` cycles; `outfeed`: bytes to read of each queue."""
+    """A run of at most `limit` cycles.
+
+    `outfeed`: bytes to read of each queue; how many it has, and how long infeeds held the host, are read, too.
+    """
     scopes = [VMEM, SMEM, HBM, *map(accumulators, range(chip.mxu.count)), *map(remote, range(chip.link.count))]
     size = CAPACITIES["HostBytes"]
     reads = [Read(scope) for scope in scopes]
     if outfeed:
-        reads.append(Read(HOST, len(outfeed) * size, len(outfeed)))
+        reads.append(Read(HOST, len(outfeed) * size, 2 * len(outfeed)))
         reads += [Read(HOST, n * size, max(-(-count // 4), 1)) for n, count in enumerate(outfeed)]
     return Job(scopes, start.writes, reads, limit)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -19,12 +19,13 @@ from systolith.hw.compare import (
     NEVER,
     Difference,
     Reference,
+    compare_held,
     compare_memories,
     compare_queues,
     compare_times,
     describe_failure,
     describe_places,
-    memories_of,
+    ends_of,
     times_of,
 )
 from systolith.hw.image import contents, job, start_of
@@ -77,6 +78,7 @@ class Result:
         words: of memories that were compared.
         seconds: of the host, for the core's cycles.
         difference: the first one; None: there is none.
+        host_held: by infeed queue whose times are given, cycles in which the host waited for credits.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Result:
     words: int
     seconds: float
     difference: Difference | None
+    host_held: dict[int, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -119,7 +122,8 @@ def _simulate(case: Case, chip: Chip, machine: Machine) -> Reference:
     cycles, _, trace, _ = plane.finish()
     if limit is not None:
         limit.finish(cycles)
-    return Reference(program, chip, trace, issued, iterations, cycles, executed, contents(machine))
+    held = {n: sum(end - start for start, end in of) for n, of in plane.held().items() if n < chip.host.queues}
+    return Reference(program, chip, trace, issued, iterations, cycles, executed, contents(machine), held)
 
 
 class Lockstep:
@@ -168,13 +172,13 @@ def prepare(case: Case, chip: Chip) -> tuple[Reference, Job]:
 
 def compare(reference: Reference, todo: Job, outcome: Outcome) -> Result:
     """Compare the core's run with the reference."""
-    memories, queues = memories_of(todo, outcome, reference.after)
-    words, places = compare_memories(reference.after, memories)
+    ends = ends_of(todo, outcome, reference.after)
+    words, places = compare_memories(reference.after, ends.memories)
     difference = _times(reference, outcome)
     if difference is None and places:
         difference = describe_places(reference, places)
     if difference is None:
-        difference = compare_queues(reference.after.outfeed, queues)
+        difference = compare_queues(reference.after.outfeed, ends.outfeed) or compare_held(reference.held, ends.held)
     return Result(
         reference.program.name,
         reference.chip,
@@ -184,6 +188,7 @@ def compare(reference: Reference, todo: Job, outcome: Outcome) -> Result:
         words,
         outcome.seconds,
         difference,
+        reference.held,
     )
 
 

@@ -117,7 +117,12 @@ class Host:
     q: Annotated[int, Ge(1), Le(2**12), Doc("cycles", "bandwidth of each direction is p/q bytes a cycle: denominator")]
     setup: Annotated[int, Ge(0), Le(100000), Doc("cycles", "of each transfer, before its first byte")]
     latency: Annotated[int, Ge(1), Le(100000), Doc("cycles", "from a transfer's last byte to the signal")]
-    room: Annotated[int, Ge(4), Le(2**30), Doc("bytes", "that an outfeed queue holds until the host takes them")]
+    room: Annotated[
+        int,
+        Ge(4),
+        Le(2**30),
+        Doc("bytes", "that a host queue holds: until the chip, or the host, takes them"),
+    ]
     launch: Annotated[
         int, Ge(0), Le(10**8), Doc("cycles", "that a program's call and the word of its end take, beside its run")
     ]

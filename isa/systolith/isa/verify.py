@@ -107,9 +107,10 @@ def _check_copy(instr: Instruction, program: Program, chip: Chip) -> None:
     src, dst = (_stream(instr, n, program, chip) for n in ("src", "dst"))
     _need(src.dtype.size == dst.dtype.size, f"src is {src.dtype}, dst is {dst.dtype}: must be of one size")
     _need(src.elements == dst.elements, f"src has {src.elements} elements, dst has {dst.elements}: must be as many")
-    if cast(Stream, instr.args["dst"]).space is _S.HOST:
-        size = dst.elements * dst.dtype.size
-        _need(size <= chip.host.room, f"dst: {size} bytes at once: an outfeed queue holds {chip.host.room} (host.room)")
+    for name, pattern, queue in (("src", src, "infeed"), ("dst", dst, "outfeed")):
+        if cast(Stream, instr.args[name]).space is _S.HOST:
+            size, room = pattern.elements * pattern.dtype.size, chip.host.room
+            _need(size <= room, f"{name}: {size} bytes at once: an {queue} queue holds {room} (host.room)")
 
 
 def _check_mxu(instr: Instruction, program: Program, chip: Chip) -> None:

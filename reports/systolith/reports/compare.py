@@ -9,7 +9,7 @@ from systolith.reports.attribution import Attribution, attribute_run
 from systolith.reports.causes import cause, in_order, unit_label
 from systolith.reports.charts.bars import compared_chart, stacked
 from systolith.reports.charts.data import Compared, compared, stalls
-from systolith.reports.headline import BOUNDS, figures, shares
+from systolith.reports.headline import BOUNDS, Figure, figures, shares
 from systolith.reports.html import environment, legend
 from systolith.reports.numbers import NONE, count, percent, ratio, size
 from systolith.reports.roofline import peaks
@@ -102,11 +102,13 @@ def _stands(name: str, run: RunData, first: str, base: RunData) -> str:
 
 def figure_table(runs: Mapping[str, RunData]) -> Table:
     """A row a headline figure, a column a run, and ratios to the first."""
-    each = [figures(run, peaks(run.chip_parameters)) for run in runs.values()]
+    each = [{f.key: f for f in figures(run, peaks(run.chip_parameters))} for run in runs.values()]
+    labels = {key: figure.label for found in sorted(each, key=len, reverse=True) for key, figure in found.items()}
     rows = []
-    for line in zip(*each, strict=True):
+    for key, label in labels.items():
+        line = [found.get(key, Figure(key, label, NONE, "not in the record", None)) for found in each]
         cells = (Cell(f.text, f.value, "n", f.note) for f in line)
-        rows.append((word(line[0].label), *cells, *(_ratio(f.value, line[0].value, False) for f in line[1:])))
+        rows.append((word(label), *cells, *(_ratio(f.value, line[0].value, False) for f in line[1:])))
     return Table("figures-table", (("figure", ""), *_columns(runs, "")), tuple(rows))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from systolith.reports.attribution import Attribution
@@ -40,6 +41,7 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
         Figure("cycles", "Cycles", count(run.total), f"{si(chip.clock_hz, 'Hz')} core clock", run.total, True),
         Figure("seconds", "Simulated time", si(seconds, "s"), f"{run.instructions:,} instructions", seconds, True),
         _launch(run, chip),
+        *_held(run),
         _floor(run, floor),
         Figure("mxu_busy", "MXU busy", percent(use.busy), "a stream instruction occupies the unit", use.busy),
         Figure("mxu_active", "Array active", active, "a row of operands enters the array", use.active),
@@ -82,6 +84,16 @@ def _launch(run: RunData, chip: Peaks) -> Figure:
     share = percent(run.launch / (run.launch + run.total))
     note = f"{si(run.launch / chip.clock_hz, 's')} beside the run, {share} of both: the call by the host, once a run"
     return Figure("launch", "Launch", f"{count(run.launch)} cycles", note, run.launch)
+
+
+def _held(run: RunData) -> Iterator[Figure]:
+    """How long full infeed queues held the host, in runs whose host has times."""
+    if not run.host_held:
+        return
+    most = max(run.host_held.values())
+    each = ", ".join(f"{count(cycles)} of queue {name or 'default'}" for name, cycles in run.host_held.items())
+    note = f"{percent(most / run.total)} of the run: the host had bytes for a full infeed queue; {each}"
+    yield Figure("host_held", "Host held", f"{count(most)} cycles", note, most)
 
 
 def energy_figure(run: RunData) -> Figure:

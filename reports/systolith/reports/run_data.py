@@ -320,6 +320,8 @@ class RunData(Model):
         chip, chip_digest, chip_parameters: the chip that it ran on: name, digest of its configuration, its fields.
         cycles, seconds: simulated time; None in mode `values`.
         launch: cycles that the call of the program takes beside `cycles` (`host.launch`); None: it is not known.
+        host_held: by config of the infeed queues whose times were given, the default one empty: cycles in which the
+            host had bytes to send and the queue was full.
         wall_seconds: host time.
         macs: useful multiply-accumulates.
         mxu_utilization: useful MACs over the peak of all MXUs during the run; None without cycles.
@@ -355,6 +357,7 @@ class RunData(Model):
     cycles: Count | None
     seconds: Amount | None
     launch: Count | None = None
+    host_held: dict[Label, Count] = {}
     wall_seconds: WallSeconds = WallSeconds()
     macs: Count = 0
     mxu_utilization: Fraction | None = None

@@ -20,6 +20,7 @@ from systolith.isa.program import TokenDecl
 from systolith.sim import causes as why
 from systolith.sim.deadlock import explain
 from systolith.sim.hbm import Arbiter
+from systolith.sim.host_credits import Credits
 from systolith.sim.host_times import HostClock, HostTimesError, NumberedTimes
 from systolith.sim.naming import Describe, Iterations
 from systolith.sim.queues import SEQ, Limits, Op, Queue, Record, Token, Work
@@ -44,6 +45,7 @@ class Engine:
 
     Attributes:
         iterations: of the hardware loops around the next instruction, for error messages.
+        credits: of the infeed queues.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Engine:
             "ld": HostClock("infeed", host.infeed, 0),
             "st": HostClock("outfeed", host.outfeed, limits.host_room),
         }
+        self.credits = Credits(host.infeed, limits.host_room)
         for client, name in enumerate(limits.hbm_clients):
             self.queues[name].client = client
             self._clients.append(self.queues[name])
@@ -257,6 +260,8 @@ class Engine:
             raise HostTimesError(f"{self.describe(self.record.index[i], ())}: {problem}") from None
         if begin > start:
             self.record.stall(i, why.HOST, begin - start)
+        if q.name == "ld":
+            self.credits.give(op.host, op.host_bytes, begin + op.occupancy)
         return begin
 
     def _after_waits(self, op: Op, i: int, start: int) -> int:

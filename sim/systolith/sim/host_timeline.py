@@ -1,4 +1,4 @@
-"""The host in the timeline of a run: the launch, and the transfers of its queues.
+"""The host in the timeline of a run: the launch, the transfers of its queues, and when full ones hold it.
 
 The launch (`host.launch`) ends at cycle 0 of the run, so its cycles are negative; traces begin with it.
 """
@@ -31,12 +31,16 @@ class HostSlice(NamedTuple):
 
 
 def host_slices(result: RunResult, trace: Trace) -> Iterator[HostSlice]:
-    """The launch, then the transfers of host queues as the link moves them, in program order.
+    """The launch, the waits for credits of infeed queues, then the transfers as the link moves them, in program order.
 
     A transfer's slice begins where the host is ready for it, and ends with its last byte on the link.
     """
     launch = result.chip.host.launch
     yield HostSlice(LAUNCH, f"launch {result.program.name}", -launch, 0, {"cycles": launch})
+    for number, held in result.held.items():
+        for start, end in held:
+            args = {"cycles": end - start}
+            yield HostSlice(f"host of infeed {number}", "waits for credits: the queue is full", start, end, args)
     moved = _transfers(result, trace)
     waited = {
         at: cycles

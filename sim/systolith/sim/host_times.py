@@ -2,7 +2,7 @@
 
 A transfer from an infeed queue begins once all its bytes have arrived at the host's end of the link; one to an outfeed
 queue once the queue has room for all of them (`host.room` bytes, less those that the host has not taken).  The link's
-own time is part of the instruction's (`isa/timing.py`).
+own time is part of the instruction's (`isa/timing.py`).  How long the host waits for room: `host_credits.py`.
 """
 
 from __future__ import annotations

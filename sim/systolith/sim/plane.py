@@ -12,6 +12,7 @@ from systolith.isa.program import Program
 from systolith.sim.decoded import Decoded
 from systolith.sim.engine import Engine
 from systolith.sim.hazards import Hazard, RaceDetector
+from systolith.sim.host_credits import Intervals
 from systolith.sim.host_times import ALL_THERE, HostTimes
 from systolith.sim.naming import Iterations, named
 from systolith.sim.queues import SEQ, Op
@@ -70,6 +71,10 @@ class TimePlane:
     def now(self) -> int:
         """Cycles until SEQ can go on, a lower bound of the run's cycles."""
         return self._engine.now
+
+    def held(self) -> dict[int, Intervals]:
+        """After `finish`: by infeed queue whose times are given, when the host was held for want of credits."""
+        return self._engine.credits.held(self._engine.cycles)
 
     def finish(self) -> tuple[int, dict[str, dict[str, int]], Trace, Facts]:
         """Complete all that is under way: (cycles, cycles by cause for each unit, times, facts of the instructions).

@@ -188,7 +188,7 @@ def _run(
     result.instructions = sum(executed)
     if time is not None:
         cycles, result.units, trace, facts = time.finish()
-        result.cycles, result.trace, result.facts = cycles, trace, facts
+        result.cycles, result.trace, result.facts, result.held = cycles, trace, facts, time.held()
         result.energy = energy_of(program, chip, cycles, trace, facts, result.executed, sequencer.decoded)
     if limit is not None:
         limit.finish(result.cycles)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systolith.isa.chip import Chip
-from systolith.isa.program import Origin, Program
+from systolith.isa.program import Origin, Program, Role
 from systolith.sim.causes import HOST
 from systolith.sim.energy import EnergyUse
 from systolith.sim.hazards import Hazard
+from systolith.sim.host_credits import Intervals
 from systolith.sim.trace import Facts, Ints, Trace, origin_of, spread
 
 BUCKETS = 200
@@ -32,6 +33,7 @@ class RunResult:
         trace: times; None in mode `values`.
         facts: per instruction of the program.
         executed: how often each instruction of the program was executed.
+        held: by infeed queue whose times are given, when it was full and the host waited with bytes for it.
         energy: None: no cycles, or a chip that states no energies.
         outputs: result arrays in order; empty in mode `time`.
         decisions: recorded decisions of SEQ that depended on data, for a replay.
@@ -49,6 +51,7 @@ class RunResult:
     trace: Trace | None = None
     facts: Facts | None = None
     executed: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    held: dict[int, Intervals] = field(default_factory=dict)
     energy: EnergyUse | None = None
     outputs: list[NDArray[Any]] = field(default_factory=list)
     decisions: Any = None
@@ -81,6 +84,12 @@ class RunResult:
     def launch(self) -> int | None:
         """Cycles that the call of the program takes beside its own (`host.launch`); None without cycles."""
         return None if self.cycles is None else self.chip.host.launch
+
+    @property
+    def host_held(self) -> dict[str, int]:
+        """By config of the infeed queues whose times are given: cycles in which the host waited for credits."""
+        names = dict(enumerate(self.program.host_names(Role.INFEED, self.chip.host.queues)))
+        return {str(names.get(n, n) or ""): sum(end - start for start, end in of) for n, of in self.held.items()}
 
     @property
     def macs(self) -> int:
@@ -231,6 +240,7 @@ class RunResult:
             "mode": self.mode,
             "cycles": self.cycles,
             "launch": self.launch,
+            "host_held": self.host_held,
             "seconds": self.seconds,
             "wall_seconds": dict(self.wall_seconds),
             "mxu_utilization": self.mxu_utilization,

@@ -8,7 +8,6 @@ sends and takes goes through the last queue; tokens keep its results behind its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.feed_configs import config_of
@@ -35,7 +34,7 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
             continue
         queue = lowering.ctx.feed(i, role, shape, number, config_of(i))
         line = recast(place, queue.dims, queue.dtype)
-        for box in _pieces(lowering, line, line.dtype.size * prod(line.dims)):
+        for box in _pieces(lowering, line):
             tile = lowering.ctx.out_tile(line, box)
             lowering.ctx.copy(view(queue, box), tile, "infeed")
             lowering.ctx.stage_out(tile, line, box, "store infeed")
@@ -52,7 +51,7 @@ def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> 
             continue
         queue = lowering.ctx.feed(i, role, shape, number, config_of(i), data)
         line = recast(lowering.cached(array), queue.dims, queue.dtype)
-        for box in _pieces(lowering, line, lowering.ctx.chip.host.room):
+        for box in _pieces(lowering, line):
             lowering.ctx.copy(lowering.ctx.stage_in(line, box, "load outfeed"), view(queue, box), "outfeed")
     yield from ()
     return ()
@@ -72,9 +71,9 @@ def _queue_number(lowering: Lowering, i: Instruction) -> int:
     return configs.index(config_of(i))
 
 
-def _pieces(lowering: Lowering, line: Array, most: int) -> Iterator[Box]:
-    """Boxes of a line of elements, in order: of at most so many bytes, and as a tile can take, where one is needed."""
-    (count,) = line.dims
+def _pieces(lowering: Lowering, line: Array) -> Iterator[Box]:
+    """Boxes of a line of elements, in order: of what a queue holds at most, and a tile can take where one is needed."""
+    (count,), most = line.dims, lowering.ctx.chip.host.room
     most = most if line.buf.space is Space.VMEM else min(most, lowering.ctx.budget // 2)
     size = max(most // line.dtype.size, 1)
     for start in range(0, count, size):

@@ -126,6 +126,7 @@ module core
   space_e [1:0]                                 src_space, dst_space;
   logic [15:0]                                  ld_number, st_number;
   logic [1:0]                                   host_start, host_ready;
+  logic                                         host_taken;
   logic [1:0][15:0]                             host_number;
   logic [1:0][31:0]                             host_bytes;
   logic [1:0][HbmChunk-1:0]                     src_read, dst_write;
@@ -160,6 +161,7 @@ module core
     .host_number_o  (host_number),
     .host_bytes_o   (host_bytes),
     .host_ready_i   (host_ready),
+    .host_taken_o   (host_taken),
     .src_space_o    (src_space),
     .ld_number_o    (ld_number),
     .src_read_o     (src_read),
@@ -287,6 +289,7 @@ module core
     .host_number_i      (host_number),
     .host_bytes_i       (host_bytes),
     .host_ready_o       (host_ready),
+    .host_taken_i       (host_taken),
     .ld_number_i        (ld_number),
     .st_number_i        (st_number),
     .dma_src_space_i    (src_space),

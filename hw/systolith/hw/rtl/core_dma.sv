@@ -30,6 +30,7 @@ module core_dma
   output logic [1:0][15:0]                      host_number_o,
   output logic [1:0][31:0]                      host_bytes_o,
   input  logic [1:0]                            host_ready_i,
+  output logic                                  host_taken_o,     // that of ld ends
   output space_e [1:0]                          src_space_o,
   output logic [15:0]                           ld_number_o,      // host queue that ld reads
   output logic [1:0][E-1:0]                     src_read_o,
@@ -47,7 +48,8 @@ module core_dma
   input  logic [1:0][1:0][E-1:0][31:0]          index_data_i
 );
 
-  logic [1:0]                     request, grant, unused_out;
+  logic [1:0]                     request, grant, unused_out, taken;
+  logic                           unused_taken;
   logic [1:0][15:0]               number, src_number, dst_number;
   logic [1:0][HbmAddressBits-1:0] base;
 
@@ -69,6 +71,9 @@ module core_dma
     .buffer_i(number),
     .base_o  (base)
   );
+
+  assign host_taken_o = taken[0];
+  assign unused_taken = taken[1];
 
   assign ld_number_o = src_number[0];
   assign st_number_o = dst_number[1];
@@ -101,6 +106,7 @@ module core_dma
       .host_number_o  (host_number_o[d]),
       .host_bytes_o   (host_bytes_o[d]),
       .host_ready_i   (host_ready_i[d]),
+      .host_taken_o   (taken[d]),
       .src_space_o    (src_space_o[d]),
       .src_number_o   (src_number[d]),
       .src_read_o     (src_read_o[d]),

@@ -35,6 +35,7 @@ module dma
   output logic [15:0]                      host_number_o,
   output logic [31:0]                      host_bytes_o,
   input  logic                             host_ready_i,
+  output logic                             host_taken_o,     // the last one, which took from an infeed queue, ends
   // Source: data in the same cycle.
   output systolith_pkg::space_e            src_space_o,
   output logic [15:0]                      src_number_o,
@@ -110,6 +111,7 @@ module dma
   assign host_start_o  = start_i && (src.space == systolith_pkg::SpaceHost || host_out_o);
   assign host_number_o = host_out_o ? dst.buffer : src.buffer;
   assign host_bytes_o  = size;
+  assign host_taken_o  = done_o && host_q && !out_q;
   assign host          = start_i ? host_start_o : host_q;
   assign waits         = (start_i ? host_start_o : waits_q) && !host_ready_i;
   assign pause         = start_i ? (host_start_o ? HostSetup : 32'd0) : pause_q;

@@ -1,13 +1,13 @@
 // The host's byte queues: infeed, from which a DMA unit takes elements in order, and outfeed, to which another adds them.
-// A transfer begins when the host is ready for all of its bytes: it has sent them, or has taken so many from the outfeed
-// queue that there is room for them.
+// A transfer begins when the host is ready for all of its bytes: it has sent them, for which it needs credits, or has
+// taken so many from the outfeed queue that there is room for them.
 //
 // The host's side is a model: the harness fills infeed queues before a run, with the cycles at which the host sends and
 // takes bytes, and reads outfeed queues after it.
 module host_queues #(
   parameter int unsigned Queues = 2,
   parameter int unsigned Bytes = 65536,  // of each queue, a power of two
-  parameter int unsigned Room = 16384,   // bytes that an outfeed queue holds before the host takes them
+  parameter int unsigned Room = 16384,   // bytes that a queue holds
   parameter int unsigned Times = 1024,   // cycles at which the host does something, for each queue
   parameter int unsigned E = 32
 ) (
@@ -18,6 +18,7 @@ module host_queues #(
   input  logic [1:0][15:0]   start_number_i,
   input  logic [1:0][31:0]   start_bytes_i,
   output logic [1:0]         ready_o,        // the host is ready for the last one that started, from its start on
+  input  logic               taken_i,        // the last one from an infeed queue ends
   // Take: elements from number 0 on, data zero-extended in the same cycle.
   input  logic [E-1:0]       pop_i,
   input  logic [15:0]        pop_number_i,
@@ -31,6 +32,7 @@ module host_queues #(
 );
 
   localparam int unsigned QueueBits = (Queues > 1) ? $clog2(Queues) : 1;
+  localparam int unsigned SideBits = $clog2(2 * Queues);
   localparam int unsigned Bits = $clog2(Bytes);
   localparam int unsigned TimeBits = $clog2(Times);
 
@@ -56,14 +58,49 @@ module host_queues #(
     entry = queue * Times + 32'(number);
   endfunction
 
+  // What the host offers of infeed queues and has taken of outfeed queues; what it has sent; which infeed queue the
+  // transfer that ends has taken from.
+  logic [2*Queues-1:0][31:0] given;
+  logic [Queues-1:0][31:0]   sent, held;
+  logic [Queues-1:0]         taken;
+  logic [31:0]               taken_bytes_q;
+
+  for (genvar n = 0; n < int'(2 * Queues); n++) begin : gen_given
+    assign given[n] = (passed_q[n] == '0) ? first[n] : total[entry(n, passed_q[n]-TimeBits'(1))];
+  end
+
+  for (genvar n = 0; n < int'(Queues); n++) begin : gen_taken
+    assign taken[n] = taken_i && queue_q[0] == QueueBits'(n);
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) taken_bytes_q <= '0;
+    else if (start_i[0]) taken_bytes_q <= start_bytes_i[0];
+  end
+
+  host_credits #(
+    .Queues(Queues),
+    .Room  (Room)
+  ) u_credits (
+    .clk_i,
+    .rst_ni,
+    .count_i   (cycle_q != '1),
+    .offered_i (given[Queues-1:0]),
+    .return_i  (taken),
+    .returned_i(taken_bytes_q),
+    .sent_o    (sent),
+    .held_o    (held)
+  );
+
   for (genvar d = 0; d < 2; d++) begin : gen_ready
     logic [QueueBits-1:0] queue;
-    logic [31:0]          side, claimed, moved;
+    logic [SideBits-1:0]  side;
+    logic [31:0]          claimed, moved;
 
     assign queue      = start_i[d] ? start_number_i[d][QueueBits-1:0] : queue_q[d];
-    assign side       = 32'(d) * Queues + 32'(queue);
+    assign side       = SideBits'(d * Queues) + SideBits'(queue);
     assign claimed    = claimed_q[side] + (start_i[d] ? start_bytes_i[d] : 32'd0);
-    assign moved      = (passed_q[side] == '0) ? first[side] : total[entry(side, passed_q[side]-TimeBits'(1))];
+    assign moved      = (d == 0) ? sent[queue] : given[side];
     assign ready_o[d] = 33'(moved) + ((d == 1) ? 33'(Room) : 33'd0) >= 33'(claimed);
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -135,12 +172,18 @@ module host_queues #(
 
 `ifndef SYNTHESIS
   // The harness, between clock edges, by addresses: bytes of the queues (queue n from n * Bytes on); a word for each side
-  // of each queue, what the host has sent or taken when the run starts, or (read) how many bytes are in; then for each
-  // side of each queue the cycles, then the totals.  It writes infeed queues and reads outfeed queues.
+  // of each queue, what the host has sent or taken when the run starts, or (read) how many bytes are in the outfeed
+  // queues, then how many cycles the infeed queues held the host; then for each side of each queue the cycles, then the
+  // totals.  It writes infeed queues and reads outfeed queues.
   localparam int unsigned Sizes = Queues * Bytes;
   localparam int unsigned Cycles = Sizes + 8 * Queues;
   localparam int unsigned Totals = Cycles + 8 * Queues * Times;
   localparam int unsigned AllBits = $clog2(Sizes);
+
+  // The harness reads after the edge that ends the cycle in which the core is done, the first after the run.
+  logic [Queues-1:0][31:0] held_q;
+
+  always_ff @(posedge clk_i) held_q <= held;
 
   export "DPI-C" function model_poke;
   export "DPI-C" function model_peek;
@@ -159,7 +202,8 @@ module host_queues #(
   endfunction
 
   function automatic int unsigned model_peek(longint unsigned address);
-    if (address >= 64'(Sizes)) model_peek = outfeed_in_q[QueueBits'((32'(address)-Sizes)>>2)];
+    if (address >= 64'(Sizes + 4 * Queues)) model_peek = held_q[QueueBits'((32'(address)-Sizes-4*Queues)>>2)];
+    else if (address >= 64'(Sizes)) model_peek = outfeed_in_q[QueueBits'((32'(address)-Sizes)>>2)];
     else for (int unsigned b = 0; b < 4; b++) model_peek[8*b+:8] = outfeed[AllBits'(address)+AllBits'(b)];
   endfunction
 
@@ -174,6 +218,13 @@ module host_queues #(
       else $error("host_queues: takes %b of infeed queue %0d of %0d", pop_i, pop_number_i, Queues);
       assert (claimed_q[32'(pop_queue)] - infeed_out_q[pop_queue] >= 32'($countones(pop_i)) << pop_size_i)
       else $error("host_queues: infeed queue %0d has too few bytes", pop_number_i);
+    end
+    for (int unsigned n = 0; n < Queues; n++) begin
+      if (rst_ni) begin
+        assert (sent[n] - infeed_out_q[n] - ((pop_i != '0 && pop_queue == QueueBits'(n)) ?
+                32'($countones(pop_i)) << pop_size_i : 32'd0) <= Room)
+        else $error("host_queues: infeed queue %0d is full, and the host sends more", n);
+      end
     end
     if (rst_ni && push_i != '0) begin
       assert (32'(push_number_i) < Queues && (push_i & (push_i + E'(1))) == '0)

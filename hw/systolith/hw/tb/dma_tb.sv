@@ -51,7 +51,7 @@ module dma_tb
   logic [15:0]                                    buffer;
   systolith_pkg::space_e                          src_space, dst_space;
   logic [15:0]                                    src_number, dst_number, host_number;
-  logic                                           host_start, host_out;
+  logic                                           host_start, host_out, host_taken;
   logic [31:0]                                    host_bytes;
   logic [1:0]                                     host_ready;
   logic [Chunk-1:0]                               src_read, dst_write;
@@ -105,6 +105,7 @@ module dma_tb
     .host_number_o  (host_number),
     .host_bytes_o   (host_bytes),
     .host_ready_i   (host_ready[host_out]),
+    .host_taken_o   (host_taken),
     .src_space_o    (src_space),
     .src_number_o   (src_number),
     .src_read_o     (src_read),
@@ -242,6 +243,7 @@ module dma_tb
     .start_number_i({2{host_number}}),
     .start_bytes_i ({2{host_bytes}}),
     .ready_o       (host_ready),
+    .taken_i       (host_taken),
     .pop_i        ((src_space == systolith_pkg::SpaceHost) ? src_read : '0),
     .pop_number_i (src_number),
     .pop_size_i   (src_size),

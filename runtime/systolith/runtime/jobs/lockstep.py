@@ -89,6 +89,7 @@ def record(result: Result, request: Request) -> dict[str, Any]:
         "instructions": result.instructions,
         "timed_instructions": result.timed,
         "words": result.words,
+        "host_held": {str(n): cycles for n, cycles in result.host_held.items()},
         "equal": result.ok,
         "difference": asdict(found) if found else None,
         "rtl_seconds": result.seconds,
