@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from systolith.isa.numerics.images import F32, S32, Array, Floats, Ints, has_nan, image
-from systolith.isa.numerics.sequences import blocked, f32, horner, power_of_two, put, where
+from systolith.isa.numerics.sequences import blocked, f32, horner, power_of_two, put, two_product, two_sum, where
 
 _TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBB  # its first 240 bits
 _LEAST = -24  # exponent of the last bit of the smallest significand that is reduced
@@ -38,16 +38,16 @@ def _windows() -> Array:
 _WINDOWS = _windows()
 
 
-def _reduce(x: Floats) -> tuple[Ints, Floats]:
-    """Quadrant (mod 4) and remainder in -pi/4 .. pi/4 of finite x >= 0."""
+def _reduce(x: Floats) -> tuple[Ints, Floats, Floats]:
+    """Quadrant (mod 4) and remainder in -pi/4 .. pi/4 of finite x >= 0, and what its rounding has left."""
     direct = x < f32(_QUARTER_PI)
     if direct.all():
-        return np.zeros(x.shape, S32), x
-    quadrant, rest = _reduce_large(where(direct, f32(1), x))
-    return quadrant * (~direct).astype(S32), where(direct, x, rest)
+        return np.zeros(x.shape, S32), x, np.zeros(x.shape, F32)
+    quadrant, rest, low = _reduce_large(where(direct, f32(1), x))
+    return quadrant * (~direct).astype(S32), where(direct, x, rest), where(direct, f32(0), low)
 
 
-def _reduce_large(x: Floats) -> tuple[Ints, Floats]:
+def _reduce_large(x: Floats) -> tuple[Ints, Floats, Floats]:
     bits = image(x)
     words = _WINDOWS[(bits >> np.uint32(23)).astype(np.int64) - (150 + _LEAST)]
     m = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x800000)).astype(np.uint64)
@@ -58,11 +58,11 @@ def _reduce_large(x: Floats) -> tuple[Ints, Floats]:
     turn = (top << shift) | (middle & low32)  # two bits of quadrant, 62 of fraction
     quadrant = (turn + np.uint64(1 << 61)) >> np.uint64(62)
     fraction = (turn - (quadrant << np.uint64(62))).view(np.int64)
-    return (quadrant & np.uint64(3)).astype(S32), _radians(fraction)
+    return (quadrant & np.uint64(3)).astype(S32), *_radians(fraction)
 
 
-def _radians(fraction: Array) -> Floats:
-    """Fraction / 2^62 quadrants in radians: 36 significant bits times pi/2."""
+def _radians(fraction: Array) -> tuple[Floats, Floats]:
+    """Fraction / 2^62 quadrants in radians, 36 significant bits times pi/2, and what rounding has left."""
     size = np.abs(fraction).view(np.uint64)
     # Bit length by way of f64, which holds the upper 53 bits exactly.
     length = ((size >> np.uint64(9)).astype(np.float64).view(np.uint64) >> np.uint64(52)) - np.uint64(1022 - 9)
@@ -70,8 +70,12 @@ def _radians(fraction: Array) -> Floats:
     normal = size << shift
     high = (normal >> np.uint64(49)).astype(F32)
     rest = ((normal >> np.uint64(25)) & np.uint64(0xFFFFFF)).astype(F32) * f32(2.0**-24)
-    angle = high * f32(_HALF_PI_TOP) + (high * f32(_HALF_PI_REST) + rest * f32(_HALF_PI))
-    return np.asarray(np.copysign(angle * power_of_two(-13 - shift.astype(S32)), fraction.astype(F32)), F32)
+    top, below = high * f32(_HALF_PI_TOP), high * f32(_HALF_PI_REST) + rest * f32(_HALF_PI)
+    angle = top + below
+    left = below - (angle - top)
+    unit = power_of_two(-13 - shift.astype(S32))
+    unit = np.asarray(np.copysign(unit, fraction.astype(F32)), F32)
+    return angle * unit, left * unit
 
 
 def _sine(r: Floats) -> Floats:
@@ -82,6 +86,35 @@ def _sine(r: Floats) -> Floats:
 def _cosine(r: Floats) -> Floats:
     square = r * r
     return f32(1) + (square * square * horner(square, _COS) - square * f32(0.5))
+
+
+def _sine_parts(r: Floats, low: Floats) -> tuple[Floats, Floats]:
+    """Sine of r + low, and what its rounding has left."""
+    square = r * r
+    return _sum_of(r, r * (square * horner(square, _SIN)) + low)
+
+
+def _cosine_parts(r: Floats, low: Floats) -> tuple[Floats, Floats]:
+    """Cosine of r + low, and what its rounding has left."""
+    square, below = two_product(r, r)
+    curve = square * square * horner(square, _COS)
+    top, left = _sum_of(np.ones(r.shape, F32), square * f32(-0.5))
+    return _sum_of(top, left + (curve - (below * f32(0.5) + r * low)))
+
+
+def _sum_of(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The sum, and what its rounding has left; |a| >= |b|."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def _quotient(a: Floats, a_low: Floats, b: Floats, b_low: Floats) -> tuple[Floats, Floats]:
+    """(a + a_low) / (b + b_low), and what its rounding has left."""
+    y: Floats = a / b
+    product, below = two_product(y, b)
+    rest: Floats = (((a - product) - below) + a_low) - y * b_low
+    left: Floats = rest / b
+    return y, left
 
 
 def _finite(x: Floats) -> tuple[Floats, Array | None]:
@@ -103,7 +136,7 @@ def _finish(y: Floats, bad: Array | None) -> Floats:
 def sin(x: Floats) -> Floats:
     """Sine, of any finite argument.  Error at most 1.6 ulp; keeps -0 and subnormals; NaN of infinities."""
     size, bad = _finite(x)
-    n, r = _reduce(size)
+    n, r, _ = _reduce(size)
     y = where((n & 1) != 0, _cosine(r), _sine(r))
     return _finish(_flip(y, ((n & 2) != 0) ^ np.signbit(x)), bad)
 
@@ -112,34 +145,47 @@ def sin(x: Floats) -> Floats:
 def cos(x: Floats) -> Floats:
     """Cosine, of any finite argument.  Error at most 1.6 ulp; NaN of infinities."""
     size, bad = _finite(x)
-    n, r = _reduce(size)
+    n, r, _ = _reduce(size)
     y = where((n & 1) != 0, _sine(r), _cosine(r))
     return _finish(_flip(y, ((n + 1) & 2) != 0), bad)
 
 
 @blocked
 def tan(x: Floats) -> Floats:
-    """Tangent, of any finite argument.  Error at most 3.5 ulp; keeps -0 and subnormals; NaN of infinities."""
+    """Tangent, of any finite argument.  Error at most 1.2 ulp; keeps -0 and subnormals; NaN of infinities."""
     size, bad = _finite(x)
-    n, r = _reduce(size)
+    n, r, low = _reduce(size)
     odd = (n & 1) != 0
-    sine, cosine = _sine(r), _cosine(r)
-    y = where(odd, cosine, sine) / where(odd, sine, cosine)
+    sine, cosine = _sine_parts(r, low), _cosine_parts(r, low)
+    above = [where(odd, c, s) for s, c in zip(sine, cosine, strict=True)]
+    below = [where(odd, s, c) for s, c in zip(sine, cosine, strict=True)]
+    y, left = _quotient(above[0], above[1], below[0], below[1])
+    y = y + left
     return _finish(_flip(y, odd ^ np.signbit(x)), bad)
+
+
+def _less_one(small: Floats, large: Floats) -> tuple[Floats, Floats]:
+    """(t - 1) / (t + 1) of t = small / large, which is above 0.4, and what its rounding has left."""
+    both = np.isinf(small)
+    small, large = where(both, f32(1), small), where(both, f32(1), large)
+    unit = where(large > f32(2.0**60), f32(2.0**-64), where(large < f32(2.0**-60), f32(2.0**64), f32(1)))
+    small, large = small * unit, large * unit
+    return _quotient(*two_sum(small, -large), *two_sum(small, large))
 
 
 @blocked
 def atan2(y: Floats, x: Floats) -> Floats:
-    """Angle of the point (x, y), IEEE 754 `atan2` with its signed zeros and infinities.  Error at most 2.5 ulp."""
+    """Angle of the point (x, y), IEEE 754 `atan2` with its signed zeros and infinities.  Error at most 1.6 ulp."""
     wide, tall = np.abs(x), np.abs(y)
     steep = tall > wide
     small, large = where(steep, wide, tall), where(steep, tall, wide)
     t = put(small / large, large == 0, f32(0))
     t = put(t, np.isinf(small), f32(1))
     shifted = t > f32(_TAN_EIGHTH)
-    s = where(shifted, (t - f32(1)) / (t + f32(1)), t)
+    s, left = _less_one(where(shifted, small, f32(1)), where(shifted, large, f32(1)))
+    s, left = where(shifted, s, t), where(shifted, left, f32(0))
     square = s * s
-    arc = s * (square * horner(square, _ATAN))
+    arc = s * (square * horner(square, _ATAN)) + left
     base = where(shifted, f32(_QUARTER_PI), f32(0))
     low = where(shifted, f32(-2.1855694e-08), f32(0))
     # pi/2 - arc, then pi - arc: each as the far end minus the rest, the ends in two parts.
