@@ -37,9 +37,12 @@ class BlockBodies:
         """
         if group not in self._dims:
             assert group.tiling is not None
-            results = list(zip(group_roots(group.body), group.tiling.dims, strict=True))
+            roots = group_roots(group.body)
+            accumulated = [roots[n] for n in group.tiling.accumulated]
             try:
-                self._dims[group] = blocked_dims(group.body, results)
+                self._dims[group] = blocked_dims(
+                    group.body, list(zip(roots, group.tiling.dims, strict=True)), accumulated
+                )
             except NotBlockableError as problem:
                 raise compile_error(group, f"cannot run in blocks along {group.tiling.dims}: {problem}") from problem
         return self._dims[group]

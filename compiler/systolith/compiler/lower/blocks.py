@@ -23,7 +23,7 @@ from systolith.compiler.lower.block_copies import Template
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
-from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.group import Group, Tiling, Unit, accumulation
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
@@ -78,6 +78,7 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     """Lower a blocked group; `inputs` (see `cached_operands`) and `results` are its arrays."""
     ctx = lowering.ctx
     picked, ctx.picked = ctx.picked, ""
+    homes, results = results, _on_chip(lowering, group, results)
     found, rejected = _blockings(lowering, group, inputs, results)
     number, why = ctx.choose("blocks", lambda: [c.signature for c in found], picked)
     best = found[number]
@@ -85,9 +86,20 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     if rejected and ctx.region is not None:
         lowering.cramped.add(ctx.region)
     stages = _all_stages(lowering, group, inputs, results, best.size)
-    order = periodic(stages, best.at_once, interleave(stages, best.at_once))
+    order = interleave(stages, best.at_once)
+    order = periodic(stages, best.at_once, order, {results[n].buf for n in _tiling(group).accumulated})
     ctx.block.items += [op.item for _, op in order.ops]
+    for array, home in zip(results, homes, strict=True):
+        ctx.stage_out(array, home, Box(home.origin, home.dims))
     ctx.plans = found
+
+
+def _on_chip(lowering: Lowering, group: Group, results: Sequence[Array]) -> list[Array]:
+    """The results of a group, those in HBM that blocks accumulate in VMEM."""
+    found = list(results)
+    for n in _tiling(group).accumulated:
+        found[n] = lowering.ctx.out_tile(results[n], Box(results[n].origin, results[n].dims))
+    return found
 
 
 def _all_stages(
@@ -112,13 +124,18 @@ def _all_stages(
 
 def _whole(group: Group) -> int:
     """Indices of the blocked dimension."""
-    return group_roots(group.body)[0].dims[_along(group)[0]]
+    root = group_roots(group.body)[0]
+    return (accumulation(root) if 0 in _tiling(group).accumulated else root).dims[_tiling(group).dims[0]]
 
 
-def _along(group: Group) -> tuple[int, ...]:
-    """The blocked dimension of each result."""
+def _tiling(group: Group) -> Tiling:
     assert group.tiling is not None
-    return group.tiling.dims
+    return group.tiling
+
+
+def _along(group: Group) -> list[int | None]:
+    """The blocked dimension of each result; None: it is accumulated."""
+    return [None if n in _tiling(group).accumulated else d for n, d in enumerate(_tiling(group).dims)]
 
 
 def _stages(
@@ -139,6 +156,8 @@ def _stages(
     lowering.ctx.explain += decided
     _plan(lowering.placement, group, size, small, vmem)
     parameters = group.body.parameters
+    if start:
+        inputs = _gone_on(group, inputs, results)
     parts = [_part(a, dims.get(p), start, size) for p, a in zip(parameters, inputs, strict=True)]
     along = _along(group)
     places = [_part(a, d, start, size) for a, d in zip(results, along, strict=True)]
@@ -156,6 +175,13 @@ def _stages(
     trampoline(lowering.computation(small, parts, lambda i, value: ends.append(len(lowering.ctx.block.items))))
     items, lowering.ctx.block, lowering.ctx.tiled = lowering.ctx.block.items, outer, around
     return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
+
+
+def _gone_on(group: Group, inputs: Sequence[Array], results: Sequence[Array]) -> list[Array]:
+    """The operands of a block after the first: what is accumulated so far is where its results are."""
+    roots, parameters = group_roots(group.body), group.body.parameters
+    so_far = {roots[n].operands[0]: results[n] for n in _tiling(group).accumulated}
+    return [so_far.get(p, a) for p, a in zip(parameters, inputs, strict=True)]
 
 
 def _overlap(lowering: Lowering, group: Group, small: Computation, size: int) -> bool:
@@ -271,7 +297,7 @@ def _decision(
         for c in found
         if c is not best
     ]
-    why = f"{why}; of {_whole(group)} along dimension {_along(group)[0]}"
+    why = f"{why}; of {_whole(group)} along dimension {_tiling(group).dims[0]}"
     return Decision("blocks", group.name, best.signature, why, best.numbers, (*others, *rejected))
 
 

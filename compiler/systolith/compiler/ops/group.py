@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from systolith.compiler.errors import compile_error
@@ -33,10 +33,14 @@ class Tiling:
     """How a group runs in blocks.
 
     Attributes:
-        dims: the dimension of each result that the blocks are along.
+        dims: the dimension of each result that the blocks are along; of one that is accumulated, that of what it
+            reduces.
+        accumulated: numbers of the results that every block combines with what the blocks before gave: operations on
+            a parameter, which stands for that, and a reduction of the block.
     """
 
     dims: tuple[int, ...]
+    accumulated: tuple[int, ...] = ()
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +65,8 @@ class Group(Instruction):
             k: v for k, v in self.attributes.items() if k not in ("kind", "calls", "backend_config")
         }
         if self.tiling is not None:
-            text = json.dumps({"tiling": {"dims": self.tiling.dims}}, separators=(",", ":"))
+            fields = {name: value for name, value in asdict(self.tiling).items() if value}
+            text = json.dumps({"tiling": fields}, separators=(",", ":"))
             self.attributes["backend_config"] = Raw(text)
 
     @classmethod
@@ -152,7 +157,7 @@ def read_groups(module: Module) -> Module:
 def _read(i: Instruction) -> Group:
     """The group that a fusion was printed from."""
     body, kind = i.computation("calls"), i.word("kind", "")
-    tiling = _tiling(i, len(group_roots(body)))
+    tiling = _tiling(i, group_roots(body))
     root = root_operation(body)
     summed = kind == "kInput" and root.opcode == "convolution" and is_depthwise(root)
     unit = None if tiling else Unit.VPU if summed else unit_of(root)
@@ -185,18 +190,31 @@ def _obstacle(group: Group) -> str:
     return "" if not roots or reached(results[0], {root}) else f"its result is not made of {root.name!r}"
 
 
-def _tiling(i: Instruction, results: int) -> Tiling | None:
+def _tiling(i: Instruction, roots: Sequence[Instruction]) -> Tiling | None:
     text = i.attributes.get("backend_config")
     if text is None:
         return None
-    shapes = list(i.shape.leaves())
     try:
-        dims = tuple(json.loads(str(text))["tiling"]["dims"])
-        if len(dims) == results and all(
-            type(d) is int and 0 <= d < len(s.dims) for d, s in zip(dims, shapes, strict=True)
-        ):
-            return Tiling(dims)
+        fields = json.loads(str(text))["tiling"]
+        tiling = Tiling(tuple(fields["dims"]), tuple(fields.get("accumulated", ())))
+        numbered = zip(tiling.dims, roots, strict=True)
+        along = all(_runs_along(r, d, n in tiling.accumulated) for n, (d, r) in enumerate(numbered))
+        if along and all(type(n) is int and 0 <= n < len(roots) for n in tiling.accumulated):
+            return tiling
     except (ValueError, KeyError, TypeError):
         pass
     wanted = '{"tiling":{"dims":[...]}} with a dimension of each result'
     raise compile_error(i, f"the backend_config of a group is {wanted}, not {text}")
+
+
+def _runs_along(root: Instruction, d: object, accumulated: bool) -> bool:
+    """Whether a result of a blocked group has the dimension of its tiling, or, accumulated, reduces it."""
+    if not accumulated:
+        return type(d) is int and 0 <= d < len(root.dims)
+    opcodes = [o.opcode for o in root.operands]
+    return type(d) is int and opcodes == ["parameter", "reduce"] and d in root.operands[1].ints("dimensions")
+
+
+def accumulation(root: Instruction) -> Instruction:
+    """What an accumulated result of a blocked group reduces."""
+    return root.operands[1].operands[0]

@@ -245,10 +245,10 @@ def _single(graph: Graph, operation: Instruction) -> Reduction:
         return replace(r, plain=tuple(op for op, _ in known), identities=tuple(image for _, image in known))
     if not in_any_order(operation.computation()):
         return replace(r, ordered=True)
-    return r if _repeatable(operation, inits) else _flagged(r)
+    return r if repeatable(operation, inits) else _flagged(r)
 
 
-def _repeatable(operation: Instruction, inits: Sequence[Instruction]) -> bool:
+def repeatable(operation: Instruction, inits: Sequence[Instruction]) -> bool:
     """Whether initial values combine with themselves to themselves: then each partial result may start from them."""
     if any(i.opcode != "constant" for i in inits):
         return False

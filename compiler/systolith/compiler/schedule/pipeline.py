@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 
 from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.schedule.operation_times import Progress, Rows, Stage, Timed
@@ -63,7 +63,7 @@ def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
     return order
 
 
-def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Order:
+def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order, accumulated: Collection[Buf] = ()) -> Order:
     """An order that repeats from block to block, so that loops can be made of it; `order` where it takes longer.
 
     Within a block, operations are as far apart as in a block that runs alone; blocks follow one another at the pace
@@ -73,6 +73,7 @@ def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Orde
     Args:
         blocks, most: as for `interleave`.
         order: that `interleave` gives.
+        accumulated: buffers that every block reads and writes, one block after another.
     """
     if len(blocks) < FEW or any(stage.products for block in blocks for stage in block):
         return order
@@ -83,6 +84,8 @@ def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order) -> Orde
     pace = max((order.cycles - alone[1][-1]) // (len(blocks) - 1), -(-alone[1][-1] // most), 1)
     places = [(at + n * pace, n, k) for n in range(len(blocks)) for k, at in enumerate(alone[min(n, 1)])]
     found, progress = Order([(n, flat[n][k]) for _, n, k in sorted(places)]), Progress()
+    if any(a > b for buf in accumulated for a, b in pairwise(n for n, op in found.ops if buf in op.reads + op.writes)):
+        return order
     for n, op in found.ops:
         found.cycles = max(found.cycles, progress.run(op, progress.start(op, n), n))
     return found if found.cycles <= order.cycles * NEAR else order

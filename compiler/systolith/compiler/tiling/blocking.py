@@ -7,12 +7,12 @@ intermediate values stay in VMEM.  `lower/blocks.py` chooses their size and lowe
 
 The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
 reductions that keep the dimension, and through dots of which it is a batch dimension (so that a block needs no more of
-the other operand).
+the other operand).  Reductions of that very dimension are accumulated from block to block (`accumulation.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.cost.prices import transfer_cycles
@@ -23,6 +23,7 @@ from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.tiling.accumulation import Accumulations, start
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 from systolith.isa.chip import Chip
 
@@ -92,6 +93,7 @@ class _Blocking:
         self.computation, self.chip, self.rows, self.entry = computation, chip, rows, entry
         self.users = computation.users()
         self.place = {i: n for n, i in enumerate(computation.instructions)}
+        self.accumulations = Accumulations(self.users, self.place)
 
     def outline(self, taken: Names) -> list[Computation]:
         """Replace each region by a group; gives their computations."""
@@ -102,10 +104,12 @@ class _Blocking:
                 continue
             region = self._best(i, done)
             if region:
-                done |= region.keys()
-                made.append(self._replace(region, taken.fresh(f"group.{i.name}")))
+                reduced = self._reduced(region, done)
+                done |= region.keys() | reduced.keys()
+                made.append(self._replace(region, reduced, taken.fresh(f"group.{i.name}")))
                 self.users = self.computation.users()
                 self.place = {j: n for n, j in enumerate(self.computation.instructions)}
+                self.accumulations = Accumulations(self.users, self.place)
         return made
 
     def _normalises(self, i: Instruction) -> bool:
@@ -155,15 +159,21 @@ class _Blocking:
         self._trim(region)
         return region if seed in region else {}
 
+    def _reduced(self, region: Region, done: set[Instruction]) -> dict[Instruction, int]:
+        """The reductions along the blocks that the region may accumulate; see `Accumulations.of`."""
+        return {i: d for i, d in self.accumulations.of(region).items() if i not in done}
+
     def _grow_up(self, region: Region, done: set[Instruction]) -> None:
         """Take in operands that nothing else uses."""
+        inside = region.keys() | self._reduced(region, done).keys()
         for i in sorted(region, key=self.place.__getitem__, reverse=True):
             for o in i.operands:
                 if o in region or o in done or o is self.computation.result or not _may_join(o):
                     continue
-                if any(u not in region for u in self.users[o]):
+                if any(u not in region and u not in inside for u in self.users[o]):
                     continue
-                dims = {operand_dim(u, j, region[u]) for u in self.users[o] for j, p in enumerate(u.operands) if p is o}
+                users = [u for u in self.users[o] if u in region]
+                dims = {operand_dim(u, j, region[u]) for u in users for j, p in enumerate(u.operands) if p is o}
                 if len(dims) == 1 and (dim := dims.pop()) is not None and self._computes(o, dim):
                     region[o] = dim
 
@@ -242,24 +252,29 @@ class _Blocking:
             if i in inside and (i is self.computation.result or any(u not in inside for u in self.users[i]))
         ]
 
-    def _replace(self, region: Region, name: str) -> Computation:
-        """Outline a region, in place."""
-        outputs = self._outputs(region)
-        inside = [i for i in self.computation.instructions if i in region]
+    def _replace(self, region: Region, reduced: Region, name: str) -> Computation:
+        """Outline a region, in place, and the reductions along its blocks that it accumulates."""
+        dims = region | reduced
+        outputs = self._outputs(dims)
         copy = RegionOutline(region)
-        for i in inside:
-            copy.take(i)
+        starts = {i: start(self.computation, i) for i in reduced}
+        for i in [i for i in self.computation.instructions if i in dims]:
+            if i in reduced:
+                copy.accumulate(i, reduced[i], starts[i])
+            else:
+                copy.take(i)
         body = copy.computation(name, [copy.copies[o] for o in outputs], "tuple")
         last, operands = outputs[-1], copy.values
-        tiling = Tiling(tuple(region[o] for o in outputs))
+        accumulated = tuple(n for n, o in enumerate(outputs) if o in reduced)
+        tiling = Tiling(tuple(dims[o] for o in outputs), accumulated)
         why = "a reduction meets its operand again"
-        self._insert(Group.of(last.name, body, operands, last, None, tiling, why), region, outputs)
+        self._insert(Group.of(last.name, body, operands, last, None, tiling, why), dims, outputs, [*starts.values()])
         return body
 
-    def _insert(self, group: Group, region: Region, outputs: list[Instruction]) -> None:
-        """Put the group where its operands are there and its users are not yet."""
+    def _insert(self, group: Group, region: Region, outputs: list[Instruction], starts: Sequence[Instruction]) -> None:
+        """Put the group, after what it starts from, where its operands are there and its users are not yet."""
         value: dict[Instruction, Instruction] = {outputs[0]: group}
-        made: list[Instruction] = [group]
+        made: list[Instruction] = [*starts, group]
         if len(outputs) > 1:
             group.name = self.computation.fresh_name(f"{outputs[-1].name}.blocks")
             for k, o in enumerate(outputs):
@@ -293,6 +308,15 @@ class RegionOutline(Outline):
         operands = [trampoline(self._operand(o, i, k, self.region[i])) for k, o in enumerate(i.operands)]
         self.copies[i] = self.add(i, operands)
         return self.copies[i]
+
+    def accumulate(self, i: Instruction, d: int, start: Instruction) -> None:
+        """A reduction along dimension `d` of its operand, on what the blocks before gave; at first that is `start`."""
+        value, initial = i.operands
+        operand = self.copies[value] if value in self.copies else self.parameter(value, d)
+        part = self.add(i, [operand, trampoline(self._operand(initial, i, 1, None))])
+        part.name = f"{i.name}.part"
+        combined = Instruction(i.name, i.computation().result.opcode, i.shape, line=i.line)
+        self.copies[i] = self.add(combined, [self.parameter(start), part])
 
     def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Steps[Instruction]:
         if o in self.copies:

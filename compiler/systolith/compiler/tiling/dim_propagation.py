@@ -6,13 +6,14 @@ a time, whether an operand is needed whole, or only at the same indices of one o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.group import accumulation
 from systolith.compiler.ops.table import info
 
 
@@ -47,8 +48,15 @@ def result_dim(user: Instruction, operand: Instruction, d: int) -> int:
     raise NotBlockableError(f"{user.opcode} needs the whole dimension")
 
 
-def blocked_dims(computation: Computation, results: Sequence[tuple[Instruction, int]]) -> dict[Instruction, int | None]:
+def blocked_dims(
+    computation: Computation, results: Sequence[tuple[Instruction, int]], accumulated: Collection[Instruction] = ()
+) -> dict[Instruction, int | None]:
     """For each instruction, the dimension that is blocked when those of the results are; None: it is needed whole.
+
+    Args:
+        computation: whose instructions.
+        results: its results, and the dimension of each; of accumulated ones, of what they reduce.
+        accumulated: the results that are whole in every block (`ops/group.py`, `Tiling`).
 
     Raises:
         NotBlockableError: some operation needs other indices, or an operand's users ask for different dimensions.
@@ -60,9 +68,15 @@ def blocked_dims(computation: Computation, results: Sequence[tuple[Instruction, 
             raise NotBlockableError(f"{i.name} is blocked along different dimensions")
 
     for i, d in results:
-        ask(i, d)
+        ask(i, None if i in accumulated else d)
+        if i in accumulated:
+            ask(accumulation(i), d)
+    whole = {i.operands[1] for i in accumulated}
     for i in reversed(computation.instructions):
         if i not in found:
+            continue
+        if i in whole:
+            found[i.operands[1]] = None
             continue
         blocked = found[i]
         for k, operand in enumerate(i.operands):

@@ -1,0 +1,79 @@
+"""Reductions along the dimension in which a region runs in blocks: every block goes on from what the last one gave.
+
+The gradients of a normalisation's scale and offset are such sums, over rows that a block has in VMEM in any case.  In
+the region a reduction becomes the block's own, combined with a parameter; the first block's is the initial value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.ops.reduction import repeatable
+from systolith.compiler.tiling.dim_propagation import operand_dim
+
+
+@dataclass(frozen=True)
+class Accumulations:
+    """Which reductions a region may take in.
+
+    Attributes:
+        users: of each instruction of the computation.
+        place: of each instruction in it.
+    """
+
+    users: Mapping[Instruction, list[Instruction]]
+    place: Mapping[Instruction, int]
+
+    def of(self, region: Mapping[Instruction, int]) -> dict[Instruction, int]:
+        """The reductions, outside of the region, of its values and operands, and the dimension that each reduces."""
+        values = dict(region) | _operands(region)
+        found = {
+            user: d
+            for value, d in values.items()
+            for user in self.users[value]
+            if user not in region and user.operands[0] is value and _accumulates(user, d)
+        }
+        needed = self._needed(region) if found else set()
+        return {r: found[r] for r in sorted(found.keys() - needed, key=self.place.__getitem__)}
+
+    def _needed(self, region: Mapping[Instruction, int]) -> set[Instruction]:
+        """What the region is computed from, as far back as its first instruction."""
+        first = min(self.place[i] for i in region)
+        found: set[Instruction] = set()
+        todo = [o for i in region for o in i.operands if o not in region]
+        while todo:
+            i = todo.pop()
+            if i not in found and self.place[i] > first:
+                found.add(i)
+                todo += i.operands
+        return found
+
+
+def _operands(region: Mapping[Instruction, int]) -> dict[Instruction, int]:
+    """Values that a region reads along its blocks, and their dimensions; none that it reads along two."""
+    found: dict[Instruction, int | None] = {}
+    for i, d in region.items():
+        for k, o in enumerate(i.operands):
+            if o in region or o.opcode in ("constant", "iota", "broadcast"):
+                continue
+            along = operand_dim(i, k, d)
+            if found.setdefault(o, along) != along:
+                found[o] = None
+    return {o: d for o, d in found.items() if d is not None}
+
+
+def _accumulates(i: Instruction, d: int) -> bool:
+    """Whether it reduces the dimension by one operation, over and over from its initial value if need be."""
+    if i.opcode != "reduce" or not i.shape.is_array or d not in i.ints("dimensions"):
+        return False
+    one = i.shape.dtype.bits == 32 and plain_operation(i.computation()) is not None
+    return one and repeatable(i, i.operands[1:])
+
+
+def start(within: Computation, i: Instruction) -> Instruction:
+    """What the first block of a reduction goes on from, as an instruction that is not in the computation yet."""
+    name = within.fresh_name(f"{i.name}.start")
+    return Instruction(name, "broadcast", i.shape, [i.operands[1]], {"dimensions": ()}, line=i.line)
