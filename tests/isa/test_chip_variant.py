@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from systolith.isa.chip import (
     to_toml,
     variant,
 )
+from systolith.isa.chip_energy import GROWTH
 from systolith.isa.chip_schema import SCHEMA, value_of
 from systolith.isa.errors import ConfigError
 from tests.isa.chip_variants import changes
@@ -179,3 +181,41 @@ def test_the_file_of_any_variant_reads_back_equal(name: str, given: dict[str, An
     assert variant(again, {"clock_mhz": 333.3}).hbm == variant(chip, {"clock_mhz": 333.3}).hbm
     kept = {n: v for n, v in given.items() if n in SCHEMA}
     assert {n: value_of(chip, n) for n in kept} == kept
+
+
+@pytest.mark.parametrize(("preset", "small", "large"), [("tpu_v5e", 8.5, 14), ("tpu_v1", None, None)])
+def test_energy_of_vmem_grows_with_its_size(preset: str, small: float | None, large: float | None) -> None:
+    """By as much as the published energies of SRAMs of 32 KB and 1 MB differ."""
+    chip = load_chip(preset)
+    assert chip.energy is not None
+    found = variant(chip, {"vmem.bytes": chip.vmem.bytes // 32})
+    assert found.energy is not None
+    ratio = found.energy.vmem_byte / chip.energy.vmem_byte
+    own = small / large if small and large else chip.energy.smem_byte / chip.energy.vmem_byte
+    assert ratio == pytest.approx(own, rel=1e-3)
+    assert replace(found.energy, vmem_byte=chip.energy.vmem_byte) == chip.energy
+    assert found.provenance["energy.vmem_byte"].label == "derived"
+    assert parse_chip(to_toml(found), "again.toml") == found
+    assert parse_chip(to_toml(found), "again.toml").energy == found.energy
+
+
+def test_energy_of_vmem_stays_where_it_is_given_or_the_size_does() -> None:
+    chip = load_chip("tpu_v3")
+    assert chip.energy is not None
+    other = variant(chip, {"mxu.count": 4})
+    given = variant(chip, {"vmem.bytes": "8MiB", "energy.vmem_byte": "5 pJ"})
+    assert other.energy == chip.energy
+    assert given.energy is not None
+    assert given.energy.vmem_byte == 5000
+    later = variant(variant(chip, {"vmem.bytes": "8MiB"}), {"hbm.gbps": 300}).energy
+    assert later == variant(chip, {"vmem.bytes": "8MiB"}).energy
+
+
+def test_energy_of_vmem_grows_within_published_exponents() -> None:
+    chip = load_chip("tpu_v3")
+    for smem, exponent in ((0, GROWTH[0]), (1, GROWTH[1]), (10**6, GROWTH[0])):
+        base = variant(chip, {"energy.smem_byte": smem})
+        found = variant(base, {"vmem.bytes": 4 * chip.vmem.bytes}).energy
+        assert found is not None
+        assert base.energy is not None
+        assert found.vmem_byte == round(base.energy.vmem_byte * 4**exponent)

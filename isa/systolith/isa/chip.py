@@ -22,11 +22,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from systolith.isa.checked import checked
+from systolith.isa.chip_energy import growth
 from systolith.isa.chip_entries import Entry, cut, entries_of, merged, resolve, scalar, short, to_toml
 from systolith.isa.chip_schema import FIELDS, SCHEMA, Chip, Provenance, Row, describe, value_of
 from systolith.isa.errors import ConfigError
@@ -40,6 +42,7 @@ __all__ = [
 PRESETS = Path(__file__).parent / "chips"
 _PRESET = re.compile(r"\w+")
 PROVENANCE = ("published", "inferred", "invented", "derived")
+_VMEM_BYTE = "energy.vmem_byte"
 
 
 def preset_names() -> list[str]:
@@ -127,8 +130,23 @@ def changed(base: Chip, entries: Mapping[str, Entry], file: str, absent: Mapping
     Raises:
         ConfigError: naming file, field, value and limit.
     """
-    kept = {n: e for n, e in entries_of(base).items() if e.provenance.label != "derived"}
-    return resolve(merged(kept, entries), frozenset(entries), file, {**base.absent, **(absent or {})})
+    kept = {n: e for n, e in entries_of(base).items() if e.provenance.label != "derived" or n == _VMEM_BYTE}
+    chip = resolve(merged(kept, entries), frozenset(entries), file, {**base.absent, **(absent or {})})
+    return chip if _VMEM_BYTE in entries else _with_vmem_energy(chip, base)
+
+
+def _with_vmem_energy(chip: Chip, base: Chip) -> Chip:
+    """The chip with the energy of a byte of VMEM that follows from that of its base and the size of both memories."""
+    old, new = base.vmem.bytes, chip.vmem.bytes
+    if chip.energy is None or base.energy is None or old == new:
+        return chip
+    power = growth(base.energy)
+    value = round(base.energy.vmem_byte * (new / old) ** power)
+    was = base.energy.vmem_byte
+    why = f"estimate: follows from vmem.bytes = {new}: {was} in its base x ({new} / {old}) ^ {power:.3f}"
+    provenance = {**chip.provenance, _VMEM_BYTE: Provenance("derived", why)}
+    declared = {n: v for n, v in chip.declared.items() if n != _VMEM_BYTE}
+    return replace(chip, energy=replace(chip.energy, vmem_byte=value), provenance=provenance, declared=declared)
 
 
 def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:

@@ -4,6 +4,7 @@ A chip has all fields of the table `energy` or none. Of `area`, what is publishe
 """
 
 from dataclasses import dataclass, fields
+from math import log
 from typing import Annotated
 
 from systolith.isa.chip_fields import Declared, Doc, Ge, Le, declared
@@ -47,6 +48,23 @@ class Area:
     hbm: Annotated[float, Ge(0.0), Le(1e5), Doc("mm2", "interfaces of the off-chip memory")] = 0.0
     host: Annotated[float, Ge(0.0), Le(1e5), Doc("mm2", "interface of the host")] = 0.0
     control: Annotated[float, Ge(0.0), Le(1e5), Doc("mm2", "control")] = 0.0
+
+
+SMALL, LARGE = 32 << 10, 1 << 20
+"""Bytes of the SRAMs whose published energies the presets have for `smem_byte` and `vmem_byte`."""
+
+GROWTH = log(14 / 8.5) / log(LARGE / SMALL), log(100 / 20) / log(LARGE / SMALL)
+"""Exponents with which the energy of an access grows with the size of an SRAM, at 7 nm and at 45 nm: 8.5 and 14 pJ, 20
+and 100 pJ for 64 bits of `SMALL` and `LARGE` ones (Jouppi et al., ISCA 2021; Horowitz, ISSCC 2014)."""
+
+
+def growth(energy: Energy) -> float:
+    """The exponent of a chip: that between its SMEM and its VMEM, within what is published."""
+    small, large = energy.smem_byte, energy.vmem_byte
+    least, most = GROWTH
+    if not small or not large:
+        return least
+    return min(most, max(least, log(large / small) / log(LARGE / SMALL)))
 
 
 ENERGY: dict[str, Declared] = {d.name: d for d in declared(Energy, "energy.")}
