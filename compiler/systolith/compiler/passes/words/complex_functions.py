@@ -6,6 +6,7 @@ which keep the digits of both parts; where a part overflows on the way, results 
 
 from __future__ import annotations
 
+from functools import reduce
 from math import log, pi
 
 from systolith.compiler.hlo.ir import Instruction
@@ -193,13 +194,27 @@ def logistic(z: Number) -> Number:
 
 
 def power(a: Number, b: Number) -> Number:
-    """exp(b log(a)); to the power of 0 1; of 0 0, and NaN where the exponent's real part is not above 0."""
-    value = exponential(multiply(b, logarithm(a)))
-    r = a[0].r
-    base, exponent = (r.emit("and", *(p.test("EQ", 0.0) for p in z)) for z in (a, b))
-    none = a[0].like(0.0).where(b[0].test("GT", 0.0), float("nan"))
-    real, imag = (none.where(base, part) for part in value)
-    return real.like(1.0).where(exponent, real), imag.like(0.0).where(exponent, imag)
+    """exp(b log(a)), and as XLA's CPU backend has it at the ends.
+
+    1 to any power and anything to that of 0 are 1; infinity to a real power is infinity or 0; 0 is 0 to a real power
+    above 0, and NaN to others.
+    """
+    real, imag = exponential(multiply(b, logarithm(a)))
+    r, on_axis, above = a[0].r, b[1].test("EQ", 0.0), b[0].test("GT", 0.0)
+
+    def every(*tests: Instruction) -> Instruction:
+        return reduce(lambda p, q: r.emit("and", p, q), tests)
+
+    zero = every(a[0].test("EQ", 0.0), a[1].test("EQ", 0.0))
+    infinite = every(a[0].test("EQ", float("inf")), a[1].test("EQ", 0.0), on_axis, b[0].test("NE", 0.0))
+    infinite = every(infinite, b[0].test("EQ", b[0]))
+    none = a[0].like(0.0).where(every(above, on_axis), float("nan"))
+    whole = a[0].like(1.0), a[0].like(0.0)
+    one = every(a[0].test("EQ", 1.0), a[1].test("EQ", 0.0))
+    one = r.emit("or", one, every(b[0].test("EQ", 0.0), on_axis))
+    real, imag = none.where(zero, real), none.where(zero, imag)
+    real, imag = a[0].where(every(infinite, above), whole[1].where(infinite, real)), whole[1].where(infinite, imag)
+    return whole[0].where(one, real), whole[1].where(one, imag)
 
 
 def sign(z: Number) -> Number:
