@@ -11,10 +11,10 @@ with a remainder, reads no element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, product
 from math import inf, prod
 from operator import add, mul, sub
 from typing import Any
@@ -68,6 +68,12 @@ class Box:
         first, end = max(lo, origin[dim]), min(hi, origin[dim] + dims[dim])
         origin[dim], dims[dim] = first, max(0, end - first)
         return Box(tuple(origin), tuple(dims))
+
+    def tiles(self, sizes: Sequence[int]) -> Iterator[Box]:
+        """Boxes of these sizes that cover it, row-major; the last ones along each dimension are cut off."""
+        ends = tuple(map(add, self.origin, self.dims))
+        for first in product(*map(range, self.origin, ends, sizes)):
+            yield Box(first, tuple([min(s, e - f) for s, e, f in zip(sizes, ends, first, strict=True)]))
 
     def meets(self, other: Box) -> bool:
         """Whether the boxes have an index in common."""

@@ -73,8 +73,7 @@ def _queue_number(lowering: Lowering, i: Instruction) -> int:
 
 def _pieces(lowering: Lowering, line: Array) -> Iterator[Box]:
     """Boxes of a line of elements, in order: of what a queue holds at most, and a tile can take where one is needed."""
-    (count,), most = line.dims, lowering.ctx.chip.host.room
+    most = lowering.ctx.chip.host.room
     most = most if line.buf.space is Space.VMEM else min(most, lowering.ctx.budget // 2)
     size = max(most // line.dtype.size, 1)
-    for start in range(0, count, size):
-        yield Box((start,), (min(size, count - start),))
+    return Box.whole(line.dims).tiles([size])

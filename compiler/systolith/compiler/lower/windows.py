@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 from systolith.compiler.index.affine import Box
@@ -69,9 +68,7 @@ def _cut(whole: Box, order: Sequence[int], size: int, limit: int) -> Iterator[Bo
     for d in order:
         others = prod(steps) // steps[d] * size
         steps[d] = max(1, min(steps[d], limit // others))
-    for first in product(*(range(0, n, step) for n, step in zip(whole.dims, steps, strict=True))):
-        dims = tuple(min(s, n - f) for s, n, f in zip(steps, whole.dims, first, strict=True))
-        yield Box(tuple(o + f for o, f in zip(whole.origin, first, strict=True)), dims)
+    return whole.tiles(steps)
 
 
 def list_in_vmem(ctx: TileBuilder, starts: Array, first: int, count: int) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
 from math import prod
 
 from systolith.compiler.index.affine import Box
@@ -24,11 +23,7 @@ def box_tiles(sizes: Sequence[int], limit: int) -> list[Box]:
         pieces = -(-size // max(1, min(size, room)))
         steps.insert(0, -(-size // pieces))
         room = room // size if size <= room else 1
-    starts = [range(0, size, step) for size, step in zip(sizes, steps, strict=True)]
-    return [
-        Box(origin, tuple([min(step, n - o) for step, n, o in zip(steps, sizes, origin, strict=True)]))
-        for origin in product(*starts)
-    ]
+    return list(Box.whole(sizes).tiles(steps))
 
 
 def packed_tiles(sizes: Sequence[int], limit: int) -> list[Box]:

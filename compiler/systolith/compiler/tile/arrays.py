@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from math import prod
 
 from systolith.compiler.index.affine import Box
@@ -54,10 +53,7 @@ def chunks(array: Array, limit: int) -> Iterator[Box]:
         if inner * steps[d] <= room:
             break
         steps[d] = max(1, room // inner)
-    starts = (range(0, n, max(1, step)) for n, step in zip(array.dims, steps, strict=True))
-    for first in product(*starts):
-        dims = tuple(min(s, n - f) for s, n, f in zip(steps, array.dims, first, strict=True))
-        yield Box(tuple(f + o for f, o in zip(first, array.origin, strict=True)), dims)
+    return Box(array.origin, array.dims).tiles([max(1, step) for step in steps])
 
 
 def parts(array: Array, dtype: DType) -> Array:

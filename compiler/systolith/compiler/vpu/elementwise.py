@@ -7,11 +7,9 @@ Consecutive tiles use different buffers, so that the transfers of one overlap th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
-from operator import add
 from typing import Protocol
 
 from systolith.compiler.errors import CompileError, DoesNotFitError
@@ -115,8 +113,7 @@ def lower_plan(
 
     sizes = choose(traffic, turn)
     tiles: dict[Instruction, Array] = {}
-    for part in boxes(within.dims, sizes):
-        box = Box(tuple(map(add, within.origin, part.origin)), part.dims)
+    for box in within.tiles(sizes):
         for leaf in staged:
             need = plan.footprint(leaf, box)
             have = tiles.get(leaf)
@@ -180,10 +177,3 @@ def choose_tile(
             break
         sizes = trial
     return tuple(sizes)
-
-
-def boxes(dims: Sequence[int], sizes: Sequence[int]) -> Iterator[Box]:
-    """The tiles of an iteration space, the last ones along each dimension cut off."""
-    starts = [range(0, n, size) for n, size in zip(dims, sizes, strict=True)]
-    for origin in product(*starts):
-        yield Box(origin, tuple(min(s, n - o) for o, n, s in zip(origin, dims, sizes, strict=True)))

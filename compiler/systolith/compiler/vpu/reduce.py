@@ -26,8 +26,9 @@ from systolith.compiler.ops.expression import Carried, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
+from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
-from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile
+from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.parts import Traffic, split_parts
@@ -83,8 +84,7 @@ class _Lowering:
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
         sizes = self._choose(self._traffic)
         self.tiles: dict[Instruction, Array] = {}
-        kept = [r.dims[d] for d in r.kept]
-        for box in boxes(kept, [sizes[d] for d in r.kept]):
+        for box in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             self._kept_box(box, [sizes[d] for d in r.reduced])
 
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
@@ -138,10 +138,7 @@ class _Lowering:
 
     def _need(self, leaf: Instruction, box: Box) -> Box:
         found = [plan.footprint(leaf, box) for plan in self.plans]
-        found = [b for b in found if b.elements] or found[:1]
-        origin = tuple(min(o) for o in zip(*(b.origin for b in found), strict=True))
-        ends = [max(e) for e in zip(*(tuple(map(sum, zip(b.origin, b.dims, strict=True))) for b in found), strict=True)]
-        return Box(origin, tuple(e - o for e, o in zip(ends, origin, strict=True)))
+        return Box.hull([b for b in found if b.elements] or found[:1])
 
     def _leaves(self, box: Box) -> dict[Instruction, Array]:
         for leaf in self.staged:
@@ -153,7 +150,7 @@ class _Lowering:
 
     def _kept_box(self, box: Box, chunk: Sequence[int]) -> None:
         r, ctx = self.r, self.ctx
-        chunks = list(boxes([r.dims[d] for d in r.reduced], chunk))
+        chunks = list(Box.whole([r.dims[d] for d in r.reduced]).tiles(chunk))
         targets = [ctx.out_tile(a, box) for a in self.results]
         before: tuple[Instruction, ...] = ()
         held: dict[Instruction, Array] = {}
@@ -186,7 +183,7 @@ class _Lowering:
         ]
 
     def _scratch(self, name: str, dtype: DType, box: Box) -> Array:
-        return Array(self.ctx.vmem(name, 4 * box.elements), dtype, box.dims, _dense(box.dims), box.origin)
+        return Array(self.ctx.vmem(name, 4 * box.elements), dtype, box.dims, dense(box.dims, 4), box.origin)
 
     # One box.
 
@@ -317,7 +314,7 @@ class _Lowering:
         r = task.r
         row = self._scratch(f"{r.operation.name}.row", register_type(r.shapes[0].dtype), task.kept)
         counts = source.pattern.counts[:-1]
-        dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), _dense(counts) or (4,)))
+        dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), dense(counts, 4) or (4,)))
         pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))
         args: dict[str, Arg] = {"src": replace(source, pattern=pattern), "dst": dst, "function": r.plain[0]}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
@@ -376,8 +373,3 @@ class _Lowering:
     ) -> None:
         plan = GroupPlan(tuple(self.r.dims[d] for d in self.r.kept), (), tuple(nodes), self.r.graph)
         emit(self.ctx, plan, box, leaves, targets, self.ctx.origin("epilogue"))
-
-
-def _dense(dims: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in bytes of 32-bit elements."""
-    return tuple(4 * prod(dims[d + 1 :]) for d in range(len(dims)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import lcm, prod
 from typing import Literal
 
@@ -23,7 +24,6 @@ from systolith.compiler.ops.reduction import Reduction, reached, register_type, 
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
-from systolith.compiler.vpu.elementwise import boxes
 from systolith.compiler.vpu.emit import Target, kernel_cycles
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
@@ -378,9 +378,9 @@ class Ways:
             return None
         result = over_result(r)
         values: list[Node] = list(result.inits)
-        for step in boxes(sizes, [1] * len(sizes)):
+        for step in product(*map(range, sizes)):
             origin = [0] * len(r.dims)
-            for d, o in zip(r.reduced, step.origin, strict=True):
+            for d, o in zip(r.reduced, step, strict=True):
                 origin[d] = whole.origin[d] + o
             values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
         index = IndexMap.identity(len(task.kept.dims)).over([r.dims[d] for d in r.kept])

@@ -23,7 +23,7 @@ from systolith.compiler.ops.reduction import Reduction, register_type, scratch_l
 from systolith.compiler.passes.expand.scans import scanned
 from systolith.compiler.tile.arrays import dense, dense_like, nesting, view
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, boxes, choose_tile
+from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, choose_tile
 from systolith.compiler.vpu.emit import Target, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
@@ -118,9 +118,9 @@ class _Lowering:
         except DoesNotFitError as problem:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
         self.tiles: dict[Instruction, Array] = {}
-        for kept in boxes([r.dims[d] for d in r.kept], [sizes[d] for d in r.kept]):
+        for kept in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             before: Array | None = None
-            for chunk in boxes([r.dims[dim]], [sizes[dim]]):
+            for chunk in Box.whole([r.dims[dim]]).tiles([sizes[dim]]):
                 last = chunk.origin[0] + chunk.dims[0] == r.dims[dim]
                 before = self._chunk(joined(r, kept, chunk), kept, before, last)
 

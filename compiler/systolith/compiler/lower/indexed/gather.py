@@ -6,7 +6,6 @@ windows take their part.
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 
 from systolith.compiler.index.affine import Box, IndexMap
@@ -97,8 +96,7 @@ def _boxes(ctx: TileBuilder, source: Array) -> list[Box]:
         inners = -(-inner // pieces // granule) * granule
     if outers * inners > lines:
         return []
-    firsts = product(range(0, outer, outers), range(0, inner, inners))
-    return [Box((o, 0, i), (min(outers, outer - o), depth, min(inners, inner - i))) for o, i in firsts]
+    return list(Box.whole(source.dims).tiles((outers, depth, inners)))
 
 
 def _line_bytes(ctx: TileBuilder, line: int) -> int:

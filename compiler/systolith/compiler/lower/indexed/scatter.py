@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 from systolith.compiler.errors import LimitError, compile_error
@@ -107,8 +106,7 @@ def _boxes(ctx: TileBuilder, results: Sequence[Array]) -> list[Box]:
         others = prod(steps) // steps[d]
         window = prod(steps[k] for k in (0, 2) if k != d)
         steps[d] = min(steps[d], max(limit // others, -(-least // window), 1))
-    origins = product(*(range(0, n, step) for n, step in zip(dims, steps, strict=True)))
-    return [Box(o, tuple(min(s, n - f) for s, n, f in zip(steps, dims, o, strict=True))) for o in origins]
+    return list(Box.whole(dims).tiles(steps))
 
 
 def _tile(ctx: TileBuilder, base: Array, result: Array, box: Box) -> Array:
