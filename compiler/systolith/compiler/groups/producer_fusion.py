@@ -41,7 +41,7 @@ from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.outline import Outline
-from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.vpu.emit import vector_cycles
@@ -206,9 +206,7 @@ class _Computation:
     def _array(self, value: Instruction) -> Array:
         """A value where it is placed, in a buffer that stands for its own."""
         (leaf,) = self.aliases.leaves[value]
-        size = value.shape.dtype.size
-        buf = Buf(value.name, self._space(leaf), value.shape.bytes)
-        return Array(buf, value.shape.dtype.in_memory, value.dims, dense(value.dims, size), (0,) * len(value.dims))
+        return dense_array(Buf(value.name, self._space(leaf), value.shape.bytes), value.shape.dtype, value.dims)
 
     def _space(self, leaf: Leaf) -> Space:
         """Where a value is placed; what is given is in HBM, unless it is small or a loop may have brought it in."""

@@ -10,14 +10,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from systolith.compiler.memory.vmem import ON_CHIP
 from systolith.compiler.schedule.operation_times import Stage, Timed
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp, VReg
-from systolith.isa.instruction import Space
+from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp, VReg
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.program import Role
-
-ON_CHIP = (Space.VMEM, Space.SMEM)
 
 
 @dataclass
@@ -68,17 +66,9 @@ class Template:
         return [replace(stage, ops=tuple(self._timed(op, n, made) for op in stage.ops)) for stage in self.stages]
 
     def _timed(self, op: Timed, n: int, made: dict[Buf, Buf]) -> Timed:
-        item = cast(TileOp, op.item)
-        args = {name: self._arg(value, n, made) for name, value in item.args.items()}
+        item = cast(TileOp, op.item).with_refs(lambda ref: self._ref(ref, n, made))
         reads, writes = (tuple(self._place(what, made) for what in places) for places in (op.reads, op.writes))
-        return replace(op, item=TileOp(item.op, args, item.origin, item.unit), reads=reads, writes=writes)
-
-    def _arg(self, value: Arg, n: int, made: dict[Buf, Buf]) -> Arg:
-        if isinstance(value, Ref):
-            return self._ref(value, n, made)
-        if isinstance(value, tuple) and value and isinstance(value[0], Ref):
-            return tuple(self._ref(ref, n, made) for ref in value)
-        return value
+        return replace(op, item=item, reads=reads, writes=writes)
 
     def _ref(self, ref: Ref, n: int, made: dict[Buf, Buf]) -> Ref:
         if ref.buf is None:

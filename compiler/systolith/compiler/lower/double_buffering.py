@@ -14,7 +14,7 @@ from systolith.compiler.hlo.ir import Computation
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.vmem import ON_CHIP
 from systolith.compiler.ops.table import Family, family
-from systolith.compiler.tile.ir import Arg, Block, Buf, Loop, Ref, TileOp
+from systolith.compiler.tile.ir import Block, Buf, Loop, Ref, TileOp
 
 FEWEST = 8
 """Iterations of a loop that is worth it: four are written out."""
@@ -75,12 +75,8 @@ def _own(body: list[TileOp], outside: Collection[Buf]) -> list[Buf]:
 def _copy(body: list[TileOp], other: Mapping[Buf, Buf]) -> list[TileOp]:
     """The operations again, with other buffers."""
 
-    def renamed(arg: Arg) -> Arg:
-        if isinstance(arg, tuple):
-            return tuple(renamed(part) for part in arg)  # type: ignore[return-value]
-        if not isinstance(arg, Ref):
-            return arg
-        buf = None if arg.buf is None else other.get(arg.buf, arg.buf)
-        return replace(arg, buf=buf, index=None if arg.index is None else other.get(arg.index, arg.index))
+    def renamed(ref: Ref) -> Ref:
+        buf = None if ref.buf is None else other.get(ref.buf, ref.buf)
+        return replace(ref, buf=buf, index=None if ref.index is None else other.get(ref.index, ref.index))
 
-    return [replace(op, args={key: renamed(arg) for key, arg in op.args.items()}) for op in body]
+    return [op.with_refs(renamed) for op in body]

@@ -18,6 +18,7 @@ from systolith.compiler.memory.liveness import Liveness, liveness
 from systolith.compiler.memory.residency import Aliases, Leaf, leaf_shapes
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
+from systolith.compiler.passes.rewrite import Names
 
 AGAIN = ".remat"
 """Names of groups that compute something again end so (as XLA's do)."""
@@ -189,12 +190,12 @@ class _Writer:
     line: LinearSchedule
     out: list[Instruction] = field(default_factory=list)
     maker: dict[int, Instruction] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
+    names: Names = field(default_factory=lambda: Names(()))
     known: dict[tuple[int, tuple[int, ...]], Instruction] = field(default_factory=dict)
 
     def write(self) -> None:
         given = [i for i in self.twins.values() if family(i) is Family.GIVEN]
-        self.names = {i.name for i in self.twins.values() if family(i) is not Family.NAME}
+        self.names = Names(i.name for i in self.twins.values() if family(i) is not Family.NAME)
         self.out = given
         self.maker = {v: self.twins[i] for v, (i, _) in enumerate(self.line.leaves) if v not in self.line.makers}
         seen: set[Instruction] = set()
@@ -212,16 +213,15 @@ class _Writer:
             self.maker |= dict.fromkeys(step.makes, instruction)
         root = self._value(iter(self.line.ends), self.computation.result.shape)
         if root.shape.is_tuple:
-            root.name = self._fresh(self.computation.result.name)
+            root.name = self.names.fresh(self.computation.result.name)
         self.computation.instructions, self.computation.root = self.out, root
 
     def _again(self, first: Group) -> Group:
         """A group that computes the same as another, with a computation of its own."""
         called = first.body
-        taken = {c.name for c in self.module.computations}
-        copy = clone_computation(called, _unused(called.name + AGAIN, taken))
+        copy = clone_computation(called, Names(c.name for c in self.module.computations).fresh(called.name + AGAIN))
         self.module.computations.insert(self.module.computations.index(called), copy)
-        name = self._fresh(first.name + AGAIN)
+        name = self.names.fresh(first.name + AGAIN)
         return replace(first, name=name, operands=[], attributes=first.attributes | {"calls": copy})
 
     def _value(self, values: Iterator[int], shape: Shape) -> Instruction:
@@ -246,19 +246,6 @@ class _Writer:
         return found
 
     def _new(self, opcode: str, shape: Shape, operands: Sequence[Instruction]) -> Instruction:
-        made = Instruction(self._fresh(opcode), opcode, shape, list(operands))
+        made = Instruction(self.names.fresh(opcode), opcode, shape, list(operands))
         self.out.append(made)
         return made
-
-    def _fresh(self, stem: str) -> str:
-        name = _unused(stem, self.names)
-        self.names.add(name)
-        return name
-
-
-def _unused(stem: str, taken: Collection[str]) -> str:
-    number, name = 0, stem
-    while name in taken:
-        number += 1
-        name = f"{stem}.{number}"
-    return name

@@ -12,7 +12,7 @@ from systolith.compiler.emit.assemble import line_bytes
 from systolith.compiler.emit.linearize import pointers
 from systolith.compiler.explain import Decision
 from systolith.compiler.schedule.operation_times import Progress, timed
-from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -402,15 +402,7 @@ def _free(taken: Sequence[tuple[int, int]], size: int, pointer: int, room: int) 
 def changed(item: Item, change: Callable[[Ref], Ref], note: Callable[[TileOp, TileOp], None]) -> Item:
     """An item with other streams; `note` is told of each operation that is replaced."""
     if isinstance(item, TileOp):
-        args: dict[str, Arg] = {}
-        for name, value in item.args.items():
-            if type(value) is Ref:
-                args[name] = change(value)
-            elif type(value) is tuple:
-                args[name] = tuple(change(v) if type(v) is Ref else v for v in value)  # type: ignore[assignment]
-            else:
-                args[name] = value
-        made = TileOp(item.op, args, item.origin, item.unit)
+        made = item.with_refs(change)
         note(item, made)
         return made
     return item.with_regions([Block([changed(i, change, note) for i in region.items]) for region in item.regions])

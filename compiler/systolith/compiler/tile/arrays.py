@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from systolith.compiler.index.affine import Box
-from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.ir import Array, Buf
 from systolith.isa.dtypes import DType
 
 
@@ -16,6 +16,11 @@ def dense(dims: Sequence[int], size: int) -> tuple[int, ...]:
     for d in range(len(dims) - 2, -1, -1):
         strides[d] = strides[d + 1] * dims[d + 1]
     return tuple(strides)
+
+
+def dense_array(buf: Buf, dtype: DType, dims: tuple[int, ...], origin: tuple[int, ...] | None = None) -> Array:
+    """A dense array at the start of a buffer; `origin`: the index of its first element in the value it is a box of."""
+    return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
 
 
 def dense_like(dims: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, ...]:

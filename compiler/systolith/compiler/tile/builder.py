@@ -22,7 +22,7 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
-from systolith.compiler.tile.arrays import chunks, dense, dense_like, nesting, parts, view
+from systolith.compiler.tile.arrays import chunks, dense_array, dense_like, nesting, parts, view
 from systolith.compiler.tile.ir import Array, Block, Buf, Region, TileOp, VReg
 from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
@@ -266,7 +266,7 @@ class TileBuilder:
     def array(self, name: str, dtype: DType, dims: tuple[int, ...], origin: tuple[int, ...] | None = None) -> Array:
         """A new dense array in VMEM; `origin`: the index of its first element in the value it is a box of."""
         buf = self.vmem(name, prod(dims) * dtype.size)
-        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), origin or (0,) * len(dims))
+        return dense_array(buf, dtype, dims, origin)
 
     def tile(self, name: str, array: Array, box: Box) -> Array:
         """A new dense array in VMEM for a box of `array`, nested as that is."""
@@ -295,7 +295,7 @@ class TileBuilder:
         buf = self.hbm(name, role, dtype, dims, number, data)
         if sizes and buf.decl is not None:
             buf.decl = replace(buf.decl, sizes=sizes)
-        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
+        return dense_array(buf, dtype, dims)
 
     def feed(self, i: Instruction, role: Role, shape: Shape, queue: int, config: str = "", data: bytes = b"") -> Array:
         """An array that a host queue moves, as a line of its elements (those of over 32 bits as words); no memory."""
@@ -309,8 +309,7 @@ class TileBuilder:
 
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """An array without memory, for a value that has no contents yet."""
-        buf = Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1))
-        return Array(buf, dtype.in_memory, dims, dense(dims, dtype.size), (0,) * len(dims))
+        return dense_array(Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1)), dtype, dims)
 
     def constant(self, constant: Instruction) -> Array:
         """A constant in HBM; all that have the same bytes are one entry of the buffer table."""
@@ -319,10 +318,7 @@ class TileBuilder:
         key: tuple[DType, bytes | Instruction] = (element, constant if constant.literal is None else data)
         if key not in self._constants:
             self._constants[key] = self.hbm(constant.name, Role.CONSTANT, element, constant.dims, data=data)
-        buf = self._constants[key]
-        return Array(
-            buf, element.in_memory, constant.dims, dense(constant.dims, element.size), (0,) * len(constant.dims)
-        )
+        return dense_array(self._constants[key], element, constant.dims)
 
     def copy(self, src: Array, dst: Array, what: str, hlo: str = "") -> None:
         """Append a DMA that copies `src` to `dst`: same dims, at least one of them in VMEM; of no elements, none.

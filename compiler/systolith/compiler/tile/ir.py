@@ -7,7 +7,7 @@ are no tokens: they are derived after addresses are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
@@ -124,6 +124,18 @@ class TileOp:
         if self.op == ROUTINE:
             return [*cast(tuple[Ref, ...], self.args["results"]), *cast(tuple[Ref, ...], self.args["scratch"])]
         return [cast(Ref, self.args["dst"])] if "dst" in self.args else []
+
+    def with_refs(self, change: Callable[[Ref], Ref]) -> TileOp:
+        """The same with other streams."""
+        args: dict[str, Arg] = {}
+        for name, value in self.args.items():
+            if type(value) is Ref:
+                args[name] = change(value)
+            elif type(value) is tuple:
+                args[name] = tuple(change(v) if type(v) is Ref else v for v in value)  # type: ignore[assignment]
+            else:
+                args[name] = value
+        return TileOp(self.op, args, self.origin, self.unit)
 
     @cached_property
     def buffers(self) -> list[Buf]:

@@ -14,7 +14,7 @@ from math import prod
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import IndexMap, reshape_factors
 from systolith.compiler.ops.table import info
-from systolith.compiler.tile.arrays import dense, parts
+from systolith.compiler.tile.arrays import dense_array, parts
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.patterns import address
 from systolith.isa.dtypes import DType
@@ -31,12 +31,7 @@ def view_base(instruction: Instruction) -> Instruction:
 def is_view_chain(instruction: Instruction) -> bool:
     """Whether a chain of view operations on a dense array only changes how it is addressed."""
     base = view_base(instruction)
-    nowhere = Buf("", Space.NONE, 0)
-    strides = dense(base.dims, base.shape.dtype.size)
-    return (
-        as_view(Array(nowhere, base.shape.dtype.in_memory, base.dims, strides, (0,) * len(base.dims)), instruction)
-        is not None
-    )
+    return as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), instruction) is not None
 
 
 def read_from(operand: Instruction) -> Instruction:

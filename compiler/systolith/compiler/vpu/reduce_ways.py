@@ -21,7 +21,7 @@ from systolith.compiler.index.affine import Box, Expr, IndexMap
 from systolith.compiler.ops.expression import Carried, Const, Graph, Load, Micro, Node, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, streams_of
 from systolith.compiler.ops.reduction import Reduction, reached, register_type, scratch_leaf
-from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
 from systolith.compiler.vpu.emit import Target, kernel_cycles
@@ -464,8 +464,7 @@ def somewhere(box: Box, dtype: DType) -> Array:
 
 def anywhere(shape: Shape) -> Array:
     """A dense array in VMEM, for costs."""
-    buf = Buf("", Space.VMEM, max(shape.bytes, 1), 4)
-    return Array(buf, shape.dtype.in_memory, shape.dims, dense(shape.dims, shape.dtype.size), (0,) * shape.rank)
+    return dense_array(Buf("", Space.VMEM, max(shape.bytes, 1), 4), shape.dtype, shape.dims)
 
 
 def joined(r: Reduction, kept: Box, reduced: Box) -> Box:
