@@ -19,7 +19,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, pairwise
-from typing import Protocol
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.compiler.emit.loops import Edge, Mark, NotAlikeError, Span, Step, Steps, Unroller, fold
@@ -40,12 +39,6 @@ ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
-
-
-class Touches(Protocol):
-    """Gives what an instruction touches."""
-
-    def __call__(self, instruction: Instruction) -> Iterable[Access]: ...
 
 
 @dataclass(slots=True)
@@ -113,7 +106,7 @@ class Orderer:
     def __init__(
         self,
         queues: Sequence[str],
-        touches: Touches,
+        touches: Callable[[Instruction], Iterable[Access]],
         sizes: Mapping[Key, int],
         token_max: int,
         fifo_depth: int,

@@ -25,6 +25,7 @@ from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, c
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.memory.residency import (
+    CACHED_SHARE,
     VALUES_SHARE,
     Aliases,
     Leaf,
@@ -41,9 +42,6 @@ from systolith.isa.chip import Chip
 
 NEAREST = 16
 """Groups that read or make what a group reads, among which it looks for another one to join."""
-
-CACHED_SHARE = 64
-"""A parameter of up to this part of VMEM is loaded once whoever reads it (see `tile/builder.py`)."""
 
 SMALL = 1024
 """Results of this part of the room for values may live longer in any case."""

@@ -75,12 +75,6 @@ class Flow:
             ends=self._first() + self.last + self.fill + self.latency * bool(self.store),
         )
 
-    @property
-    def bound(self) -> int:
-        """At least so many cycles, but for the order of the blocks."""
-        t = self.totals
-        return max(t.transfer + self.latency, t.on_chip)
-
     def cycles(self) -> int:
         """Estimate: loads run ahead in the order of the blocks, and each block computes when it has its operands."""
         once = self._followed(1)

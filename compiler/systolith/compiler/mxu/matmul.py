@@ -37,7 +37,7 @@ _CONTRACTIONS = of_family(Family.CONTRACTION, {"dot": dot_contraction, "convolut
 
 def contraction_of(instruction: Instruction) -> Contraction:
     """The contraction that a `dot` or `convolution` computes."""
-    lhs, rhs = instruction.operands
+    lhs, rhs = instruction.operands[:2]
     return _CONTRACTIONS[instruction.opcode](instruction, lhs.dims, rhs.dims)
 
 

@@ -123,14 +123,11 @@ def reads_in_place(value: Instruction, operand: Instruction, leaves: Collection[
     return all(load.map.dims == same for load in plan.loads if load.leaf is operand)
 
 
-def analyze(
-    roots: Sequence[Instruction], dims: Sequence[int] | None = None, frontier: Collection[Instruction] = ()
-) -> GroupPlan:
+def analyze(roots: Sequence[Instruction], frontier: Collection[Instruction] = ()) -> GroupPlan:
     """The plan of a group.
 
     Args:
-        roots: instructions to compute, all of the same dims.
-        dims: sizes of the iteration space; the roots' unless given.
+        roots: instructions to compute, all of the same dims, which are those of the iteration space.
         frontier: instructions taken as leaves (a dot whose result lies in the accumulators, a carried reduction),
             besides parameters and array constants.
 
@@ -138,7 +135,7 @@ def analyze(
         NotFoldableError: some data movement between two operations is no index map.
         CompileError: an operation that the vector unit does not have.
     """
-    sizes = tuple(roots[0].dims if dims is None else dims)
+    sizes = roots[0].dims
     for root in roots:
         if root.dims != sizes:
             raise compile_error(root, f"a group over {list(sizes)} cannot have a result of another shape")

@@ -175,9 +175,9 @@ class TileBuilder:
             raise self.error(what, DoesNotFitError)
         return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
 
-    def smem(self, name: str, size: int = 4) -> Buf:
-        """A new buffer in scalar memory."""
-        return Buf(self.fresh(name), Space.SMEM, size, 4)
+    def smem(self, name: str) -> Buf:
+        """A new buffer in scalar memory, of one word."""
+        return Buf(self.fresh(name), Space.SMEM, 4)
 
     def hbm(
         self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
@@ -288,11 +288,10 @@ class TileBuilder:
         dtype: DType,
         dims: tuple[int, ...],
         number: int = -1,
-        data: bytes = b"",
         sizes: tuple[int, ...] = (),
     ) -> Array:
         """A new dense array in HBM, as an entry of the buffer table."""
-        buf = self.hbm(name, role, dtype, dims, number, data)
+        buf = self.hbm(name, role, dtype, dims, number)
         if sizes and buf.decl is not None:
             buf.decl = replace(buf.decl, sizes=sizes)
         return dense_array(buf, dtype, dims)

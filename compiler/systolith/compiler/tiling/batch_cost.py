@@ -13,16 +13,22 @@ from functools import cached_property
 
 from systolith.compiler.cost.prices import UnitCycles, product_cycles, transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
-from systolith.compiler.memory.residency import VALUE_SHARE, VALUES_SHARE, Aliases, Leaf, leaf_liveness, leaf_shapes
+from systolith.compiler.index.contraction import Contraction
+from systolith.compiler.memory.residency import (
+    CACHED_SHARE,
+    VALUE_SHARE,
+    VALUES_SHARE,
+    Aliases,
+    Leaf,
+    leaf_liveness,
+    leaf_shapes,
+)
+from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import ROOTS, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
 from systolith.compiler.tiling.dim_classes import DimClass
 from systolith.isa.chip import Chip
-
-SMALL_SHARE = 64
-"""Operands of less than this part of VMEM are loaded once for all blocks."""
 
 KNOWN_SHARE = 0.95
 """Part of the room for values that those of the trial may take: a loop has some small ones of its own."""
@@ -120,7 +126,7 @@ class Trial:
         if isinstance(group, Group):
             inside = group.body.instructions
             products = [i for i in inside if family(i) is Family.CONTRACTION and group.unit is not Unit.VPU]
-            step.products = [(self.named.get(i.name, i), _contraction(i)) for i in products]
+            step.products = [(self.named.get(i.name, i), contraction_of(i)) for i in products]
             bases = [view_base(o) for i in products for o in i.operands[:2]]
             leaves = [self.aliases.leaves[group.operands[p.number]][0] for p in bases if p.number is not None]
             step.operands = [self.values[leaf] for leaf in leaves if leaf in self.values]
@@ -138,11 +144,6 @@ class Trial:
     def crossing(self, position: int) -> list[Value]:
         """Values that are made before a group and used at it or after."""
         return [v for v in self.values.values() if not v.given and v.first < position <= v.last]
-
-
-def _contraction(i: Instruction) -> Contraction:
-    make = dot_contraction if i.opcode == "dot" else convolution_contraction
-    return make(i, i.operands[0].dims, i.operands[1].dims)
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ class Estimate:
         if value.of in self.split.of.dims:
             return value.bytes * (1 + 2 * spilled if value.given else spilled)
         in_hbm = value.given or spilled or (value.result and self.split.blocks == 1)
-        small = value.given and value.bytes <= self.chip.vmem.bytes // SMALL_SHARE
+        small = value.given and value.bytes <= self.chip.vmem.bytes // CACHED_SHARE
         return value.bytes * in_hbm * (1 if small else self.split.blocks)
 
     def _again(self, step: Step) -> int:

@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Protocol
 
-from systolith.compiler.errors import CompileError, DoesNotFitError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import Context, emit
+from systolith.compiler.vpu.emit import emit
 from systolith.compiler.vpu.parts import split_parts, split_turned
 from systolith.compiler.vpu.transposes import TILES, Turns, turns
 from systolith.isa.instruction import Space
-from systolith.isa.program import Origin
 
 BUFFERS = 2
 """Tiles of each staged value that are in VMEM at once."""
@@ -34,29 +33,7 @@ SMALLEST_TILE = 1 << 15
 """Bytes of HBM traffic below which splitting further costs more in latencies than overlap gains."""
 
 
-class StagingContext(Context, Protocol):
-    """The interface of tile loops to staging (`TileBuilder`)."""
-
-    budget: int
-    tiled: bool
-
-    def stage_in(self, array: Array, box: Box, what: str = "load") -> Array:
-        """The box of `array` in VMEM."""
-
-    def out_tile(self, array: Array, box: Box) -> Array:
-        """Where to compute a box of `array`."""
-
-    def stage_out(self, tile: Array, array: Array, box: Box, what: str = "store") -> None:
-        """Store a tile to the box of `array`."""
-
-    def origin(self, what: str, macs: int = 0, hlo: str = "") -> Origin:
-        """For the debug map."""
-
-    def error(self, message: str, kind: type[CompileError] = ...) -> CompileError:
-        """An error about the group that is lowered."""
-
-
-def lower_loop(ctx: StagingContext, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+def lower_loop(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Lower an elementwise group.
 
     Args:
@@ -73,7 +50,7 @@ def lower_loop(ctx: StagingContext, group: Group, operands: Sequence[Array], res
 
 
 def lower_plan(
-    ctx: StagingContext,
+    ctx: TileBuilder,
     plan: GroupPlan,
     arrays: Mapping[Instruction, Array],
     results: Sequence[Array],

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
-from typing import Protocol
 
 from systolith.compiler.cost.prices import kernel_length
 from systolith.compiler.errors import LimitError
@@ -15,7 +14,8 @@ from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression import Coordinate, Inside, Load, Node, topological
 from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.ops.pieces import split_pieces
-from systolith.compiler.tile.ir import Arg, Array, Buf, Ref, TileOp
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.tile.patterns import AxisCoord, address, axis_coords
 from systolith.compiler.vpu.expand import Expanded, copying, expanded
 from systolith.compiler.vpu.hoist import hoisting
@@ -34,20 +34,8 @@ What = Load | tuple[Coordinate, ...] | Inside | int
 """The meaning of a kernel's stream: a load, coordinates, bounds to test, or the store of a root."""
 
 
-class Context(Protocol):
-    """The interface of lowerings of VPU groups to the code that they make (`TileBuilder`)."""
-
-    chip: Chip
-
-    def append(self, op: TileOp) -> None:
-        """Append an operation."""
-
-    def vmem(self, name: str, size: int, align: int = 4) -> Buf:
-        """A new buffer in VMEM."""
-
-
 def emit(
-    ctx: Context,
+    ctx: TileBuilder,
     plan: GroupPlan,
     box: Box,
     leaves: Mapping[Instruction, Array],
@@ -324,7 +312,7 @@ def _check_covered(array: Array, index: IndexMap, local: Box) -> None:
 
 
 def run(
-    ctx: Context,
+    ctx: TileBuilder,
     kernel: Kernel,
     nest: Nest,
     work: Work,
@@ -358,7 +346,7 @@ def vector_run(
     return TileOp("vpu.run", args, origin)
 
 
-def _copied(ctx: Context, source: StreamSpec, copy: Work, origin: Origin) -> StreamSpec:
+def _copied(ctx: TileBuilder, source: StreamSpec, copy: Work, origin: Origin) -> StreamSpec:
     """Append what copies an operand."""
     assert source.array is not None
     dtype, dims = copy.accesses[1].dtype, copy.dims

@@ -27,8 +27,9 @@ from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
 from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
-from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, choose_tile
+from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.parts import Traffic, split_parts
@@ -40,7 +41,7 @@ from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 
 
-def lower_reduce(ctx: StagingContext, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
+def lower_reduce(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Lower a group that reduces on the vector unit; arguments and errors as for `elementwise.lower_loop`."""
     computation = group.body
     arrays = dict(zip(computation.parameters, operands, strict=True))
@@ -57,7 +58,7 @@ def lower_reduce(ctx: StagingContext, group: Group, operands: Sequence[Array], r
 class _Lowering:
     """The lowering of one group."""
 
-    ctx: StagingContext
+    ctx: TileBuilder
     r: Reduction
     arrays: Mapping[Instruction, Array]
     results: Sequence[Array]

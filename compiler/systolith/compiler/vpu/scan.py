@@ -21,9 +21,10 @@ from systolith.compiler.ops.expression import Carried, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, expressions, streams_of
 from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf
 from systolith.compiler.passes.expand.scans import scanned
-from systolith.compiler.tile.arrays import dense, dense_like, nesting, view
+from systolith.compiler.tile.arrays import dense, nesting, view
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.elementwise import TILES_WANTED, StagingContext, choose_tile
+from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import Target, run
 from systolith.compiler.vpu.kernel_builder import build
 from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
@@ -77,7 +78,7 @@ def scan_of(r: Reduction) -> Scan | None:
     return scan if streams_of(scan.plan) + 2 <= MAX_STREAMS else None
 
 
-def lower_scan(ctx: StagingContext, scan: Scan, arrays: Mapping[Instruction, Array], results: Sequence[Array]) -> None:
+def lower_scan(ctx: TileBuilder, scan: Scan, arrays: Mapping[Instruction, Array], results: Sequence[Array]) -> None:
     """Lower a group that is a scan.
 
     Args:
@@ -96,7 +97,7 @@ def lower_scan(ctx: StagingContext, scan: Scan, arrays: Mapping[Instruction, Arr
 class _Lowering:
     """The lowering of one group."""
 
-    ctx: StagingContext
+    ctx: TileBuilder
     scan: Scan
     arrays: Mapping[Instruction, Array]
     results: Sequence[Array]
@@ -188,6 +189,5 @@ class _Lowering:
     def _nested(self, array: Array, outermost: int) -> Array:
         """A new array for the same elements, one dimension outermost."""
         order = [outermost, *(d for d in nesting(array.strides) if d != outermost)]
-        strides = dense_like(array.dims, [len(order) - order.index(d) for d in range(len(order))], array.dtype.size)
-        buf = self.ctx.vmem(f"{array.buf.name}.t", prod(array.dims) * array.dtype.size)
-        return Array(buf, array.dtype, array.dims, strides, array.origin)
+        nested = replace(array, strides=tuple(len(order) - order.index(d) for d in range(len(order))))
+        return self.ctx.tile(f"{array.buf.name}.t", nested, Box(array.origin, array.dims))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp
 from systolith.compiler.tile.patterns import Loop, merged, stream
-from systolith.compiler.vpu.emit import Context
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -26,7 +26,7 @@ Steps = tuple[tuple[int, int], ...]
 """Loops, the outermost first: how often, and by how many elements."""
 
 
-def shuffle(ctx: Context, src: Array, dst: Array, origin: Origin) -> None:
+def shuffle(ctx: TileBuilder, src: Array, dst: Array, origin: Origin) -> None:
     """Append a copy between arrays of the same dims in VMEM."""
     way = _way(ctx.chip, src, dst)
     between = ctx.vmem(f"{dst.buf.name}.rows", way.between) if way.between else dst.buf

@@ -15,8 +15,9 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Load
 from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.tile.arrays import dense_like, nesting, view
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import Context, addressed, vector_cycles
+from systolith.compiler.vpu.emit import addressed, vector_cycles
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -63,22 +64,26 @@ class Turns:
         """Whether there is something to turn."""
         return bool(self.nests or self.outs)
 
-    def targets(self, ctx: Context, targets: Sequence[Array]) -> list[Array]:
+    def targets(self, ctx: TileBuilder, targets: Sequence[Array]) -> list[Array]:
         """Where to compute results that are to come to `targets`."""
         found = list(targets)
         for n, nest in self.outs.items():
-            target = targets[n]
-            buf = ctx.vmem(f"{target.buf.name}.t", prod(target.dims) * target.dtype.size)
-            found[n] = replace(_like(replace(target, buf=buf), target.dims, nest), origin=target.origin)
+            found[n] = _nested(ctx, targets[n], nest)
         return found
 
-    def finish(self, ctx: Context, made: Sequence[Array], targets: Sequence[Array], origin: Origin) -> None:
+    def finish(self, ctx: TileBuilder, made: Sequence[Array], targets: Sequence[Array], origin: Origin) -> None:
         """Append the turning of results that were computed in `made`."""
         for n in self.outs:
             shuffle(ctx, made[n], targets[n], origin)
 
     def emit(
-        self, ctx: Context, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], out: Array, origin: Origin
+        self,
+        ctx: TileBuilder,
+        plan: GroupPlan,
+        box: Box,
+        leaves: Mapping[Instruction, Array],
+        out: Array,
+        origin: Origin,
     ) -> dict[Instruction, Array] | None:
         """Append the turning of what a box reads; gives the leaves as they lie then, None if that was all."""
         if self.whole is not None:
@@ -94,9 +99,7 @@ class Turns:
                 continue  # the box lies in another part of a concatenation
             part = view(leaves[leaf], reached)
             if leaf not in self._kept or self._kept[leaf][0] != part:
-                buf = ctx.vmem(f"{part.buf.name}.t", prod(part.dims) * part.dtype.size)
-                turned = _like(replace(part, buf=buf), part.dims, nest)
-                self._kept[leaf] = part, replace(turned, origin=part.origin)
+                self._kept[leaf] = part, _nested(ctx, part, nest)
                 shuffle(ctx, *self._kept[leaf], origin)
             found[leaf] = self._kept[leaf][1]
         return found
@@ -188,6 +191,11 @@ def _depths(array: Array) -> tuple[int, ...]:
     """For each dimension of an array a number that is larger the further out it lies."""
     outer = nesting(array.strides)
     return tuple(len(outer) - outer.index(d) for d in range(len(outer)))
+
+
+def _nested(ctx: TileBuilder, array: Array, nest: tuple[int, ...]) -> Array:
+    """A new array in VMEM for the same elements, nested as `nest`."""
+    return ctx.tile(f"{array.buf.name}.t", replace(array, strides=nest), Box(array.origin, array.dims))
 
 
 def _like(array: Array, dims: tuple[int, ...], nest: Sequence[int]) -> Array:
