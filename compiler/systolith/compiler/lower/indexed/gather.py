@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
-from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.index.affine import Box
+from systolith.compiler.lower.indexed.list_kernel import ListKernel
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem, part_bytes, parts, windows_array
-from systolith.compiler.ops.expression import Graph, Load
-from systolith.compiler.ops.expression_builder import GroupPlan
-from systolith.compiler.ops.reduction import scratch_leaf
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import emit
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
@@ -115,12 +112,7 @@ def _by_windows(ctx: TileBuilder, source: Array, found: Array) -> int:
 
 def _clamped(ctx: TileBuilder, given: Array, limit: int) -> Array:
     """A list with its entries between 0 and a limit."""
-    graph, leaf = Graph(), scratch_leaf("starts", S32, given.dims)
-    index = IndexMap.identity(1).over(given.dims)
-    low = graph.micro("max.s32", graph.node(Load(leaf, index)), graph.const(0))
-    plan = GroupPlan(given.dims, (), (graph.micro("min.s32", low, graph.const(limit)),), graph)
-    made = ctx.array(f"{given.buf.name}.clamped", S32, given.dims)
-    arrays = {leaf: view(given, Box(given.origin, given.dims))}
-    arrays[leaf] = Array(given.buf, S32, given.dims, given.strides, (0,), given.offset)
-    emit(ctx, plan, Box.whole(given.dims), arrays, [made], ctx.origin("clamp"))
-    return made
+    kernel = ListKernel(ctx, given.dims)
+    low = kernel.graph.micro("max.s32", kernel.load(given), kernel.graph.const(0))
+    clamped = kernel.graph.micro("min.s32", low, kernel.graph.const(limit))
+    return kernel.list_of(f"{given.buf.name}.clamped", clamped, "clamp")

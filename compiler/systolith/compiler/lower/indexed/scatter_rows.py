@@ -9,18 +9,15 @@ only what was just written is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from systolith.compiler.index.affine import Box, Expr, IndexMap
+from systolith.compiler.index.affine import Box, Expr
+from systolith.compiler.lower.indexed.list_kernel import ListKernel, number_list
 from systolith.compiler.lower.indexed.serial_kernel import Combination
 from systolith.compiler.lower.windows import LEAST_LIST, copy_windows, list_in_vmem
-from systolith.compiler.ops.expression import Coordinate, Graph, Load
-from systolith.compiler.ops.expression_builder import GroupPlan
-from systolith.compiler.ops.reduction import scratch_leaf
-from systolith.compiler.tile.arrays import dense
+from systolith.compiler.ops.expression import Coordinate
+from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import emit
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 
@@ -83,7 +80,8 @@ def combine_rows(
         given = [ctx.stage_in(u, part) for u in updates]
         if alike and not first:
             _copy(ctx, copied)
-        combine.run([_without_width(t) for t in tiles], given, rows, part.dims[1])
+        without_width = [dense_array(t.buf, t.dtype, (outer, part.dims[1], inner)) for t in tiles]
+        combine.run(without_width, given, rows, part.dims[1])
         for tile, result in zip(tiles, results, strict=True):
             copy_windows(ctx, result, tile, part, 1, written, scatter=True)
 
@@ -93,40 +91,18 @@ def _copy(ctx: TileBuilder, pairs: Sequence[tuple[Array, Array]]) -> None:
         ctx.move(base, result, "copy")
 
 
-def _without_width(tile: Array) -> Array:
-    outer, count, _, inner = tile.dims
-    dims = (outer, count, inner)
-    return replace(tile, dims=dims, strides=dense(dims, tile.dtype.size), origin=(0, 0, 0))
-
-
-def number_list(ctx: TileBuilder, count: int) -> Array:
-    """A list of 0, 1, 2, ..."""
-    graph = Graph()
-    made = ctx.array("numbers", S32, (count,))
-    plan = GroupPlan((count,), (), (graph.node(Coordinate(Expr((1,)))),), graph)
-    emit(ctx, plan, Box.whole(plan.dims), {}, [made], ctx.origin("number"))
-    return made
-
-
 def _lists(ctx: TileBuilder, table: Array, numbers: Array, listed: Array, depth: int) -> tuple[Array, Array]:
     """For each index the row of the part that has its updates, and where that row is to be written; -1: nowhere."""
     (count,) = listed.dims
     part = Box((0, 0, 0, 0), (1, count, 1, 1))
     found = ctx.array("found", S32, (count,))
     for windows, scatter in ((numbers, True), (found, False)):
-        windows = replace(windows, dims=part.dims, strides=dense(part.dims, S32.size), origin=(0,) * 4)
-        copy_windows(ctx, table, windows, part, 1, listed, scatter)
-    graph, index = Graph(), IndexMap.identity(1).over((count,))
-    leaves = {scratch_leaf(name, S32, (count,)): array for name, array in (("index", listed), ("row", found))}
-    at, row = (graph.node(Load(leaf, index)) for leaf in leaves)
-    none, number = graph.const(-1), graph.node(Coordinate(Expr((1,))))
-    inside = graph.micro(
-        "and", graph.micro("ge.s32", at, graph.const(0)), graph.micro("lt.s32", at, graph.const(depth))
-    )
+        copy_windows(ctx, table, dense_array(windows.buf, S32, part.dims), part, 1, listed, scatter)
+    kernel = ListKernel(ctx, (count,))
+    graph, at, row = kernel.graph, kernel.load(listed), kernel.load(found)
+    none, number, inside = graph.const(-1), graph.node(Coordinate(Expr((1,)))), kernel.inside(at, depth)
     last = graph.micro("and", inside, graph.micro("eq.s32", row, number))
-    nodes = (graph.micro("select", inside, row, none), graph.micro("select", last, at, none))
+    nodes = [graph.micro("select", inside, row, none), graph.micro("select", last, at, none)]
     rows, written = (ctx.array(name, S32, (count,)) for name in ("rows", "written"))
-    given = {leaf: replace(array, dims=(count,), origin=(0,)) for leaf, array in leaves.items()}
-    plan = GroupPlan((count,), (), nodes, graph)
-    emit(ctx, plan, Box.whole(plan.dims), given, [rows, written], ctx.origin("find rows"))
+    kernel.emit(nodes, [rows, written], "find rows")
     return rows, written

@@ -13,16 +13,13 @@ from dataclasses import replace
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, Expr, IndexMap
-from systolith.compiler.lower.indexed.scatter_rows import number_list
+from systolith.compiler.lower.indexed.list_kernel import ListKernel, filled, number_list
 from systolith.compiler.lower.scalars import load_scalar
 from systolith.compiler.lower.windows import copy_windows, list_in_vmem
-from systolith.compiler.ops.expression import Graph, Load, Node
-from systolith.compiler.ops.expression_builder import GroupPlan, inline_scalar
-from systolith.compiler.ops.reduction import scratch_leaf
-from systolith.compiler.tile.arrays import dense, view
+from systolith.compiler.ops.expression_builder import inline_scalar
+from systolith.compiler.tile.arrays import dense_array, view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, If, TileOp
-from systolith.compiler.vpu.emit import emit
 from systolith.isa.dtypes import S32
 
 LISTS = 4
@@ -76,41 +73,21 @@ def _table(ctx: TileBuilder, listed: Array, depth: int) -> tuple[Array, Array]:
     """For each row the number of its last update, or -1; and a word that is 1 if some row has several, else 0."""
     (count,) = listed.dims
     part = Box((0, 0, 0, 0), (1, count, 1, 1))
-    table = _filled(ctx, "numbers of updates", depth, -1)
+    table = filled(ctx, "numbers of updates", depth, -1)
     numbers, found = number_list(ctx, count), ctx.array("found", S32, (count,))
-    over = replace(table, dims=(1, depth, 1), strides=dense((1, depth, 1), S32.size), origin=(0,) * 3)
-    copy_windows(ctx, over, _windows(numbers), part, 1, listed, scatter=True)
-    copy_windows(ctx, over, _windows(found), part, 1, listed, scatter=False)
-    graph, index = Graph(), IndexMap.identity(1).over((count,))
-    arrays = {
-        scratch_leaf(name, S32, (count,)): replace(array, dims=(count,), origin=(0,))
-        for name, array in (("index", listed), ("found", found), ("number", numbers))
-    }
-    at, last, number = (graph.node(Load(leaf, index)) for leaf in arrays)
-    low, high = graph.micro("ge.s32", at, graph.const(0)), graph.micro("lt.s32", at, graph.const(depth))
-    lost = graph.micro("and", graph.micro("and", low, high), graph.micro("ne.s32", last, number))
-    where = ctx.array("repeated", S32, (count,))
-    plan = GroupPlan((count,), (), (graph.micro("select", lost, graph.const(0), graph.const(-1)),), graph)
-    emit(ctx, plan, Box.whole(plan.dims), arrays, [where], ctx.origin("find equal indices"))
+    over = dense_array(table.buf, S32, (1, depth, 1))
+    for windows, scatter in ((numbers, True), (found, False)):
+        copy_windows(ctx, over, dense_array(windows.buf, S32, part.dims), part, 1, listed, scatter)
+    kernel = ListKernel(ctx, (count,))
+    graph, at, last, number = kernel.graph, kernel.load(listed), kernel.load(found), kernel.load(numbers)
+    lost = graph.micro("and", kernel.inside(at, depth), graph.micro("ne.s32", last, number))
+    first = graph.micro("select", lost, graph.const(0), graph.const(-1))
+    where = kernel.list_of("repeated", first, "find equal indices")
     # Every update that another replaced writes a 1 to the one word.
-    word, one = _filled(ctx, "some are equal", 1, 0), _filled(ctx, "one", 1, 1)
+    word, one = filled(ctx, "some are equal", 1, 0), filled(ctx, "one", 1, 1)
     ones = replace(one, dims=part.dims, strides=(0,) * 4, origin=(0,) * 4)
     copy_windows(ctx, replace(word, dims=(1, 1, 1), strides=(4, 4, 4), origin=(0,) * 3), ones, part, 1, where, True)
     return table, replace(word, dims=(), strides=(), origin=())
-
-
-def _windows(listed: Array) -> Array:
-    dims = (1, listed.dims[0], 1, 1)
-    return replace(listed, dims=dims, strides=dense(dims, S32.size), origin=(0,) * 4)
-
-
-def _filled(ctx: TileBuilder, name: str, count: int, value: int) -> Array:
-    """A list of one number in every place."""
-    graph = Graph()
-    made = ctx.array(name, S32, (count,))
-    plan = GroupPlan((count,), (), (graph.const(value),), graph)
-    emit(ctx, plan, Box.whole(plan.dims), {}, [made], ctx.origin("fill"))
-    return made
 
 
 def _combine(
@@ -136,7 +113,7 @@ def _combine(
             among = replace(u, dims=(outer, u.dims[1], inner), strides=(u.strides[0], u.strides[1], u.strides[3]))
             part = Box((0, 0, 0, 0), tile.dims)
             copy_windows(ctx, replace(among, origin=(0,) * 3), tile, part, 1, listed, scatter=False)
-            taken.append(replace(tile, dims=box.dims, strides=dense(box.dims, u.dtype.size), origin=(0,) * 3))
+            taken.append(dense_array(tile.buf, u.dtype, box.dims))
         given = [ctx.stage_in(base, box) for base in bases]
         made = [ctx.out_tile(result, box) for result in results]
         _combine_tiles(ctx, root, given, taken, listed, made)
@@ -153,20 +130,10 @@ def _combine_tiles(
     results: Sequence[Array],
 ) -> None:
     """A kernel: rows with their updates where there is one, else as they are."""
-    graph, dims = Graph(), bases[0].dims
-    index = IndexMap.identity(3).over(dims)
-    arrays: dict[Instruction, Array] = {}
-
-    def load(name: str, array: Array, at: IndexMap) -> Node:
-        leaf = scratch_leaf(name, array.dtype, array.dims)
-        arrays[leaf] = replace(array, origin=(0,) * len(array.dims))
-        return graph.node(Load(leaf, at))
-
-    values = [load(f"value{k}", a, index) for k, a in enumerate((*bases, *updates))]
-    number = load("number", listed, IndexMap(3, (Expr((0, 1, 0)),)).over(dims))
+    kernel = ListKernel(ctx, bases[0].dims)
+    graph, values = kernel.graph, [kernel.load(a) for a in (*bases, *updates)]
+    number = kernel.load(listed, IndexMap(3, (Expr((0, 1, 0)),)))
     there = graph.micro("ge.s32", number, graph.const(0))
     combined = inline_scalar(graph, root.computation(), values)
-    nodes = tuple(graph.micro("select", there, new, old) for new, old in zip(combined, values, strict=False))
-    plan = GroupPlan(dims, (), nodes, graph)
-    targets = [replace(r, origin=(0,) * 3) for r in results]
-    emit(ctx, plan, Box.whole(dims), arrays, targets, ctx.origin("combine"))
+    nodes = [graph.micro("select", there, new, old) for new, old in zip(combined, values, strict=False)]
+    kernel.emit(nodes, [replace(r, origin=(0,) * 3) for r in results], "combine")
