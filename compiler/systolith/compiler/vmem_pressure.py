@@ -16,7 +16,7 @@ from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
-from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_shapes
+from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_bytes, leaves_of
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
@@ -100,7 +100,7 @@ class _Attempt:
     @property
     def price(self) -> int:
         """An estimate of the cycles that depend on the share: of products and blocks, and to move spilled values."""
-        sizes = (leaf_shapes(maker.shape)[k].bytes for maker, k in self.lowering.spilled)
+        sizes = map(leaf_bytes, self.lowering.spilled)
         moved = sum(transfer_cycles(size, self.chip) for size in sizes)
         return moved + sum(planned_cycles(self.lowering.ctx.explain).values())
 
@@ -183,9 +183,7 @@ def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Sequence[f
     share = next((s for s in SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
     if plan is None or share is None:
         return SHARES, set()
-    leaves = (
-        (i, k) for i in module.instructions() if i.opcode != "parameter" for k in range(len(leaf_shapes(i.shape)))
-    )
+    leaves = leaves_of(*(i for i in module.instructions() if i.opcode != "parameter"))
     return (share,), {leaf for leaf in leaves if plan.has("memory", leaf[0].name, _spilled_text(leaf))}
 
 
@@ -204,7 +202,7 @@ def _spilled_text(leaf: Leaf) -> str:
 def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
     """Decisions about spills, shares of VMEM, and loads ahead."""
     for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
-        maker, size = leaf[0].name, leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+        maker, size = leaf[0].name, leaf_bytes(leaf)
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
         yield Decision("memory", maker, _spilled_text(leaf), why, {"bytes": size})
     tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]

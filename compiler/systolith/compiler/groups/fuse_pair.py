@@ -117,12 +117,13 @@ class Kernels:
     def _alone(self, computation: Computation, otherwise: str) -> int:
         """Cycles of a group; of one that was joined they are known from when that was looked at."""
         if computation not in self._single:
-            self._single[computation] = self._cycles(self._plan(computation), otherwise)
+            self._single[computation] = self._cycles(computation, otherwise)
         return self._single[computation]
 
-    def _cycles(self, plan: GroupPlan, otherwise: str) -> int:
+    def _cycles(self, computation: Computation, otherwise: str) -> int:
+        plan = self._plan(computation)
         leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
-        outs = [anywhere(root.shape) for root in plan.roots]
+        outs = [anywhere(root.shape) for root in group_roots(computation)]
         cycles_of = vector_cycles if _in_pieces(plan) else kernel_cycles
         try:
             cycles = cycles_of(self.chip, plan, Box.whole(plan.dims), leaves, outs)

@@ -30,8 +30,10 @@ from systolith.compiler.memory.residency import (
     Aliases,
     Leaf,
     Placement,
-    leaf_shapes,
+    leaf_bytes,
+    leaves_of,
     place_computation,
+    running,
 )
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
@@ -66,7 +68,7 @@ class FuseOutputs:
     def run(self, module: Module) -> Outcome:
         names = Names(c.name for c in module.computations)
         changed, decisions = False, list[Decision]()
-        for computation, places in _running(module).items():
+        for computation, places in _wanted(module).items():
             merging = _Merging(computation, self.chip, names, places, computation is module.entry)
             gone, made = merging.run()
             at = module.computations.index(computation)
@@ -84,21 +86,15 @@ def fuse_outputs(computation: Computation, chip: Chip) -> list[Decision]:
     return merging.decisions
 
 
-def _running(module: Module) -> dict[Computation, dict[int, Leaf]]:
+def _wanted(module: Module) -> dict[Computation, dict[int, Leaf]]:
     """The entry and the bodies of loops and branches, with the parameters in whose memory results are wanted."""
     parameters = parameter_leaves(module)
     aliases = wanted_aliases(module, Uses(module.entry))
-    found = {module.entry: {a.result: parameters[a.parameter] for a in aliases}}
-    todo = [module.entry]
-    while todo:
-        for i in todo.pop().instructions:
-            for inner in i.called if family(i) is Family.CONTROL else ():
-                if inner not in found:
-                    todo.append(inner)
-                    found[inner] = {}
-                if i.opcode == "while" and inner is i.computation("body"):
-                    (state,) = inner.parameters
-                    found[inner] = {k: (state, k) for k in range(len(leaf_shapes(state.shape)))}
+    found = {c: dict[int, Leaf]() for c in running(module.entry)}
+    found[module.entry] = {a.result: parameters[a.parameter] for a in aliases}
+    for i in (i for c in found for i in c.instructions if i.opcode == "while"):
+        body = i.computation("body")
+        found[body] = dict(enumerate(leaves_of(*body.parameters)))
     return found
 
 
@@ -181,7 +177,7 @@ class _Merging:
                 if leaf in placement.spilled and i.shape.is_array:
                     self.spilled.add(i)
                 elif leaf[0] is i and family(i) is not Family.GIVEN and leaf not in placement.spilled:
-                    self.kept[i] += leaf_shapes(i.shape)[leaf[1]].bytes
+                    self.kept[i] += leaf_bytes(leaf)
 
     def run(self) -> tuple[set[Computation], list[Computation]]:
         """Rewrite the computation; gives groups' computations that are gone and new."""

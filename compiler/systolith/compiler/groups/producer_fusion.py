@@ -28,8 +28,8 @@ from systolith.compiler.memory.residency import (
     Aliases,
     Leaf,
     Placement,
+    leaf_bytes,
     leaf_liveness,
-    leaf_shapes,
     nested,
     place,
 )
@@ -171,7 +171,7 @@ class _Computation:
     def _more(self, maker: Instruction, group: Instruction) -> int:
         """Bytes of values that are alive at a product's group if it computes a value, beyond those that are now."""
         inputs = {leaf for o in maker.operands for leaf in self.aliases.leaves[o] if self._space(leaf) == Space.VMEM}
-        longer = sum(_bytes(leaf) for leaf in inputs if self.last[leaf] < self.position[group])
+        longer = sum(leaf_bytes(leaf) for leaf in inputs if self.last[leaf] < self.position[group])
         return longer - (maker.shape.bytes if self._space((maker, 0)) == Space.VMEM else 0)
 
     # Estimates.
@@ -212,7 +212,7 @@ class _Computation:
         """Where a value is placed; what is given is in HBM, unless it is small or a loop may have brought it in."""
         if family(leaf[0]) is Family.GIVEN:
             share = CACHED_SHARE if self.computation is self.module.entry else LOOP_SHARE
-            return Space.HBM if _bytes(leaf) > self.step.chip.vmem.bytes // share else Space.VMEM
+            return Space.HBM if leaf_bytes(leaf) > self.step.chip.vmem.bytes // share else Space.VMEM
         return Space.HBM if leaf in self.placement.spilled else Space.VMEM
 
     # The new groups.
@@ -240,10 +240,6 @@ def _held(plan: GemmPlan) -> int:
     """
     m, n = plan.flow.blocks
     return m * n * plan.flow.repeats * plan.flow.fill if plan.ahead > 1 else 0
-
-
-def _bytes(leaf: Leaf) -> int:
-    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
 def _is_operand(group: Group, value: Instruction) -> bool:

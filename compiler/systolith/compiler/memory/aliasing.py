@@ -22,7 +22,15 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.text.codecs import codec
-from systolith.compiler.memory.residency import Aliases, Leaf, is_allocation, leaf_liveness, leaf_shapes
+from systolith.compiler.memory.residency import (
+    Aliases,
+    Leaf,
+    is_allocation,
+    leaf_bytes,
+    leaf_liveness,
+    leaf_shapes,
+    leaves_of,
+)
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
@@ -146,7 +154,7 @@ def _leaf(shape: Shape, path: str, what: str) -> tuple[int, Shape]:
 
 def parameter_leaves(module: Module) -> list[Leaf]:
     """The entry's parameters, tuples flattened."""
-    return [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
+    return leaves_of(*module.entry.parameters)
 
 
 def wanted_aliases(module: Module, uses: Uses) -> list[ResultAlias]:
@@ -193,7 +201,7 @@ def plan_donation(module: Module, small: int) -> Donation:
             if uses.keeps(leaf, parameter) and alias.parameter in plan.donors:
                 plan.donors.remove(alias.parameter)
         text = f"result {alias.result} {what} the memory of parameter {alias.parameter}"
-        numbers = {"bytes": _bytes(leaf)}
+        numbers = {"bytes": leaf_bytes(leaf)}
         plan.decisions.append(Decision("memory", leaf[0].name, text, why, numbers))
     plan.fixed = (plan.fixed - plan.barred) | set(plan.homes)
     return plan
@@ -218,23 +226,21 @@ def _given(
     for number, leaf in enumerate(results):
         if number in taken:
             continue
-        first = next((old for old in uses.replaceable(leaf) if old in left and _bytes(old) == _bytes(leaf)), None)
+        first = next(
+            (old for old in uses.replaceable(leaf) if old in left and leaf_bytes(old) == leaf_bytes(leaf)), None
+        )
         if first is not None:
             yield ResultAlias(number, left.pop(first), False)
         elif family(leaf[0]) is not Family.GIVEN:
-            free[_bytes(leaf)].append(number)
+            free[leaf_bytes(leaf)].append(number)
     for numbers in free.values():
         numbers.sort(key=lambda n: -uses.position[results[n][0]])
     for old in sorted(left, key=lambda old: uses.last[old]):
-        numbers = free[_bytes(old)]
+        numbers = free[leaf_bytes(old)]
         while numbers and uses.position[results[numbers[-1]][0]] <= uses.last[old]:
             numbers.pop()
         if numbers:
             yield ResultAlias(numbers.pop(), left[old], False)
-
-
-def _bytes(leaf: Leaf) -> int:
-    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
 
 
 def _in_place(
@@ -242,7 +248,7 @@ def _in_place(
 ) -> tuple[str, str]:
     """Where the values that lead to a result lie, none of which is written before the parameter's last use, and why."""
     *made, first = uses.updated(leaf)
-    if first == parameter and (leaf in plan.fixed or _bytes(leaf) > small):
+    if first == parameter and (leaf in plan.fixed or leaf_bytes(leaf) > small):
         plan.homes |= dict.fromkeys(made, alias.result)
         return "is updated in", "only what changes is written"
     if uses.may_replace(leaf, parameter):

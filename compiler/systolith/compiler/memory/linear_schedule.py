@@ -15,7 +15,7 @@ from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.memory.liveness import Liveness, liveness
-from systolith.compiler.memory.residency import Aliases, Leaf, leaf_shapes
+from systolith.compiler.memory.residency import Aliases, Leaf, leaf_bytes, leaf_shapes, leaves_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
@@ -76,11 +76,6 @@ class LinearSchedule:
         return found
 
 
-def bytes_of(leaf: Leaf) -> int:
-    """Bytes of a leaf."""
-    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
-
-
 def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collection[Leaf]) -> LinearSchedule:
     """A computation as it is.
 
@@ -91,17 +86,17 @@ def line_of(computation: Computation, spilled: Collection[Leaf], pinned: Collect
     """
     aliases = Aliases(computation)
     running = [i for i in computation.instructions if family(i) is not Family.NAME]
-    leaves = tuple((i, k) for i in running for k in range(len(leaf_shapes(i.shape))))
+    leaves = tuple(leaves_of(*running))
     number = {leaf: n for n, leaf in enumerate(leaves)}
 
     def step(i: Instruction) -> Step:
         reads = (number[leaf] for o in i.operands for leaf in aliases.leaves[o])
-        return Step(i, tuple(reads), tuple(number[i, k] for k in range(len(leaf_shapes(i.shape)))))
+        return Step(i, tuple(reads), tuple(number[leaf] for leaf in leaves_of(i)))
 
     return LinearSchedule(
         tuple(step(i) for i in running if family(i) is not Family.GIVEN),
         leaves,
-        tuple(bytes_of(leaf) if leaf in spilled else 0 for leaf in leaves),
+        tuple(leaf_bytes(leaf) if leaf in spilled else 0 for leaf in leaves),
         tuple(number[leaf] for leaf in aliases.leaves[computation.result]),
         frozenset(number[leaf] for leaf in pinned if leaf in number),
     )
@@ -158,7 +153,7 @@ def depth_first(line: LinearSchedule) -> LinearSchedule:
 def _weights(line: LinearSchedule) -> list[int]:
     """Bytes of each value that comes and goes, wherever it lies."""
     ends = set(line.ends)
-    return [bytes_of(leaf) if v in line.makers and v not in ends else 0 for v, leaf in enumerate(line.leaves)]
+    return [leaf_bytes(leaf) if v in line.makers and v not in ends else 0 for v, leaf in enumerate(line.leaves)]
 
 
 ORDERS: dict[str, Callable[[LinearSchedule], LinearSchedule]] = {

@@ -31,6 +31,11 @@ class Liveness(Generic[V]):
     first: dict[V, int] = field(default_factory=dict)
     last: dict[V, int] = field(default_factory=dict)
 
+    def use(self, value: V, step: int) -> None:
+        """Let a step name a value; steps are given in their order."""
+        self.first.setdefault(value, step)
+        self.last[value] = step
+
     def __iter__(self) -> Iterator[Live[V]]:
         """The ranges, in order of the first step."""
         return (Live(v, self.first[v], self.last[v]) for v in sorted(self.first, key=self.first.__getitem__))
@@ -75,8 +80,7 @@ def liveness(
         for v in makes:
             found.first[v] = found.last[v] = n
         for v in reads:
-            found.first.setdefault(v, n)
-            found.last[v] = n
+            found.use(v, n)
         count = n + 1
     for v in after:
         found.first.setdefault(v, -1)

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.memory.aliasing import read_aliases, read_donors
-from systolith.compiler.memory.linear_schedule import AGAIN, LinearSchedule, Step, bytes_of, line_of
-from systolith.compiler.memory.residency import Leaf, leaf_shapes, nested
+from systolith.compiler.memory.aliasing import parameter_leaves, read_aliases, read_donors
+from systolith.compiler.memory.linear_schedule import AGAIN, LinearSchedule, Step, line_of
+from systolith.compiler.memory.residency import Leaf, leaf_bytes, leaves_of, nested
 from systolith.compiler.ops.group import Group
 
 MOST_TRIED = 24
@@ -76,7 +76,7 @@ class Rematerialiser:
         self.lines: dict[Computation, LinearSchedule] = {}
         self._cycles = cycles
         self._peaks: dict[Computation, int] = {}
-        given = [(p, k) for p in module.entry.parameters for k in range(len(leaf_shapes(p.shape)))]
+        given = parameter_leaves(module)
         taken = {a.parameter for a in read_aliases(module)}.union(read_donors(module))
         self._read(module.entry, spilled, [given[n] for n in taken])
 
@@ -84,8 +84,7 @@ class Rematerialiser:
         self.lines[computation] = line_of(computation, spilled, pinned)
         for inner in (c for i in computation.instructions for c in nested(i)):
             # The next state of a loop is made in the place of this one.
-            state = [(p, k) for p in inner.parameters for k in range(len(leaf_shapes(p.shape)))]
-            self._read(inner, spilled, state)
+            self._read(inner, spilled, leaves_of(*inner.parameters))
 
     @property
     def peak(self) -> int:
@@ -203,7 +202,7 @@ def _again(line: LinearSchedule, group: Step, at: int, kept: bool) -> _Run | Non
                     return False
             elif kept:
                 # A value in VMEM may have to leave it if it stays for longer.
-                sizes[v] = bytes_of(leaves[v])
+                sizes[v] = leaf_bytes(leaves[v])
             elif not make(line.makers[v]):
                 return False
         new = range(len(leaves), len(leaves) + len(step.makes))

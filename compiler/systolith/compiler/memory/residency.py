@@ -74,6 +74,27 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
     return [s for s in shape.leaves() if s.is_array]
 
 
+def leaf_bytes(leaf: Leaf) -> int:
+    """Bytes of a leaf."""
+    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+
+
+def leaves_of(*makers: Instruction) -> list[Leaf]:
+    """The leaves of instructions, as though each made them all."""
+    return [(i, k) for i in makers for k in range(len(leaf_shapes(i.shape)))]
+
+
+def running(entry: Computation) -> list[Computation]:
+    """The entry, and the computations that its loops and conditionals run, each once."""
+    found, todo = {entry: None}, [entry]
+    while todo:
+        for i in todo.pop().instructions:
+            if family(i) is Family.CONTROL:
+                todo += [c for c in i.called if c not in found]
+                found |= dict.fromkeys(i.called)
+    return list(found)
+
+
 class Aliases:
     """Which leaves an instruction of a computation stands for, through tuples, views and loops that keep a value."""
 
@@ -96,12 +117,12 @@ class Aliases:
             return tuple(
                 before if kept else (i, k) for k, (before, kept) in enumerate(zip(given, kept_by(i), strict=True))
             )
-        return tuple((i, k) for k in range(len(leaf_shapes(i.shape))))
+        return tuple(leaves_of(i))
 
 
 def kept_by(loop: Instruction) -> list[bool]:
     """For each leaf of a while's state, whether its body leaves it as it is."""
-    return [trampoline(_keeps(loop, k)) for k in range(len(leaf_shapes(loop.shape)))]
+    return [trampoline(_keeps(*leaf)) for leaf in leaves_of(loop)]
 
 
 def _keeps(loop: Instruction, k: int) -> Steps[bool]:
@@ -232,12 +253,12 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     for leaf in last:
         if family(leaf[0]) is not Family.GIVEN and not is_allocation(leaf[0]):
             made[leaf[0]].append(leaf)
-            if leaf_shapes(leaf[0].shape)[leaf[1]].bytes > vmem * VALUE_SHARE:
+            if leaf_bytes(leaf) > vmem * VALUE_SHARE:
                 placement.spilled.add(leaf)
     waits = _Waits(computation, aliases)
     alive: dict[Leaf, int] = {}
     for position, i in enumerate(computation.instructions):
-        alive |= {leaf: leaf_shapes(i.shape)[leaf[1]].bytes for leaf in made[i] if leaf not in placement.spilled}
+        alive |= {leaf: leaf_bytes(leaf) for leaf in made[i] if leaf not in placement.spilled}
         if family(i) not in RUNNING:
             continue
         alive = {leaf: size for leaf, size in alive.items() if last[leaf] >= position}

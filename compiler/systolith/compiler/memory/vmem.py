@@ -7,7 +7,7 @@ at the next free place after the one before it, so that consecutive tiles differ
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from systolith.compiler.memory.liveness import Live, Liveness
@@ -75,8 +75,7 @@ def lives(
     for position, op in positions(block, loops):
         for buf in op.buffers:
             if buf.space in spaces:
-                found.first.setdefault(buf, position)
-                found.last[buf] = position
+                found.use(buf, position)
     for buf in after:
         found.first.setdefault(buf, -1)
         found.last[buf] = END
@@ -183,7 +182,7 @@ def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int
         address = None
         for margin in MARGINS:
             taken = sorted([(a, e) for _, a, e in active] + [*placed.during(live.first - margin, live.last)])
-            address = _next(taken, size, pointer, limit, step)
+            address = first_free(taken, size, pointer, limit, step)
             if address is not None:
                 break
         if address is None:
@@ -195,8 +194,15 @@ def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int
     return True
 
 
-def _next(taken: list[tuple[int, int]], size: int, pointer: int, limit: int, step: int) -> int | None:
-    """The first free place at or after `pointer`, else the first one of all."""
+def first_free(taken: Sequence[tuple[int, int]], size: int, pointer: int, limit: int, step: int = 1) -> int | None:
+    """The first free place at or after `pointer`, else the first one of all; None: there is none.
+
+    Args:
+        taken: from where to where, in ascending order.
+        size: of the place.
+        pointer, limit: where to begin, and the end of the memory.
+        step: places are multiples of it.
+    """
     for start in (pointer, 0):
         at = -(-start // step) * step
         for a, e in taken:

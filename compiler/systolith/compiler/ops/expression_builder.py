@@ -47,14 +47,12 @@ class GroupPlan:
 
     Attributes:
         dims: sizes of the iteration space.
-        roots: the instructions whose values are computed, each of shape `dims`.
-        nodes: for each root, what computes it.
+        nodes: what computes each of its results, of shape `dims`.
         graph: where the nodes were made.
         code: what `emit` made for boxes, for others like them.
     """
 
     dims: tuple[int, ...]
-    roots: tuple[Instruction, ...]
     nodes: tuple[Node, ...]
     graph: Graph
     code: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
@@ -141,7 +139,7 @@ def analyze(roots: Sequence[Instruction], frontier: Collection[Instruction] = ()
             raise compile_error(root, f"a group over {list(sizes)} cannot have a result of another shape")
     graph = Graph()
     identity = IndexMap.identity(len(sizes)).over(sizes)
-    return GroupPlan(sizes, tuple(roots), tuple(expressions(graph, roots, identity, frontier)), graph)
+    return GroupPlan(sizes, tuple(expressions(graph, roots, identity, frontier)), graph)
 
 
 def expressions(

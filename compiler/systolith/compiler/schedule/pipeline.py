@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, product
 
 from systolith.compiler.cost.timeline import NEAR
+from systolith.compiler.memory.liveness import Liveness
 from systolith.compiler.schedule.operation_times import Progress, Rows, Stage, Timed
 from systolith.compiler.tile.ir import Buf
 from systolith.isa.instruction import Space
@@ -40,14 +41,12 @@ class Order:
 
     def peak(self, outside: Collection[Buf]) -> int:
         """Bytes of VMEM that the blocks' buffers take at a time; those outside are not theirs."""
-        lives: dict[tuple[int, Buf], tuple[int, int]] = {}
+        lives = Liveness[tuple[int, Buf]]()
         for position, (b, op) in enumerate(self.ops):
             for buf in (*op.reads, *op.writes):
                 if isinstance(buf, Buf) and buf.space is Space.VMEM and buf not in outside:
-                    lives[b, buf] = lives.get((b, buf), (position, position))[0], position
-        steps = [(first, buf.bytes) for (_, buf), (first, _) in lives.items()]
-        steps += [(last + 1, -buf.bytes) for (_, buf), (_, last) in lives.items()]
-        return max(accumulate(size for _, size in sorted(steps)), default=0)
+                    lives.use((b, buf), position)
+        return max(lives.usage(lambda value: value[1].bytes, len(self.ops)), default=0)
 
 
 def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:

@@ -11,6 +11,8 @@ import numpy as np
 from systolith.compiler.emit.assemble import line_bytes
 from systolith.compiler.emit.linearize import pointers
 from systolith.compiler.explain import Decision
+from systolith.compiler.memory.liveness import Liveness
+from systolith.compiler.memory.vmem import first_free
 from systolith.compiler.schedule.operation_times import Progress, timed
 from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
@@ -38,25 +40,22 @@ MOST_MOVED = 4
 """Streams of an operation that move, at most: each address takes a scratch register."""
 
 
-class Lives:
+class Lives(Liveness[Buf]):
     """When operations run and buffers live: what becomes a loop runs in the order in which it was written out.
 
     Attributes:
         at: place of each operation in program order.
-        first, last: place of the operation that names a buffer first, and last.
         whole: buffers that hold whole values, which stay where they are.
     """
 
     def __init__(self, block: Block, whole: frozenset[Buf]) -> None:
+        super().__init__()
         self.whole = whole
         self.at: dict[TileOp, int] = {}
-        self.first: dict[Buf, int] = {}
-        self.last: dict[Buf, int] = {}
         for n, op in enumerate(block.ops()):
             self.at[op] = n
             for buf in op.buffers:
-                self.first.setdefault(buf, n)
-                self.last[buf] = n
+                self.use(buf, n)
 
 
 class Places:
@@ -344,7 +343,7 @@ class _Layout:
             taken = sorted(
                 (at, end) for s, n, at, end in placed if (s - start) % around < length or (start - s) % around < n
             )
-            at = _free(taken, self._sizes[c], pointer, room)
+            at = first_free(taken, self._sizes[c], pointer, room)
             if at is None:
                 return False
             self._offsets[c][turn] = at
@@ -386,17 +385,6 @@ class _Layout:
             for c, chain in enumerate(self._chains)
             for n, buf in enumerate(chain)
         }
-
-
-def _free(taken: Sequence[tuple[int, int]], size: int, pointer: int, room: int) -> int | None:
-    """The first free place from `pointer` on, else the first of all."""
-    for at in (pointer, 0):
-        for start, end in taken:
-            if start < at + size and at < end:
-                at = end
-        if at + size <= room:
-            return at
-    return None
 
 
 def changed(item: Item, change: Callable[[Ref], Ref], note: Callable[[TileOp, TileOp], None]) -> Item:

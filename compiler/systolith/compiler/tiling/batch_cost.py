@@ -20,8 +20,8 @@ from systolith.compiler.memory.residency import (
     VALUES_SHARE,
     Aliases,
     Leaf,
+    leaf_bytes,
     leaf_liveness,
-    leaf_shapes,
 )
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group, Unit
@@ -107,7 +107,7 @@ class Trial:
         return {
             leaf: Value(
                 self.named[name],
-                leaf_shapes(leaf[0].shape)[leaf[1]].bytes,
+                leaf_bytes(leaf),
                 family(leaf[0]) is Family.GIVEN,
                 leaf in results,
                 lives.first[leaf],

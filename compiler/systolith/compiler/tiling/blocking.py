@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
+from systolith.compiler.memory.residency import running
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, is_elementwise
@@ -52,7 +53,7 @@ class BlockNormalisations:
     def run(self, module: Module) -> bool:
         taken = Names(c.name for c in module.computations)
         changed = False
-        for computation in _running(module.entry):
+        for computation in running(module.entry):
             for made in _Blocking(computation, self.chip, entry=computation is module.entry).outline(taken):
                 module.computations.insert(module.computations.index(computation), made)
                 changed = True
@@ -66,17 +67,6 @@ def outline(computation: Computation, chip: Chip) -> None:
     be the weights of all products that follow a normalisation.
     """
     _Blocking(computation, chip, rows=True).outline(Names([computation.name]))
-
-
-def _running(entry: Computation) -> list[Computation]:
-    """The entry, and the bodies of loops and branches."""
-    found, todo = {entry: None}, [entry]
-    while todo:
-        for i in todo.pop().instructions:
-            if family(i) is Family.CONTROL:
-                todo += [c for c in i.called if c not in found]
-                found |= dict.fromkeys(i.called)
-    return list(found)
 
 
 class _Blocking:

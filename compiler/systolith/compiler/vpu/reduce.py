@@ -76,10 +76,8 @@ class _Lowering:
         self.orders = Ways(self.ctx.chip).orders(r)
         self._split_parts()
         r = self.r
-        inputs = GroupPlan(r.dims, (), (*r.inputs, *r.side_nodes, *r.inits), r.graph)
-        self.epilogue = GroupPlan(
-            r.dims, (), tuple(r.results([r.graph.const(0)] * len(r.inputs), r.embedding())), r.graph
-        )
+        inputs = GroupPlan(r.dims, (*r.inputs, *r.side_nodes, *r.inits), r.graph)
+        self.epilogue = GroupPlan(r.dims, tuple(r.results([r.graph.const(0)] * len(r.inputs), r.embedding())), r.graph)
         plans = (inputs, self.epilogue)
         staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
@@ -253,7 +251,7 @@ class _Lowering:
         ]
         emit(
             self.ctx,
-            GroupPlan(r.dims, (), r.inputs, r.graph),
+            GroupPlan(r.dims, r.inputs, r.graph),
             task.whole,
             task.leaves,
             arrays,
@@ -372,5 +370,5 @@ class _Lowering:
     def _elementwise(
         self, nodes: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Array]
     ) -> None:
-        plan = GroupPlan(tuple(self.r.dims[d] for d in self.r.kept), (), tuple(nodes), self.r.graph)
+        plan = GroupPlan(tuple(self.r.dims[d] for d in self.r.kept), tuple(nodes), self.r.graph)
         emit(self.ctx, plan, box, leaves, targets, self.ctx.origin("epilogue"))

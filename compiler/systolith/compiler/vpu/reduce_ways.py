@@ -171,7 +171,7 @@ class Task:
 
     def side_plan(self) -> GroupPlan:
         """The plan of the sides alone."""
-        return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
+        return GroupPlan(self.r.dims, self.r.side_nodes, self.r.graph)
 
 
 @dataclass(frozen=True)
@@ -385,7 +385,7 @@ class Ways:
             values = r.combine(values, r.graph.project(r.inputs, tuple(origin), r.kept))
         index = IndexMap.identity(len(task.kept.dims)).over([r.dims[d] for d in r.kept])
         nodes = task.finish.nodes(result, values, index, True)
-        plan = GroupPlan(tuple(r.dims[d] for d in r.kept), (), tuple(nodes), r.graph)
+        plan = GroupPlan(tuple(r.dims[d] for d in r.kept), tuple(nodes), r.graph)
         ops = (
             [n.op for n in topological(nodes) if isinstance(n, Micro)] + ["ld"] * len(plan.loads) + ["st"] * len(nodes)
         )

@@ -54,7 +54,7 @@ class Scan:
     @cached_property
     def plan(self) -> GroupPlan:
         """The plan of its inputs."""
-        return GroupPlan(self.r.dims, (), self.r.side_nodes, self.r.graph)
+        return GroupPlan(self.r.dims, self.r.side_nodes, self.r.graph)
 
     def place(self, box: Box) -> Box:
         """The elements at which the steps of a box are."""
