@@ -92,3 +92,11 @@ def test_a_scan_takes_the_time_of_its_bytes(dims: tuple[int, ...], dim: int, mos
     cycles = simulate(program, V3, mode="time").cycles
     assert cycles is not None
     assert cycles <= most * 8 * prod(dims) * V3.hbm.q / V3.hbm.p
+
+
+def test_what_is_made_of_it_may_read_a_small_array_over_and_over() -> None:
+    """A scale of three channels, which is repeated in VMEM first so that channels share lanes with what is before."""
+    code = text((16, 64, 3), 0, after="multiply(s, w)")
+    code = code.replace("  s = ", "  v = f32[3] parameter(1)\n  w = f32[16,64,3] broadcast(v), dimensions={2}\n  s = ")
+    draw = np.random.default_rng(0).standard_normal
+    check(code, [draw(n).astype(np.float32) for n in ((16, 64, 3), 3)], V3, most=1e-5)

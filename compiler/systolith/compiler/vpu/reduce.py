@@ -30,8 +30,7 @@ from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
-from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves, run
-from systolith.compiler.vpu.kernel_builder import build
+from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves
 from systolith.compiler.vpu.parts import Traffic, split_parts
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
@@ -211,11 +210,7 @@ class _Lowering:
         elif way.kernel is not None and way.name == "across":
             self._across(way.kernel, task)
         elif way.kernel is not None:
-            self._run(way.kernel, way.kernel.streams, "reduce")
-
-    def _run(self, k: AccumulatingKernel, streams: Sequence[StreamSpec], what: str) -> None:
-        kernel = build(self.ctx.chip, k.builder.source())
-        run(self.ctx, kernel, k.nest, k.work, streams, self.ctx.origin(what), k.copies)
+            way.kernel.run(self.ctx, "reduce")
 
     # Two steps.
 
@@ -236,7 +231,7 @@ class _Lowering:
             replace(s, array=partial[what]) if isinstance(what, int) and what < len(partial) else s
             for s, what in zip(k.streams, k.builder.streams, strict=True)
         ]
-        self._run(k, streams, "partial reduce")
+        k.run(self.ctx, "partial reduce", streams)
         if finish.second:
             self._box(task.second(order, partial))
 
@@ -249,14 +244,8 @@ class _Lowering:
             self._scratch(f"{r.operation.name}.of{n}", register_type(s.dtype), task.whole)
             for n, s in enumerate(r.shapes)
         ]
-        emit(
-            self.ctx,
-            GroupPlan(r.dims, r.inputs, r.graph),
-            task.whole,
-            task.leaves,
-            arrays,
-            self.ctx.origin("compute"),
-        )
+        plan = GroupPlan(r.dims, r.inputs, r.graph)
+        emit(self.ctx, plan, task.whole, task.leaves, arrays, self.ctx.origin("compute"))
         held = [scratch_leaf(f"of{n}", a.dtype, r.dims) for n, a in enumerate(arrays)]
         index = IndexMap.identity(len(r.dims)).over(r.dims)
         inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in held)
@@ -287,16 +276,7 @@ class _Lowering:
                 strides[nest.lane.dim] = 4
                 accesses[number] = replace(accesses[number], strides=tuple(strides), dtype=partial[what].dtype)
                 streams[number] = StreamSpec(accesses[number], partial[what], 0)
-        kernel = build(self.ctx.chip, k.builder.source())
-        run(
-            self.ctx,
-            kernel,
-            nest,
-            replace(k.work, accesses=tuple(accesses)),
-            streams,
-            self.ctx.origin("partial reduce"),
-            k.copies,
-        )
+        replace(k, work=replace(k.work, accesses=tuple(accesses))).run(self.ctx, "partial reduce", streams)
         self._after_rows(self._rows(partial, height, width, task), task)
 
     def _after_rows(self, rows: Sequence[Array], task: Task) -> None:
@@ -365,7 +345,7 @@ class _Lowering:
         k = Accumulation(inner, self.ctx.chip).kernel(job)
         if k is None:
             raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)
-        self._run(k, k.streams, "across lanes")
+        k.run(self.ctx, "across lanes")
 
     def _elementwise(
         self, nodes: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Array]

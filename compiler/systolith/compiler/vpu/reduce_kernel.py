@@ -13,9 +13,10 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node, topological
 from systolith.compiler.ops.reduction import Reduction
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.patterns import Loop
-from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe, run_cycles
+from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe, run, run_cycles
 from systolith.compiler.vpu.expand import expanded
 from systolith.compiler.vpu.hoist import held, unchanged
 from systolith.compiler.vpu.kernel_builder import KernelBuilder, build
@@ -62,6 +63,11 @@ class AccumulatingKernel:
     work: Work
     streams: tuple[StreamSpec, ...]
     copies: Mapping[int, Work] = field(default_factory=dict)
+
+    def run(self, ctx: TileBuilder, what: str, streams: Sequence[StreamSpec] = ()) -> None:
+        """Append its run, with other streams if these are given."""
+        kernel = build(ctx.chip, self.builder.source())
+        run(ctx, kernel, self.nest, self.work, streams or self.streams, ctx.origin(what), self.copies)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from systolith.compiler.tile.arrays import dense, nesting, view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
-from systolith.compiler.vpu.emit import Target, run
-from systolith.compiler.vpu.kernel_builder import build
+from systolith.compiler.vpu.emit import Target
 from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
 from systolith.compiler.vpu.reduce_ways import joined
 from systolith.compiler.vpu.shuffles import shuffle
@@ -159,7 +158,7 @@ class _Lowering:
         k = Accumulation(r, ctx.chip).kernel(AccumulationJob(box, leaves, starts, finish, outs, False, sides))
         if k is None:
             raise ctx.error("an accumulation over more dimensions than a kernel has loops")
-        run(ctx, build(ctx.chip, k.builder.source()), k.nest, k.work, k.streams, ctx.origin("scan"))
+        k.run(ctx, "scan")
         for source, target, array in zip(made, targets, self.results, strict=True):
             if self.across:
                 shuffle(ctx, source, target, ctx.origin("transpose"))
