@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.visiting import cone, through
 from systolith.compiler.ops.expression_builder import group_roots, reads_in_place
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.outline import Outline
@@ -50,7 +51,7 @@ class Parts:
         read at its own index.
         """
         roots = tuple(group_roots(body))
-        stored = {base for i in cuts if family(base := reshaped_from(i)) is not Family.GIVEN}
+        stored = {base for i in cuts if family(base := through(i, "reshape")) is not Family.GIVEN}
         while more := _shared(body, roots, stored):
             stored |= more
         made = tuple((i, _part(body, (i,), stored - {i})) for i in body.instructions if i in stored)
@@ -73,33 +74,13 @@ class Parts:
         return all(_operations(c) < whole for c in self.computations())
 
 
-def cone(roots: Iterable[Instruction], leaves: Collection[Instruction]) -> set[Instruction]:
-    """The transitive operands of `roots`, roots included, down to parameters and leaves."""
-    todo = list(roots)
-    found = set(todo)
-    while todo:
-        for o in todo.pop().operands:
-            if o not in found:
-                found.add(o)
-                if o not in leaves:
-                    todo.append(o)
-    return found
-
-
-def reshaped_from(i: Instruction) -> Instruction:
-    """The operand of a chain of reshapes; the instruction itself if it is no reshape."""
-    while i.opcode == "reshape":
-        (i,) = i.operands
-    return i
-
-
 def _operations(c: Computation) -> int:
     return sum(family(i) is not Family.GIVEN for i in c.instructions)
 
 
 def _is_leaf(i: Instruction, stored: Collection[Instruction]) -> bool:
     """Whether a value is in memory, or a view of one that is."""
-    base = reshaped_from(i)
+    base = through(i, "reshape")
     return base.opcode == "parameter" or base in stored
 
 

@@ -180,13 +180,6 @@ def _map(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
     return made
 
 
-def _part(r: Rewriter, x: Instruction, d: int, first: int, end: int) -> Instruction:
-    """The elements from `first` to `end` along a dimension."""
-    return r.emit(
-        "slice", x, slice=tuple(SliceDim(first, end) if k == d else SliceDim(0, n) for k, n in enumerate(x.dims))
-    )
-
-
 def _reduce(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
     half = len(i.operands) // 2
     values, inits = i.operands[:half], i.operands[half:]
@@ -196,7 +189,7 @@ def _reduce(steps: _Steps, r: Rewriter, i: Instruction) -> Instruction | None:
         while (n := values[0].dims[d]) > 1:
             some = n // 2
             a, b, rest = (
-                [_part(r, x, d, first, end) for x in values]
+                [r.narrowed(x, d, first, end) for x in values]
                 for first, end in ((0, some), (some, 2 * some), (2 * some, n))
             )
             values = [steps.store(x) for x in _inlined(r, i.computation(), [*a, *b])]

@@ -134,7 +134,7 @@ class Kernels:
         return cycles
 
     def _saved_of_reduction(self, joint: Joint) -> int:
-        leaves = {p: anywhere(p.shape) for p in joint.computation.instructions if p.opcode == "parameter"}
+        leaves = {p: anywhere(p.shape) for p in joint.computation.parameters}
         try:
             r = reduction_of(joint.computation)
             targets, sides = [anywhere(i.shape) for i in r.roots], [anywhere(i.shape) for i in r.sides]

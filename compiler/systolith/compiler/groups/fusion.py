@@ -38,9 +38,10 @@ from systolith.compiler.ops.expression_builder import NotFoldableError, analyze,
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.ops.table import ROOTS, Family, family, info
+from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.passes.simplify.dead_code import has_effects
+from systolith.compiler.passes.simplify.dead_code import drop_dead, has_effects
 from systolith.compiler.tile.views import read_from, view_chains
 from systolith.isa.kernel import MAX_STREAMS
 
@@ -429,7 +430,7 @@ class _Grouping:
                 made.append(group.body)
         self.computation.root = value[self.computation.result]
         self.computation.instructions = out
-        _drop_unused(self.computation)
+        drop_dead(self.computation, Effects())
         return made
 
     def _group(
@@ -482,13 +483,3 @@ def made_of(group: Group) -> Decision:
 
 def _metadata(i: Instruction) -> dict[str, Attribute]:
     return {k: v for k, v in i.attributes.items() if k == "metadata"}
-
-
-def _drop_unused(computation: Computation) -> None:
-    users = computation.users()
-    kept = [
-        i
-        for i in computation.instructions
-        if users[i] or i is computation.result or i.opcode == "parameter" or has_effects(i)
-    ]
-    computation.instructions = kept

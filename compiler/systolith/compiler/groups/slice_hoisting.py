@@ -127,7 +127,7 @@ class _Cut:
         d = dot_dim(self.product, self.side, self.d)
         assert d is not None
         operands = list(self.product.operands)
-        operands[self.side] = _narrowed(r, operands[self.side], d, ends)
+        operands[self.side] = r.narrowed(operands[self.side], d, *ends)
         values = {self.product: r.like(self.product, operands, _like(self.product, i.dims))}
         for e in self.epilogue:
             taken = [values[o] if o in values else self._spread(r, o, i.dims, ends) for o in e.operands]
@@ -138,17 +138,12 @@ class _Cut:
         """As much of a broadcast."""
         (x,) = o.operands
         d = broadcast_dim(o, 0, self.d)
-        x = x if d is None else _narrowed(r, x, d, ends)
+        x = x if d is None else r.narrowed(x, d, *ends)
         return r.emit("broadcast", x, shape=_like(o, dims), dimensions=o.ints("dimensions", ()))
 
 
 def _like(i: Instruction, dims: tuple[int, ...]) -> Shape:
     return array(i.shape.dtype, dims)
-
-
-def _narrowed(r: Rewriter, x: Instruction, d: int, ends: tuple[int, int]) -> Instruction:
-    """The indices of one dimension from the first to before the last."""
-    return r.sliced(x, [ends if e == d else (0, n) for e, n in enumerate(x.dims)])
 
 
 def _cuts(computation: Computation) -> list[_Cut]:

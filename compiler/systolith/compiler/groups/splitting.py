@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 from systolith.compiler.errors import CompileError, LimitError, compile_error
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.groups.cutting import Parts, cone
+from systolith.compiler.groups.cutting import Parts
 from systolith.compiler.groups.decompose import decomposed
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.visiting import cone, through
 from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
@@ -189,7 +190,7 @@ def _cuts(group: Group, problem: LimitError) -> list[Instruction]:
     if not inner:
         return []
     whole = len(body.instructions)
-    sizes = {i: len(cone([i], ())) for i in inner}
+    sizes = {i: len(cone([i])) for i in inner}
     inner.sort(key=lambda i: abs(2 * sizes[i] - whole))
     fits = not _excess(body, _unit(group, body))
 
@@ -244,15 +245,8 @@ def _nodes(group: Computation, unit: Unit) -> list[Node]:
     if family(root) not in ROOTS:
         return analyze(results).all_nodes
     if unit is Unit.MXU:
-        return analyze([_untransposed(i) for i in results], frontier={root}).all_nodes
+        return analyze([through(i, "transpose") for i in results], frontier={root}).all_nodes
     r = reduction_of(group)
     index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
     made = r.results([r.graph.const(0)] * len(r.inputs), index)
     return topological([*r.inputs, *r.side_nodes, *made])
-
-
-def _untransposed(root: Instruction) -> Instruction:
-    """The operand of the chain of transposes at the root of a product's group."""
-    while root.opcode == "transpose":
-        (root,) = root.operands
-    return root

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.visiting import through
 from systolith.compiler.ops.expression_builder import splat_or_none
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import is_elementwise
@@ -155,7 +156,8 @@ class _Cutting:
         waiting: set[int] = set()
         best, fewest = start + 1, MAX_STREAMS + 1
         for n in range(start, min(start + MOST, len(run))):
-            inputs |= {x for x in map(_read, run[n].operands) if x not in inside and x.opcode != "constant"}
+            repeated = {through(o, "broadcast") for o in run[n].operands}
+            inputs |= {x for x in repeated - inside if x.opcode != "constant"}
             inside.add(run[n])
             waiting = {m for m in (*waiting, n) if last[m] > n}
             if len(inputs) + len(waiting) > MAX_STREAMS:
@@ -259,10 +261,3 @@ class _Body:
         made = Instruction(f"{x.name}.shaped", "reshape", array(x.shape.dtype, self.dims), [x])
         self.copy.body.append(made)
         return made
-
-
-def _read(o: Instruction) -> Instruction:
-    """The value whose elements an operand repeats."""
-    while o.opcode == "broadcast":
-        (o,) = o.operands
-    return o

@@ -1,7 +1,8 @@
-"""Orders in which instructions are visited."""
+"""Orders in which instructions are visited, and what is found on the way."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import cast
 
 from systolith.compiler.hlo.ir import Computation, Instruction
@@ -17,6 +18,26 @@ def control_predecessors(computation: Computation) -> dict[Instruction, list[Ins
         i: [named[n] for n in cast("tuple[str, ...]", i.attributes["control-predecessors"]) if n in named]
         for i in stated
     }
+
+
+def through(i: Instruction, opcode: str) -> Instruction:
+    """The operand of a chain of operations of one opcode; the instruction itself, if it has another."""
+    while i.opcode == opcode:
+        (i,) = i.operands
+    return i
+
+
+def cone(roots: Iterable[Instruction], leaves: Collection[Instruction] = ()) -> set[Instruction]:
+    """The transitive operands of `roots`, roots included, down to parameters and leaves."""
+    todo = list(roots)
+    found = set(todo)
+    while todo:
+        for o in todo.pop().operands:
+            if o not in found:
+                found.add(o)
+                if o not in leaves:
+                    todo.append(o)
+    return found
 
 
 def post_order(computation: Computation) -> list[Instruction]:

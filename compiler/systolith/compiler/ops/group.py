@@ -15,6 +15,7 @@ from enum import StrEnum
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.visiting import cone
 from systolith.compiler.ops.expression_builder import group_roots, reads_in_place, root_operations
 from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, reached
 from systolith.compiler.ops.table import ROOTS, Family, family, info
@@ -99,13 +100,7 @@ class Group(Instruction):
     @property
     def fed_to_root(self) -> frozenset[Instruction]:
         """The parameters of the body that the root operation is computed from."""
-        found, pending = set[Instruction](), list(self.root.operands)
-        while pending:
-            i = pending.pop()
-            if i not in found:
-                found.add(i)
-                pending += i.operands
-        return frozenset(i for i in found if i.opcode == "parameter")
+        return frozenset(i for i in cone(self.root.operands) if i.opcode == "parameter")
 
     @property
     def reduces(self) -> bool:

@@ -18,6 +18,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
 from systolith.compiler.hlo.values.reduction import plain_operation, plain_parts
+from systolith.compiler.hlo.visiting import cone
 from systolith.compiler.index.affine import Bound, Expr, IndexMap, window_index
 from systolith.compiler.ops.elementwise import check_dtype
 from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
@@ -168,14 +169,7 @@ class Reduction:
 
 def reached(root: Instruction, sources: Collection[Instruction]) -> bool:
     """Whether an instruction is one of `sources`, or computed from one."""
-    seen, todo = {root}, [root]
-    while todo:
-        i = todo.pop()
-        if i in sources:
-            return True
-        todo += [o for o in i.operands if o not in seen]
-        seen.update(i.operands)
-    return False
+    return not cone([root], sources).isdisjoint(sources)
 
 
 def _loads(nodes: Sequence[Node]) -> list[Load]:

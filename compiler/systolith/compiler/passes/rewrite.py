@@ -140,6 +140,10 @@ class Rewriter:
         whole = all(cut == (0, n) for cut, n in zip(ends, x.dims, strict=True))
         return x if whole else self.emit("slice", x, slice=tuple(SliceDim(first, end) for first, end in ends))
 
+    def narrowed(self, x: Instruction, dim: int, first: int, end: int) -> Instruction:
+        """The part of an array from the first to before the last index along one dimension."""
+        return self.sliced(x, [(first, end) if d == dim else (0, n) for d, n in enumerate(x.dims)])
+
     def like(
         self, i: Instruction, operands: Sequence[Instruction], shape: Shape, name: str | None = None
     ) -> Instruction:

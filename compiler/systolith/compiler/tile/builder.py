@@ -175,9 +175,9 @@ class TileBuilder:
             raise self.error(what, DoesNotFitError)
         return Buf(self.fresh(name), Space.VMEM, max(size, 1), align)
 
-    def smem(self, name: str) -> Buf:
-        """A new buffer in scalar memory, of one word."""
-        return Buf(self.fresh(name), Space.SMEM, 4)
+    def smem(self, name: str, size: int = 4) -> Buf:
+        """A new buffer in scalar memory."""
+        return Buf(self.fresh(name), Space.SMEM, size, 4)
 
     def hbm(
         self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
