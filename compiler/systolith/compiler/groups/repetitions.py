@@ -6,10 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import is_cheap
-from systolith.compiler.ops.table import Family, family
-
-SHIFTING = ("pad", "slice", "reverse")
-"""Movement through which a group reads a value at several indices."""
+from systolith.compiler.ops.table import Family, family, info
 
 MOST = 8
 """So many pieces of concatenations are looked at."""
@@ -42,7 +39,7 @@ def repetitions(i: Instruction, users: Sequence[Instruction], among: Sequence[In
     """How often an element of a value is computed: users read it at other indices each time, or are `among` other
     pieces of a concatenation, which are kernels of their own.
     """
-    moving = [u for u in users if u.opcode in SHIFTING]
+    moving = [u for u in users if info(u).shifts]
     read = sum(u.shape.size for u in moving) + (len(moving) < len(users)) * i.shape.size
     return max(read, sum(p.shape.size for p in among)) / max(1, i.shape.size)
 

@@ -84,6 +84,8 @@ class OpInfo:
         move: of data movement of one operand.
         dim: which dimension of an operand belongs to one of the result; None: all of the operands is needed.
         view: whether it may only change how an array in memory is addressed.
+        shifts: whether users of its result read its operand at other indices than users of the operand itself, or not
+            at all of them.
         updates: whether its result is its first operand, changed in places (if it has one result).
         expander: name of the pass that writes it as other operations, always or where it has to.
     """
@@ -94,6 +96,7 @@ class OpInfo:
     move: MoveRule | None = None
     dim: DimRule | None = None
     view: bool = False
+    shifts: bool = False
     updates: bool = False
     expander: str = ""
 
@@ -161,15 +164,18 @@ OPS: dict[str, OpInfo] = {
             dim=lambda i, k, d: i.ints("dimensions")[d],
             view=True,
         ),
-        OpInfo("slice", Family.MOVEMENT, move=lambda i, m: m.slice(i.slices), dim=dims.slice_dim, view=True),
+        OpInfo(
+            "slice", Family.MOVEMENT, move=lambda i, m: m.slice(i.slices), dim=dims.slice_dim, view=True, shifts=True
+        ),
         OpInfo(
             "reverse",
             Family.MOVEMENT,
             move=lambda i, m: m.reverse(i.ints("dimensions"), i.operands[0].dims),
             dim=dims.untouched_dim,
             view=True,
+            shifts=True,
         ),
-        OpInfo("pad", Family.MOVEMENT, dim=dims.pad_dim),
+        OpInfo("pad", Family.MOVEMENT, dim=dims.pad_dim, shifts=True),
         OpInfo("concatenate", Family.MOVEMENT, dim=dims.untouched_dim),
         OpInfo("iota", Family.MOVEMENT, dim=dims.iota_dim),
         OpInfo("dot", Family.CONTRACTION, dim=dims.dot_dim, expander="integer-product-expander"),

@@ -43,7 +43,7 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
     (comparator,) = i.called
     while parts > 1:
         parts //= 2
-        first, second = ([_part(r, x, d, at, size * parts) for x in wide] for at in (0, size * parts))
+        first, second = ([r.narrowed(x, d, at, at + size * parts) for x in wide] for at in (0, size * parts))
         pairs = [x for pair in zip(first, second, strict=True) for x in pair]
         before = applied(r, comparator, *pairs)
         wide = [r.emit("select", before, a, b, shape=a.shape) for a, b in zip(first, second, strict=True)]
@@ -53,7 +53,3 @@ def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:
 def _padded(r: Rewriter, x: Instruction, start: Instruction, d: int, size: int) -> Instruction:
     edges = tuple(PadDim(0, size - n if k == d else 0, 0) for k, n in enumerate(x.dims))
     return x if x.dims[d] == size else r.emit("pad", x, start, padding=edges)
-
-
-def _part(r: Rewriter, x: Instruction, d: int, first: int, size: int) -> Instruction:
-    return r.sliced(x, [(first, first + size) if k == d else (0, n) for k, n in enumerate(x.dims)])

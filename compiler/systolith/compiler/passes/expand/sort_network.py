@@ -139,12 +139,9 @@ class Network:
 
     def _halves(self, xs: Arrays, dim: int, flipped: tuple[int, ...]) -> tuple[Arrays, Arrays]:
         """The first and the second part along a dimension of 2; of the second, some dimensions turned around."""
-        a, b = ([self._part(x, dim, k) for x in xs] for k in (0, 1))
+        a, b = ([self.r.narrowed(x, dim, k, k + 1) for x in xs] for k in (0, 1))
         flipped = tuple(d for d in flipped if b[0].dims[d] > 1)
         return a, [self.r.emit("reverse", x, dimensions=flipped) for x in b] if flipped else b
-
-    def _part(self, x: Instruction, dim: int, k: int) -> Instruction:
-        return self.r.sliced(x, [(k, k + 1) if d == dim else (0, n) for d, n in enumerate(x.dims)])
 
     def _joined(self, low: Arrays, high: Arrays) -> Arrays:
         return [self.r.emit("concatenate", a, b, dimensions=(1,)) for a, b in zip(low, high, strict=True)]

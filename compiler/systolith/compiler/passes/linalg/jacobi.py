@@ -95,7 +95,7 @@ class Rotation:
 def halves(m: Matrices, x: Instruction, d: int) -> Half:
     """Both halves of an array along a dimension."""
     n = x.dims[d] // 2
-    return _part(m, x, d, 0, n), _part(m, x, d, n, 2 * n)
+    return m.r.narrowed(x, d, 0, n), m.r.narrowed(x, d, n, 2 * n)
 
 
 def gone_round(m: Matrices, first: Instruction, second: Instruction, d: int) -> Half:
@@ -103,12 +103,8 @@ def gone_round(m: Matrices, first: Instruction, second: Instruction, d: int) -> 
     k = first.dims[d]
     if k == 1:
         return first, second
-    ahead = m.joined([_part(m, first, d, 0, 1), _part(m, second, d, 0, 1), _part(m, first, d, 1, k - 1)], d)
-    return ahead, m.joined([_part(m, second, d, 1, k), _part(m, first, d, k - 1, k)], d)
-
-
-def _part(m: Matrices, x: Instruction, d: int, first: int, last: int) -> Instruction:
-    return m.r.sliced(x, [(first, last) if k == d else (0, n) for k, n in enumerate(x.dims)])
+    ahead = m.joined([m.r.narrowed(first, d, 0, 1), m.r.narrowed(second, d, 0, 1), m.r.narrowed(first, d, 1, k - 1)], d)
+    return ahead, m.joined([m.r.narrowed(second, d, 1, k), m.r.narrowed(first, d, k - 1, k)], d)
 
 
 def swept(
