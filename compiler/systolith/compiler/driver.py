@@ -191,12 +191,12 @@ class Front:
 
         def run(chip: Chip) -> tuple[Module, Outcome]:
             copy = clone(module)
-            outcome = run_pass(copy, GROUPING[name](chip, options))
+            outcome = run_pass(copy, GROUPING[name](chip, options), checked=options.complete)
             return copy if outcome.changed else module, outcome
 
         if options.plan is not None:
             return run(chip)
-        return self._grouping.get((name, module, options.precision), chip, run)
+        return self._grouping.get((name, module, options.precision, options.complete), chip, run)
 
 
 @collection_paused()

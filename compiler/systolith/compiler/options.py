@@ -63,8 +63,8 @@ class Options:
         autotune_cache: where results of that are remembered; None: in the user's cache folder.
         tuner: what tries them; whoever has a simulator gives it.
         plan: choices that are to be taken.
-        complete: check what the compiler made, and predict cycles, for reports; a run in mode `time` needs neither, and
-            `schedule/program.py` can do it afterwards.
+        complete: check what passes, lowering and assembly made, and predict cycles for reports; a run in mode `time`
+            needs neither, and `complete` in `schedule/program.py` does it afterwards for a program.
     """
 
     precision: str | None = None
