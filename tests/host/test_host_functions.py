@@ -22,7 +22,7 @@ from systolith.isa.binary import from_bytes, to_bytes
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import ELEMENT_TYPES, dtype
 from systolith.isa.errors import ProgramError
-from systolith.isa.host_functions import HostFunctionError, Signature, register, unregister
+from systolith.isa.host_functions import PYTHON, HostFunctionError, Signature, register, unregister
 from systolith.isa.program import Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import random_array
@@ -268,6 +268,18 @@ def test_targets_that_nobody_registered_are_refused(client: sl.Client) -> None:
         exe(np.ones(3, np.float32))[0].numpy()
     with pytest.raises(sl.SystolithError, match="takes a name and a function"):
         sl.register_custom_call_target("", print)
+
+
+def test_callbacks_of_jax_are_refused_outside_of_their_process(client: sl.Client) -> None:
+    text, target = SIMPLE.replace("test.simple", f"{PYTHON}there.0"), f"{PYTHON}there.0"
+    message = rf"custom-call target '{target}': is a callback of JAX, a Python function of the process that traced"
+    with pytest.raises(CompileError, match=message):
+        client.compile(sl.parse_hlo(text))
+    register(target, lambda x: x)
+    exe = client.compile(sl.parse_hlo(text))
+    unregister(target)
+    with pytest.raises(sl.SystolithError, match=message):
+        exe(np.ones(3, np.float32))[0].numpy()
 
 
 def test_a_package_registers_functions_by_entry_points(tmp_path: Path) -> None:

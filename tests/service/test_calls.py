@@ -130,6 +130,23 @@ def test_a_service_refuses_in_the_words_of_a_client_of_this_process(
     assert said[0] == said[1]
 
 
+def test_a_callback_of_jax_is_refused_where_its_function_is_not(client: RemoteClient) -> None:
+    """It runs in the process that traced it, and one of that process does not run in another, whatever its number."""
+    jax = pytest.importorskip("jax")
+    lowered = sl.jit(lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)).lower(X)
+    computation = sl.XlaComputation.of(sl.parse_hlo(lowered.as_text("hlo")))
+    there = sl.Client("tiny")
+    here = there.execute_and_transfer(computation, [there.transfer_to_server(sl.Literal.r1(X))])
+    assert here == sl.Literal.r1(np.sin(X))
+    data = client.transfer_to_server(sl.Literal.r1(X))
+    with pytest.raises(
+        sl.SystolithError, match=r"systolith.python.\S+: is a callback of JAX, .* run it there"
+    ) as error:
+        client.execute(computation, [data])
+    assert len(str(error.value).splitlines()) == 1
+    assert client.transfer(data) == sl.Literal.r1(X)
+
+
 def test_deleted_data_is_gone(client: RemoteClient) -> None:
     with pytest.raises(sl.SystolithError, match="was deleted"):
         deleted(client)

@@ -20,6 +20,7 @@ from systolith.compiler.passes.words.pairs import PairedTypes
 from systolith.compiler.passes.words.wide_types import WIDE_TYPES
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import Kind
+from systolith.isa.host_functions import PYTHON, is_known, why_elsewhere
 
 _ANY = Const(0)
 
@@ -101,6 +102,8 @@ def _check_opcode(i: Instruction) -> None:
         return
     if i.opcode == "custom-call":
         target = i.word("custom_call_target")
+        if target.startswith(PYTHON) and not is_known(target):
+            raise compile_error(i, f"custom-call target {target!r}: {why_elsewhere()}")
         what = f"no lowering is registered for custom-call target {target!r} of these shapes"
         instead = (
             "compute it in HLO, register a function of the host, or install a package with an expander or a lowering"

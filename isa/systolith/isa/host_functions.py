@@ -24,6 +24,9 @@ from systolith.isa.errors import SystolithError
 GROUP = "systolith.host_functions"
 """The group of entry points: target to function."""
 
+PYTHON = "systolith.python."
+"""Begins the targets of Python functions that JAX found while it traced a program: only that process has them."""
+
 HostFunction = Callable[..., Any]
 """From the arrays of the operands to that of the result: one array, a sequence of them, or None for none."""
 
@@ -114,6 +117,14 @@ def is_known(target: str) -> bool:
     return target in _FUNCTIONS or target in _installed()
 
 
+def why_elsewhere() -> str:
+    """Why no target that begins with `PYTHON` runs here, and what can be done."""
+    return (
+        "is a callback of JAX, a Python function of the process that traced the program; run it there, or call a"
+        " function that is registered by name where the program runs (sl.register_custom_call_target)"
+    )
+
+
 @cache
 def _installed() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -122,6 +133,8 @@ def _installed() -> dict[str, Any]:
 def _find(target: str) -> HostFunction:
     if target in _FUNCTIONS:
         return _FUNCTIONS[target]
+    if target.startswith(PYTHON):
+        raise HostFunctionError(f"custom-call target {target!r}: {why_elsewhere()}")
     if target not in _installed():
         known = ", ".join(sorted({*_FUNCTIONS, *_installed()})) or "none"
         raise HostFunctionError(

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from systolith.isa.collection import collection_paused
 from systolith.runtime.commands.chip_options import chip_options, chosen, named_file
 from systolith.runtime.commands.chips import chips
 from systolith.runtime.commands.console import emit, log_to_stderr, output_console, progress, tell
@@ -155,6 +156,7 @@ def run(
     return FAILED if outcome.failures else GOOD
 
 
+@collection_paused()
 def _print_summary(record: dict[str, Any], top: int, written: Sequence[Path]) -> None:
     from systolith.reports.terminal import render_summary
 

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
+from uuid import uuid4
 from weakref import finalize
 
 import numpy as np
 
-from systolith.isa.host_functions import register, unregister
+from systolith.isa.host_functions import PYTHON, register, unregister
 
 _NUMBERS = count()
+_PROCESS = uuid4().hex
 _ON_SOME_PLATFORMS = ("debug_callback_p", "debug_print_p")
 
 
@@ -62,7 +64,7 @@ def _emit(
     """A custom call: results, token, and what calls Python, as JAX's function of this name gives them."""
     from jax._src.interpreters import mlir
 
-    target = f"systolith.python.{next(_NUMBERS)}"
+    target = f"{PYTHON}{_PROCESS}.{next(_NUMBERS)}"
     register(target, partial(_called, function))
     holder = _Holder()
     finalize(holder, unregister, target)
