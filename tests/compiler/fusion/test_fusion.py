@@ -22,6 +22,7 @@ from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from tests.compiler.hlo.computations import scalar_computation
+from tests.compiler.machine import CHIPS, compare
 from tests.corpus.load import Case
 
 NAMES = (
@@ -219,3 +220,35 @@ def test_many_operands_split_groups() -> None:
     assert all(len(g.operands) < MAX_STREAMS for g in groups(module))
     arguments = [np.full(9, k, np.float32) for k in range(count)]
     np.testing.assert_array_equal(evaluate(module, *arguments)[0], np.full(9, -435, np.float32))
+
+
+GELU = """HloModule m
+ENTRY e {
+ x = f32[64,64] parameter(0)
+ w = f32[64,64] parameter(1)
+ d = f32[64,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ y = f32[64,64] add(d, w)
+ t = f32[64,64] tanh(y)
+ g = f32[64,64] multiply(y, t)
+ p = f32[64,64] dot(g, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ q = f32[64,64] dot(x, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ r = f32[64,64] multiply(q, t)
+ ROOT s = f32[64,64] add(r, y)
+}
+"""
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_transcendental_function_is_done_again_rather_than_moved(large: bool) -> None:
+    """Where its value would go to HBM, and what it is of is in memory in any case."""
+    size = 4 * 64 * 64
+    found = groups(grouped(GELU, Limits(large=size if large else size + 1)))
+    assert sum(i.opcode == "tanh" for g in found for i in g.body.instructions) == 1 + large
+    assert any([i.opcode for i in g.body.instructions if i.opcode != "parameter"] == ["tanh"] for g in found) != large
+
+
+def test_values_of_a_function_that_is_done_again() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((64, 64)).astype(np.float32) / 8 for _ in range(2)]
+    made = compare(GELU, arrays, CHIPS[32])
+    assert made.stages["grouped.hlo"].count(" tanh(") == 2

@@ -23,8 +23,9 @@ groups of several results of those on the vector unit, with a tuple as the body'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
@@ -65,12 +66,14 @@ class Limits:
         streams: streams of a kernel.
         duplicated: elementwise operations that are computed again rather than stored.
         whole: elementwise operations of a group that is still looked at as a whole to find its best cut.
+        large: bytes of a value that would be moved to HBM and back; transcendental functions are computed again for it.
     """
 
     micro_ops: int = 48
     whole: int = 192
     streams: int = MAX_STREAMS
     duplicated: int = 8
+    large: float = inf
 
 
 @dataclass(frozen=True)
@@ -230,13 +233,21 @@ class _Grouping:
         heavy = expensive or epilogue
         if times >= 2 and (heavy or operations * (times - 1) > self.limits.duplicated):
             return f"computed {times:.1f} times in one group, {work}"
-        if len(self.need[i]) < 2:
+        if len(self.need[i]) < 2 or (not epilogue and self._is_near(i, operations, leaves)):
             return ""
         if heavy or operations > self.limits.duplicated:
             return f"{len(self.need[i])} users, {work}"
         read, uses = sum(o.shape.bytes for o in leaves), len(self.need[i])
         again, once = uses * read, read + (1 + uses) * i.shape.bytes
         return f"{uses} users would read {again:,} bytes rather than {once:,}" if again > once else ""
+
+    def _is_near(self, i: Instruction, operations: int, leaves: Collection[Instruction]) -> bool:
+        """Whether a large value is a few operations away from the only other one that it is computed from.
+
+        The vector unit takes a transcendental function of each vector sooner than HBM moves the vector.
+        """
+        alike = [o.dims == i.dims and o in self.before for o in leaves]
+        return i.shape.bytes >= self.limits.large and operations <= self.limits.duplicated and alike == [True]
 
     def _one_pass(self, i: Instruction, leaves: int) -> bool:
         """Whether several groups that compute with a value are concatenations that one kernel can make.

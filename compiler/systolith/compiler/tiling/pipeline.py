@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
-from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.fusion import Fuse, Limits
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
-from systolith.compiler.groups.recomputation import Recompute
+from systolith.compiler.groups.recomputation import LARGE, Recompute
 from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
@@ -35,7 +35,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "recomputation": lambda chip, options: Recompute(chip),
     "blocking": lambda chip, options: BlockNormalisations(chip),
     "barriers": lambda chip, options: ExpandBarriers(),
-    "fusion": lambda chip, options: Fuse(unit=_units(chip, options)),
+    "fusion": lambda chip, options: Fuse(Limits(large=chip.vmem.bytes / LARGE), _units(chip, options)),
     "producer-fusion": FusePrologues,
     "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
 }
