@@ -108,15 +108,6 @@ class Machine:
             return np.frombuffer(mmap(-1, size), np.uint8) if few else np.zeros(size, np.uint8)
         return np.full(-(-size // 4), POISON, np.uint32).view(np.uint8)[:size]
 
-    def check_written(self, what: str, words: npt.NDArray[Any]) -> None:
-        """Refuse 32-bit words that decide where data or control goes, in hostile mode, while they are as memory starts.
-
-        Raises:
-            SimulationError: some are.
-        """
-        if self.hostile and (missing := int(np.count_nonzero(words.view(np.uint32) == POISON))):
-            raise self.error(f"{what}: nothing has written {missing} of its {words.size} words")
-
     def _bind(self, given: Mapping[int, Bytes]) -> list[Bytes]:
         bound = {i: self._checked(i, data) for i, data in given.items()}
         for i in range(len(self.program.buffers)):

@@ -278,9 +278,7 @@ class Sequencer:
         if self.machine is not None:
             assert address is not None
             self.machine.calls.wait()
-            word = self.machine.smem[address : address + 4].view(np.uint32)
-            self.machine.check_written(f"smem word at {address}", word)
-            value = int(word[0])
+            value = int(self.machine.smem[address : address + 4].view(np.uint32)[0])
             self.decisions.append(value)
         elif self._trace is not None:
             if len(self.decisions) == len(self._trace):

@@ -13,13 +13,13 @@ from tests.compiler.machine import compiled
 
 SHARED = """HloModule t
 ENTRY e {
-  x = f32[256,256] parameter(0)
-  a = f32[256,256] exponential(x)
-  b = f32[256,256] negate(a)
-  c = f32[256,256] transpose(a), dimensions={1,0}
-  s = f32[256,256] sine(b)
-  t = f32[256,256] cosine(c)
-  ROOT r = (f32[256,256], f32[256,256]) tuple(s, t)
+  x = f32[96,96] parameter(0)
+  a = f32[96,96] exponential(x)
+  b = f32[96,96] negate(a)
+  c = f32[96,96] transpose(a), dimensions={1,0}
+  s = f32[96,96] sine(b)
+  t = f32[96,96] cosine(c)
+  ROOT r = (f32[96,96], f32[96,96]) tuple(s, t)
 }
 """
 

@@ -238,7 +238,7 @@ class Ways:
             return self.any_order(task)
         way = self._in_order(task, order)
         if way is None:
-            return self.any_order(task) if task.r.ordered else Way("stored")
+            return self.any_order(task) if task.r.ordered or (order.lanes and task.stored) else Way("stored")
         if order.lanes and way.kernel is not None:
             return self._by_lanes(task, way.kernel)[0]
         unrolled = self._unrolled(task, way) if task.finish.last and way.name == "direct" else None
