@@ -41,6 +41,21 @@ LAYERS = (
 )
 
 
+def _softmax(n: int, dims: tuple[int, ...], low: str, zero: str) -> list[str]:
+    """`out` of `y`, both with a number, along the last dimension; `low` and `zero` are initial values."""
+    whole, rows = (f"f32[{','.join(map(str, d))}]" for d in (dims, dims[:-1]))
+    last, rest = len(dims) - 1, ",".join(map(str, range(len(dims) - 1)))
+    return [
+        f"top.{n} = {rows} reduce(y.{n}, {low}), dimensions={{{last}}}, to_apply=max",
+        f"tops.{n} = {whole} broadcast(top.{n}), dimensions={{{rest}}}",
+        f"less.{n} = {whole} subtract(y.{n}, tops.{n})",
+        f"raised.{n} = {whole} exponential(less.{n})",
+        f"sum.{n} = {rows} reduce(raised.{n}, {zero}), dimensions={{{last}}}, to_apply=add",
+        f"sums.{n} = {whole} broadcast(sum.{n}), dimensions={{{rest}}}",
+        f"out.{n} = {whole} divide(raised.{n}, sums.{n})",
+    ]
+
+
 def _layers(many: int) -> str:
     """Products and softmaxes one after another, in memory whose places differ."""
     lines, last = [], "x"
@@ -51,13 +66,7 @@ def _layers(many: int) -> str:
             f"lo.{n} = f32[] constant(-inf)",
             f"zero.{n} = f32[] constant(0)",
             f"y.{n} = f32[24,32] dot({last}, {w}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
-            f"top.{n} = f32[24] reduce(y.{n}, lo.{n}), dimensions={{1}}, to_apply=max",
-            f"tops.{n} = f32[24,32] broadcast(top.{n}), dimensions={{0}}",
-            f"less.{n} = f32[24,32] subtract(y.{n}, tops.{n})",
-            f"raised.{n} = f32[24,32] exponential(less.{n})",
-            f"sum.{n} = f32[24] reduce(raised.{n}, zero.{n}), dimensions={{1}}, to_apply=add",
-            f"sums.{n} = f32[24,32] broadcast(sum.{n}), dimensions={{0}}",
-            f"out.{n} = f32[24,32] divide(raised.{n}, sums.{n})",
+            *_softmax(n, (24, 32), f"lo.{n}", f"zero.{n}"),
         ]
         last = f"out.{n}"
     body = "".join(f"  {line}\n" for line in lines)
@@ -74,15 +83,9 @@ def _attention(many: int) -> str:
             f"k.{n} = {x} parameter({2 * n + 1})",
             f"m.{n} = {mixing} parameter({2 * n + 2})",
             f"y.{n} = {square} dot({last}, k.{n}), {batched}, rhs_contracting_dims={{2}}",
-            f"top.{n} = f32[5,64] reduce(y.{n}, lo), dimensions={{2}}, to_apply=max",
-            f"tops.{n} = {square} broadcast(top.{n}), dimensions={{0,1}}",
-            f"less.{n} = {square} subtract(y.{n}, tops.{n})",
-            f"raised.{n} = {square} exponential(less.{n})",
-            f"sum.{n} = f32[5,64] reduce(raised.{n}, zero), dimensions={{2}}, to_apply=add",
-            f"sums.{n} = {square} broadcast(sum.{n}), dimensions={{0,1}}",
-            f"part.{n} = {square} divide(raised.{n}, sums.{n})",
-            f"out.{n} = {x} dot(part.{n}, k.{n}), {batched}, rhs_contracting_dims={{1}}",
-            f"mixed.{n} = f32[64,5,16] dot(out.{n}, m.{n}), lhs_contracting_dims={{0,2}}, rhs_contracting_dims={{0,1}}",
+            *_softmax(n, (5, 64, 64), "lo", "zero"),
+            f"part.{n} = {x} dot(out.{n}, k.{n}), {batched}, rhs_contracting_dims={{1}}",
+            f"mixed.{n} = f32[64,5,16] dot(part.{n}, m.{n}), lhs_contracting_dims={{0,2}}, rhs_contracting_dims={{0,1}}",
             f"next.{n} = {x} transpose(mixed.{n}), dimensions={{1,0,2}}",
         ]
         last = f"next.{n}"

@@ -62,6 +62,26 @@ ENTRY e {{
         np.testing.assert_array_equal(got, want)
 
 
+def test_stored_values_that_no_kernel_reduces_in_their_lanes() -> None:
+    """The initial value comes from an element, and the rows of a chunk have an order that no kernel has."""
+    text = f"""HloModule m
+f {{
+ a = s32[] parameter(0)
+ b = s32[] parameter(1)
+ ROOT r = s32[] add(a, b)
+}}
+ENTRY e {{
+ x = s32[40,40,1,2,5] parameter(0)
+ y = s32[2,3] parameter(1)
+{INITS["scalar"]}
+ ROOT r = s32[1,2] reduce(x, i), dimensions={{0,1,4}}, to_apply=f
+}}
+"""
+    x, y = small(1, "s32", (40, 40, 1, 2, 5)), small(2, "s32", (2, 3))
+    (got,) = on_chip(text, [x, y])
+    np.testing.assert_array_equal(got, x.sum((0, 1, 4)) + VALUES["scalar"](y))
+
+
 @pytest.mark.parametrize("count", [2, 5, 6, 9])
 def test_any_number_of_operands_is_reduced_at_once(count: int) -> None:
     names = [f"{c}{n}" for c in "ab" for n in range(count)]
