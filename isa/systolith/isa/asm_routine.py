@@ -76,6 +76,10 @@ class AssembledRoutine:
         return sorted({r.n for instr in self.program.code for r in registers_of(instr.args.values()) if r.n})
 
 
+Spans = dict[Space, list[tuple[int, int, Place]]]
+"""First byte, end and place of each piece of memory on the chip, as they lie while a routine is checked by itself."""
+
+
 def registers_of(values: Iterable[Value]) -> Iterable[Reg]:
     """Every register among arguments."""
     for value in values:
@@ -95,7 +99,7 @@ class _RoutineParser(Parser):
         self.call, self.addresses = call, addresses
         self.places: list[Place] = []
         self.directives = {**DIRECTIVES, ".buffer": self._in_hbm, ".array": self._in_vmem, ".scratch": self._scratch}
-        self._next = dict.fromkeys(SCRATCH.values(), 0)
+        self.spans: Spans = {space: [] for space in SCRATCH.values()}
 
     def _in_hbm(self, _: Parser, line: Line) -> None:
         place, dtype, dims = self._bound(line, Space.HBM)
@@ -121,8 +125,9 @@ class _RoutineParser(Parser):
     def _place(self, line: Line, place: Place) -> None:
         if place.name in self.constants or place.name in self.registers:
             line.fail(f"{place.name}: defined before", 0)
-        at = self._next[place.space]
-        self._next[place.space] = -(-(at + place.bytes) // LINE) * LINE
+        spans = self.spans[place.space]
+        at = -(-spans[-1][1] // LINE) * LINE if spans else 0
+        spans.append((at, at + place.bytes, place))
         self.constants[place.name] = self.addresses.get(place.name, at)
         self.places.append(place)
 
@@ -182,11 +187,11 @@ def assemble_routine(
         parser.feed(line, number)
     made = AssembledRoutine(parser.finish(len(lines) + 1), tuple(parser.places))
     if addresses is None:
-        _check(made, chip, call)
+        _check(made, chip, call, parser.spans)
     return made
 
 
-def _check(routine: AssembledRoutine, chip: Chip, call: Signature) -> None:
+def _check(routine: AssembledRoutine, chip: Chip, call: Signature, spans: Spans) -> None:
     for role, arrays in ((Role.PARAMETER, call.operands), (Role.RESULT, call.results)):
         found = sum(p.role is role for p in routine.places)
         if found != len(arrays):
@@ -201,26 +206,12 @@ def _check(routine: AssembledRoutine, chip: Chip, call: Signature) -> None:
     # Numbers of buffers are those of the call, which programs count differently.
     plain = replace(routine.program, buffers=[replace(b, number=-1, role=Role.TEMP) for b in routine.program.buffers])
     verify_program(plain, chip, ends_at_zero=True)
-    laid_out = _spans(routine, chip)
+    for space, size in ((Space.VMEM, chip.vmem.bytes), (Space.SMEM, chip.smem.bytes)):
+        end = max((hi for _, hi, _ in spans[space]), default=0)
+        if end > size:
+            raise ProgramError(f"declares {end} bytes of {space.name}: chip {chip.name} has {size}")
     for n, instr in enumerate(code):
-        _check_places(f"instruction {n}: {instr.op}", instr, routine, chip, laid_out)
-
-
-Spans = dict[Space, list[tuple[int, int, Place]]]
-
-
-def _spans(routine: AssembledRoutine, chip: Chip) -> Spans:
-    """First byte, end and place of each piece of memory on the chip, as they lie while a routine is checked alone."""
-    spans: Spans = {space: [] for space in SCRATCH.values()}
-    for space, found in spans.items():
-        at = 0
-        for place in (p for p in routine.places if p.space is space):
-            found.append((at, at + place.bytes, place))
-            at = -(-(at + place.bytes) // LINE) * LINE
-        size = chip.vmem.bytes if space is Space.VMEM else chip.smem.bytes
-        if at > size:
-            raise ProgramError(f"declares {at} bytes of {space.name}: chip {chip.name} has {size}")
-    return spans
+        _check_places(f"instruction {n}: {instr.op}", instr, routine, chip, spans)
 
 
 def _check_places(what: str, instr: Instruction, routine: AssembledRoutine, chip: Chip, spans: Spans) -> None:

@@ -76,6 +76,7 @@ def _layers(many: int) -> str:
 def _attention(many: int) -> str:
     """Attention, which runs in blocks of heads, and products that mix the heads, one after another."""
     x, square, mixing = "f32[5,64,16]", "f32[5,64,64]", "f32[5,16,5,16]"
+    outer = "lhs_contracting_dims={0,2}, rhs_contracting_dims={0,1}"
     batched = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}"
     lines, last = ["lo = f32[] constant(-inf)", "zero = f32[] constant(0)"], "x"
     for n in range(many):
@@ -85,7 +86,7 @@ def _attention(many: int) -> str:
             f"y.{n} = {square} dot({last}, k.{n}), {batched}, rhs_contracting_dims={{2}}",
             *_softmax(n, (5, 64, 64), "lo", "zero"),
             f"part.{n} = {x} dot(out.{n}, k.{n}), {batched}, rhs_contracting_dims={{1}}",
-            f"mixed.{n} = f32[64,5,16] dot(part.{n}, m.{n}), lhs_contracting_dims={{0,2}}, rhs_contracting_dims={{0,1}}",
+            f"mixed.{n} = f32[64,5,16] dot(part.{n}, m.{n}), {outer}",
             f"next.{n} = {x} transpose(mixed.{n}), dimensions={{1,0,2}}",
         ]
         last = f"next.{n}"
