@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from systolith.compiler.explain import Alternative, Decision, as_text, each_once
 from systolith.compiler.groups.fusion import made_of
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.same import same
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.legality import check_legality
 from systolith.compiler.lower.group_copies import GroupCopies
@@ -148,6 +150,7 @@ class Front:
         self.canonical = legalise(module) if canonical else canonicalise(module)
         self._reused = Reused()
         self._grouping: Known[tuple[Module, Outcome]] = Known(GROUPED)
+        self._modules: deque[tuple[str, Module, Module]] = deque(maxlen=GROUPED)
 
     @collection_paused()
     def compile(self, chip: Chip, options: Options | None = None) -> Compiled:
@@ -192,11 +195,19 @@ class Front:
         def run(chip: Chip) -> tuple[Module, Outcome]:
             copy = clone(module)
             outcome = run_pass(copy, GROUPING[name](chip, options), checked=options.complete)
-            return copy if outcome.changed else module, outcome
+            return self._made(name, module, copy) if outcome.changed else module, outcome
 
         if options.plan is not None:
             return run(chip)
         return self._grouping.get((name, module, options.precision, options.complete), chip, run)
+
+    def _made(self, name: str, before: Module, after: Module) -> Module:
+        """A module that a pass made, as it was if it made the same before: then what later passes made is known."""
+        for made_by, of, made in tuple(self._modules):
+            if made_by == name and of is before and same(made, after):
+                return made
+        self._modules.append((name, before, after))
+        return after
 
 
 @collection_paused()
