@@ -18,6 +18,8 @@ from tests.examples import examples
 
 # An exception that is no SystolithError is a fault, whose traceback pytest is to show: the command line raises it.
 os.environ.setdefault("SYSTOLITH_TRACEBACK", "1")
+# A pass that breaks a module is to be named.
+os.environ.setdefault("SYSTOLITH_VERIFY", "1")
 # Before anything imports jax: never wait for an accelerator that is not there.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.update(environment())

@@ -25,7 +25,7 @@ from systolith.compiler.memory.residency import leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
-from systolith.compiler.passes.base import Outcome, run_pass
+from systolith.compiler.passes.base import Outcome, after_each, check_made, run_pass
 from systolith.compiler.passes.pipeline import canonicalise, legalise
 from systolith.compiler.plan import WHY
 from systolith.compiler.plugins import LOWERINGS, installed
@@ -182,24 +182,39 @@ class Front:
     def _grouped(self, chip: Chip, options: Options, left_out: Collection[str]) -> _Grouped:
         """The module in groups without some passes, what was decided, and the names of passes that changed it."""
         module, decisions, changed = self.canonical, list[Decision](), set[str]()
+        spare: list[Module] = []
         for name in GROUPING:
             if name not in left_out:
-                module, outcome = self._after(name, module, chip, options)
+                module, outcome = self._after(name, module, chip, options, spare)
                 decisions += outcome.decisions
                 changed |= {name} if outcome.changed else set()
-        return clone(module), decisions, changed
+        made = _copy(module, spare)
+        if changed and options.complete and not after_each():
+            check_made(made, "grouping")
+        return made, decisions, changed
 
-    def _after(self, name: str, module: Module, chip: Chip, options: Options) -> tuple[Module, Outcome]:
-        """A module after a pass, and what came of that; a pass that changes nothing gives the same module."""
+    def _after(
+        self, name: str, module: Module, chip: Chip, options: Options, spare: list[Module]
+    ) -> tuple[Module, Outcome]:
+        """A module after a pass, and what came of that; a pass that changes nothing gives the same module.
+
+        `spare`: a copy of the module, if there is one, which the pass may change; that of the result afterwards.
+        """
 
         def run(chip: Chip) -> tuple[Module, Outcome]:
-            copy = clone(module)
-            outcome = run_pass(copy, GROUPING[name](chip, options), checked=options.complete)
-            return self._made(name, module, copy) if outcome.changed else module, outcome
+            copy = _copy(module, spare)
+            outcome = run_pass(copy, GROUPING[name](chip, options), checked=options.complete and after_each())
+            if outcome.changed:
+                return self._made(name, module, copy), outcome
+            spare.append(copy)
+            return module, outcome
 
         if options.plan is not None:
             return run(chip)
-        return self._grouping.get((name, module, options.precision, options.complete), chip, run)
+        made = self._grouping.get((name, module, options.precision, options.complete), chip, run)
+        if made[0] is not module:
+            spare.clear()
+        return made
 
     def _made(self, name: str, before: Module, after: Module) -> Module:
         """A module that a pass made, as it was if it made the same before: then what later passes made is known."""
@@ -208,6 +223,11 @@ class Front:
                 return made
         self._modules.append((name, before, after))
         return after
+
+
+def _copy(module: Module, spare: list[Module]) -> Module:
+    """A copy of a module: one that is there already, or a new one."""
+    return spare.pop() if spare else clone(module)
 
 
 @collection_paused()

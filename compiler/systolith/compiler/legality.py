@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache, partial
 
 from systolith.compiler.errors import CompileError, compile_error
@@ -52,6 +52,7 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
             loops nested too deep; its `refusals` name each instruction, its shape and its line, and what to do.
     """
     refused: dict[str, None] = {}
+    computed: set[Hashable] = set()
     obstacles = {types: cache(partial(types.obstacle, module)) for types in (COMPLEX_NUMBERS, WIDE_TYPES)}
     for instruction in _running(module):
         if grouped and is_allocation(instruction):
@@ -60,7 +61,9 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
             _check_values(instruction, elided)
             _check_opcode(instruction)
             _check_shape(instruction, chip, obstacles)
-            _check_computed(instruction)
+            if (kind := _kind(instruction)) not in computed:
+                _check_computed(instruction)
+                computed.add(kind)
         except CompileError as problem:
             refused.update(dict.fromkeys(problem.refusals))
     if refused:
@@ -113,6 +116,14 @@ def _check_opcode(i: Instruction) -> None:
     raise compile_error(i, family_says.format(i.opcode))
 
 
+def _kind(i: Instruction) -> Hashable:
+    """All of an elementwise operation that its lowering depends on; of others the instruction."""
+    if family(i) is not Family.ELEMENTWISE:
+        return i
+    attributes = [(k, repr(v)) for k, v in i.attributes.items() if k != "metadata"]
+    return i.opcode, i.shape.element, *(o.shape.element for o in i.operands), *attributes
+
+
 def _check_computed(i: Instruction) -> None:
     """Whether the units have what an instruction computes in its element types."""
     if family(i) is Family.CONTRACTION:
@@ -125,6 +136,8 @@ def _check_computed(i: Instruction) -> None:
 
 
 def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Callable[[], Instruction | None]]) -> None:
+    if i.shape.is_fixed and i.shape.dtype.bits < 64:
+        return
     for leaf in i.shape.leaves():
         if not leaf.is_array:
             if leaf.kind is ShapeKind.TOKEN:

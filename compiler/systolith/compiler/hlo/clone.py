@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 
 
@@ -34,7 +32,7 @@ def _fill(copy: Computation, computation: Computation, copies: dict[Computation,
     for i in computation.instructions:
         attributes = {key: _copied(value, copies) for key, value in i.attributes.items()}
         operands = [made[o] for o in i.operands]
-        made[i] = replace(i, operands=operands, attributes=attributes)
+        made[i] = i.copy(operands, attributes)
     copy.instructions = list(made.values())
     copy.root = made[computation.root] if computation.root is not None else None
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
@@ -137,10 +137,15 @@ class Shape:
             return self.size * self.element.size
         return sum(e.bytes for e in self.elements)
 
-    @property
+    @cached_property
     def is_dynamic(self) -> bool:
         """Whether any dimension, here or in a tuple's elements, has a size that is only bounded."""
         return any(self.dynamic) or any(e.is_dynamic for e in self.elements)
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether it is an array of known sizes."""
+        return self.is_array and not self.is_dynamic
 
     @property
     def minor_to_major(self) -> tuple[int, ...]:
@@ -220,9 +225,13 @@ def with_index_comments(items: list[str]) -> str:
 
 def array(element: DType, dims: tuple[int, ...] | list[int] = (), row_major: bool = True) -> Shape:
     """An array shape, with a row-major layout unless told otherwise or for a scalar."""
-    sizes = tuple(dims)
-    layout = Layout(tuple(reversed(range(len(sizes))))) if row_major and sizes else None
-    return Shape(ShapeKind.ARRAY, element, sizes, layout)
+    return _array_shape(element, tuple(dims), row_major)
+
+
+@lru_cache(maxsize=4096)
+def _array_shape(element: DType, dims: tuple[int, ...], row_major: bool) -> Shape:
+    layout = Layout(tuple(reversed(range(len(dims))))) if row_major and dims else None
+    return Shape(ShapeKind.ARRAY, element, dims, layout)
 
 
 def tuple_of(elements: tuple[Shape, ...] | list[Shape]) -> Shape:

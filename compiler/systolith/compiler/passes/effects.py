@@ -16,6 +16,8 @@ class Effects:
         """Whether an instruction, or one that it calls, does more than give a value."""
         if family(instruction) in (Family.EFFECT, Family.HOST):
             return True
+        if not instruction.attributes:
+            return False
         if instruction.opcode == "custom-call" and instruction.attributes.get("custom_call_has_side_effect", False):
             return True
         return any(map(self.within, instruction.called))

@@ -9,7 +9,7 @@ from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.ops.table import row_name
-from systolith.compiler.passes.base import Pass, run_passes
+from systolith.compiler.passes.base import Pass, check_made, run_passes
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.compiler.plugins import EXPANDERS, PASSES, Plugin, installed
 
@@ -60,7 +60,10 @@ class InstalledExpanders:
     """Replace operations for which an installed package has an expander."""
 
     def run(self, module: Module) -> bool:
-        return bool(installed(EXPANDERS)) and rewrite(module, _expanded)
+        changed = bool(installed(EXPANDERS)) and rewrite(module, _expanded)
+        if changed:
+            check_made(module, "pass InstalledExpanders")
+        return changed
 
 
 def _expanded(r: Rewriter, i: Instruction) -> Instruction | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
@@ -51,7 +50,7 @@ class Outline:
 
     def add(self, i: Instruction, operands: Sequence[Instruction]) -> Instruction:
         """A copy of an instruction on other operands."""
-        self.body.append(replace(i, operands=list(operands), attributes=dict(i.attributes)))
+        self.body.append(i.copy(list(operands), dict(i.attributes)))
         return self.body[-1]
 
     def computation(self, name: str, results: Sequence[Instruction], root: str = "outputs") -> Computation:

@@ -128,6 +128,9 @@ CANONICAL: tuple[Pass, ...] = (
 complex numbers, 64-bit integers and f64 in pairs, nothing twice, nothing unused.  Trip counts are stated before
 counters become pairs, of which they cannot be proved."""
 
+STAGE = "canonicalize"
+"""Both of them, in errors."""
+
 
 def canonicalise(module: Module) -> Module:
     """Bring a module, in place, into canonical form.
@@ -135,7 +138,7 @@ def canonicalise(module: Module) -> Module:
     Raises:
         CompileError: a pass broke the module (a bug in the pass).
     """
-    return run_passes(module, CANONICAL)
+    return run_passes(module, CANONICAL, stage=STAGE)
 
 
 def legalise(module: Module) -> Module:
@@ -146,4 +149,4 @@ def legalise(module: Module) -> Module:
     Raises:
         CompileError: a pass broke the module (a bug in the pass).
     """
-    return run_passes(module, (*LEGAL, EliminateZeroSized(), *PAIRS))
+    return run_passes(module, (*LEGAL, EliminateZeroSized(), *PAIRS), stage=STAGE)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -149,8 +148,8 @@ class Rewriter:
     ) -> Instruction:
         """The same operation on other operands."""
         kept = i.attributes if shape == i.shape else {k: v for k, v in i.attributes.items() if k != "sharding"}
-        made = replace(i, name=self._names.fresh(name or i.name), shape=shape, operands=list(operands))
-        made.attributes = dict(kept)
+        made = i.copy(list(operands), dict(kept), shape)
+        made.name = self._names.fresh(name or i.name)
         return self._append(made)
 
     def _append(self, made: Instruction) -> Instruction:
@@ -160,8 +159,10 @@ class Rewriter:
 
     def sweep(self, rule: Rule) -> bool:
         """Ask the rule about every instruction, operands first, and about what replaces it."""
+        values = self._values
         for i in self.computation.instructions:
-            i.operands = [self._values.get(o, o) for o in i.operands]
+            if values:
+                i.operands = [values.get(o, o) for o in i.operands]
             self._at = i
             current, fresh = i, len(self._out)
             while (new := self._replacement(rule, current)) is not None:
@@ -174,7 +175,7 @@ class Rewriter:
             if current is i:
                 self._out.append(i)
             else:
-                self._values[i] = current
+                values[i] = current
         return self._finish()
 
     def _replacement(self, rule: Rule, i: Instruction) -> Instruction | None:
@@ -183,8 +184,11 @@ class Rewriter:
             return None
         mark = len(self._out)
         new = rule(self, i)
-        made = new is not None and new in self._out[mark:]
-        if new is None or new is i or not stands_for(i, new, made):
+        if new is None:
+            del self._out[mark:]
+            return None
+        made = new in self._out[mark:]
+        if new is i or not stands_for(i, new, made):
             del self._out[mark:]
             return None
         if made:
@@ -217,6 +221,8 @@ def stands_for(old: Instruction, new: Instruction, made: bool = False) -> bool:
 
 def interchangeable(a: Shape, b: Shape) -> bool:
     """Whether a value of one shape can stand for one of the other: sizes, dynamic dimensions and layout agree."""
+    if a is b:
+        return True
     if a.is_tuple and b.is_tuple:
         return len(a.elements) == len(b.elements) and all(map(interchangeable, a.elements, b.elements))
     return a.same(b) and _flags(a) == _flags(b) and a.minor_to_major == b.minor_to_major
@@ -226,7 +232,11 @@ def _flags(shape: Shape) -> tuple[bool, ...]:
     return shape.dynamic or (False,) * shape.rank
 
 
-def rewrite(module: Module, rule: Rule) -> bool:
-    """Sweep over every computation of a module."""
-    changes = [Rewriter(computation).sweep(rule) for computation in module.computations]
+def rewrite(module: Module, rule: Rule, opcodes: Collection[str] | None = None) -> bool:
+    """Sweep over every computation of a module; with opcodes, which the rule is about, over those that have some."""
+    changes = [
+        Rewriter(computation).sweep(rule)
+        for computation in module.computations
+        if opcodes is None or any(i.opcode in opcodes for i in computation.instructions)
+    ]
     return any(changes)

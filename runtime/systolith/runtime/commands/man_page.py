@@ -16,6 +16,11 @@ EXITS = (
     ("130", "Interrupted."),
 )
 
+VARIABLES = (
+    ("SYSTOLITH_TRACEBACK", "Show the traceback of a fault of systolith."),
+    ("SYSTOLITH_VERIFY", "Check the module after each pass of a compilation, and name the pass that broke it."),
+)
+
 
 @click.command()
 @click.pass_context
@@ -44,7 +49,9 @@ def page(root: click.Context) -> Iterator[str]:
     yield ".SH EXIT STATUS"
     for code, text in EXITS:
         yield from (".TP", f".B {code}", _text(text))
-    yield from (".SH ENVIRONMENT", ".TP", ".B SYSTOLITH_TRACEBACK", "Show the traceback of a fault of systolith.")
+    yield ".SH ENVIRONMENT"
+    for variable, effect in VARIABLES:
+        yield from (".TP", f".B {variable}", effect)
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:

@@ -22,7 +22,7 @@ class Simplify:
 def simplify(r: Rewriter, i: Instruction) -> Instruction | None:
     """The replacement by the first rule that applies."""
     rules = ANY_SIZES.get(i.opcode, ())
-    if all(s.is_array and not s.is_dynamic for s in (i.shape, *(o.shape for o in i.operands))):
+    if i.shape.is_fixed and all(o.shape.is_fixed for o in i.operands):
         rules = RULES.get(i.opcode, _OTHERS)
     for rule in rules:
         if (simpler := rule(r, i)) is not None:

@@ -12,6 +12,8 @@ _MOVES = ("reshape", "transpose")
 
 def below_moves(r: Rewriter, i: Instruction) -> Instruction | None:
     """The operation on operands before they moved, and then the move; None where they move differently."""
+    if not any(o.opcode in _MOVES for o in i.operands):
+        return None
     if i.opcode not in ELEMENTWISE or not i.shape.is_array or not i.shape.rank:
         return None
     if i.shape.is_dynamic or any(o.shape.is_dynamic for o in i.operands):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Rewriter, Rule
@@ -31,11 +32,12 @@ class MergeCommon:
 
 @dataclass
 class _Merge:
-    """One run over a module: what was found out about computations."""
+    """One run over a module: what was found out about computations, and shapes, by where these are in memory."""
 
     effects: Effects = field(default_factory=Effects)
     keys: dict[Computation, int] = field(default_factory=dict)
     numbers: dict[Hashable, int] = field(default_factory=dict)
+    shapes: dict[int, tuple[Shape, int]] = field(default_factory=dict)
 
     def in_computation(self) -> Rule:
         first: dict[Hashable, Instruction] = {}
@@ -50,12 +52,22 @@ class _Merge:
 
     def _content(self, i: Instruction) -> Hashable:
         """All of an instruction but its operands and its name."""
+        if not i.attributes and i.literal is None and i.number is None and i.opcode != "constant":
+            return i.opcode, self._shape(i.shape)
         ignored = _IGNORED - {"backend_config"} if i.opcode == "custom-call" else _IGNORED
         attributes = tuple((k, self._attribute(v)) for k, v in sorted(i.attributes.items()) if k not in ignored)
         literal: Hashable = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
         if i.opcode == "constant" and i.literal is None:
             literal = id(i)  # of two values that the text leaves out nothing says that they are equal
-        return (i.opcode, i.shape.text(), attributes, i.number, literal)
+        return (i.opcode, self._shape(i.shape), attributes, i.number, literal)
+
+    def _shape(self, shape: Shape) -> int:
+        """A number of each shape and layout: most instructions have one of a few, whose text takes long to make."""
+        known = self.shapes.get(id(shape))
+        if known is None:
+            number = self.numbers.setdefault(shape.text(), len(self.numbers))
+            known = self.shapes[id(shape)] = shape, number
+        return known[1]
 
     def _attribute(self, value: object) -> Hashable:
         if isinstance(value, Computation):

@@ -16,7 +16,7 @@ class SimplifyConditionals:
     """Replace a `conditional` on a constant, or with one branch only, by a `call` of the branch."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, _call)
+        return rewrite(module, _call, ("conditional",))
 
 
 def _call(r: Rewriter, i: Instruction) -> Instruction | None:

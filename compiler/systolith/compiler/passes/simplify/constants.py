@@ -60,14 +60,15 @@ class FoldConstants:
         return changed
 
     def _foldable(self, i: Instruction) -> bool:
+        if any(o.opcode != "constant" for o in i.operands):
+            return False
         shapes = (i.shape, *(o.shape for o in i.operands))
         if not i.shape.is_array or i.shape.size > self.limit or any(s.is_dynamic for s in shapes):
             return False
         wide = i.opcode in ("iota", "broadcast") and (i.shape.dtype.bits > 32)
-        constant = all(o.opcode == "constant" for o in i.operands)
         if i.opcode not in FOLDABLE and _work(i) > self.limit * _WORK:
             return False
-        return (wide and constant) or (i.opcode in self.opcodes and constant and bool(i.operands))
+        return wide or (i.opcode in self.opcodes and bool(i.operands))
 
 
 _WORK = 256

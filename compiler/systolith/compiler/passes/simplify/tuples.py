@@ -16,7 +16,7 @@ class SimplifyTuples:
     """Use the elements of a tuple made here directly, and a tuple instead of one of all its elements."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, _simpler)
+        return rewrite(module, _simpler, ("get-tuple-element", "tuple"))
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ExpandBarriers:
     """Replace `opt-barrier` by its operand."""
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, lambda r, i: i.operands[0] if i.opcode == "opt-barrier" else None)
+        return rewrite(module, lambda r, i: i.operands[0] if i.opcode == "opt-barrier" else None, ("opt-barrier",))
 
 
 def _split(r: Rewriter, i: Instruction) -> Instruction | None:

@@ -26,7 +26,7 @@ class SimplifyWhileLoops:
 
     def run(self, module: Module) -> bool:
         effects = Effects()
-        changed = rewrite(module, partial(_iterations, effects))
+        changed = rewrite(module, partial(_iterations, effects), ("while",))
         callers = Counter(c for i in module.instructions() for c in i.called)
         for computation in module.computations:
             if any(i.opcode == "while" for i in computation.instructions):

@@ -25,13 +25,16 @@ class EliminateZeroSized:
         effects = Effects()
 
         def empty(r: Rewriter, i: Instruction) -> Instruction | None:
-            known = i.opcode not in _KEPT and not i.opcode.endswith(("-start", "-update")) and not effects.of(i)
-            return _constant(r, i.shape) if known and _is_empty(i.shape) else None
+            if not _is_empty(i.shape) or i.opcode in _KEPT or i.opcode.endswith(("-start", "-update")):
+                return None
+            return None if effects.of(i) else _constant(r, i.shape)
 
         return rewrite(module, empty)
 
 
 def _is_empty(shape: Shape) -> bool:
+    if shape.is_array:
+        return 0 in shape.dims and not shape.is_dynamic
     leaves = list(shape.leaves())
     return bool(leaves) and all(s.is_array and not s.is_dynamic and s.size == 0 for s in leaves)
 

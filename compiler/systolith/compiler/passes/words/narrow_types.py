@@ -8,7 +8,7 @@ a byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
@@ -184,7 +184,7 @@ def _widened(called: Computation, name: str, types: Sequence[DType]) -> Computat
     for i in (i for i in called.instructions if i in given or i is root or i in root.operands):
         operands = [wide[o] for o in i.operands]
         shape = given.get(i) or (tuple_of([o.shape for o in operands]) if i.opcode == "tuple" else operands[0].shape)
-        wide[i] = replace(i, shape=shape, operands=operands, attributes=dict(i.attributes))
+        wide[i] = i.copy(operands, dict(i.attributes), shape)
     return Computation(name, list(wide.values()), wide[root])
 
 

@@ -9,7 +9,7 @@ and has a rule for each opcode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -247,8 +247,8 @@ class PairRewriter(Rewriter):
             self._out.append(i)
             self._given.add(i)
             return self.parts_of(i) if types.splits(i.shape) else i
-        made = replace(i, shape=types.split(i.shape), operands=[self._split(o) for o in i.operands])
-        made.attributes = {k: v for k, v in i.attributes.items() if k != "sharding"}
+        attributes = {k: v for k, v in i.attributes.items() if k != "sharding"}
+        made = i.copy([self._split(o) for o in i.operands], attributes, types.split(i.shape))
         self._out.append(made)
         return self._opened(made, i.name) if types.splits(i.shape) else made
 
@@ -368,5 +368,5 @@ def _copied(computation: Computation, name: str) -> Computation:
     """A computation again, its instructions new."""
     again: dict[Instruction, Instruction] = {}
     for i in computation.instructions:
-        again[i] = replace(i, operands=[again[o] for o in i.operands], attributes=dict(i.attributes))
+        again[i] = i.copy([again[o] for o in i.operands], dict(i.attributes))
     return Computation(name, list(again.values()), again[computation.result])
