@@ -7,7 +7,7 @@ meets that of b of k iterations later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from systolith.isa.dependence import Flow, latency_of
@@ -23,18 +23,6 @@ class Life(NamedTuple):
     issue: int
     first: int
     last: int
-
-
-def clashes(a: Life, b: Life, ii: int) -> range:
-    """The k for which a's life meets that of b of k iterations later.
-
-    Within one iteration (k = 0) a register is taken from the issue of its write on, so that running the section's
-    operations one after another gives the pipeline's values.
-    """
-    lo, hi = -((b.last - a.first) // ii), (a.last - b.first) // ii
-    if a.issue <= b.last and b.issue <= a.last:
-        lo, hi = min(lo, 0), max(hi, 0)
-    return range(lo, hi + 1)
 
 
 def allocate_rotating(
@@ -56,15 +44,31 @@ def allocate_rotating(
     for r in sorted(regs, key=lambda r: (lives[r].first, r)):
         if (lives[r].last - lives[r].first) // ii >= rotating:
             return None
-        taken = 0
-        for other, u in placed.items():
-            for k in clashes(lives[r], lives[other], ii):
-                taken |= 1 << (u + k) % rotating
+        taken = _taken(lives[r], placed, lives, ii, rotating)
         free = next((v for v in range(rotating) if not taken >> v & 1), None)
         if free is None:
             return None
         placed[r] = free
     return placed
+
+
+def _taken(a: Life, placed: Mapping[int, int], lives: Mapping[int, Life], ii: int, rotating: int) -> int:
+    """The registers, a bit each, of which some iteration's value clashes with a life.
+
+    Within one iteration (k = 0) a register is taken from the issue of its write on, so that running the section's
+    operations one after another gives the pipeline's values.
+    """
+    issue, first, last = a
+    taken, every = 0, (1 << rotating) - 1
+    for other, u in placed.items():
+        b = lives[other]
+        lo, hi = -((b.last - first) // ii), (last - b.first) // ii
+        if issue <= b.last and b.issue <= last:
+            lo, hi = min(lo, 0), max(hi, 0)
+        if lo <= hi:
+            found = (1 << min(hi - lo + 1, rotating)) - 1 << (u + lo) % rotating
+            taken |= (found | found >> rotating) & every
+    return taken
 
 
 def allocate_straight(

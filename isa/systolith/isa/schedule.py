@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from systolith.isa.allocate import allocate_rotating, allocate_straight
@@ -91,13 +92,19 @@ def _place(body: _Body, ii: int) -> list[int] | None:
     n = len(body.ops)
     priority = _heights(body, ii)
     table, times, last = _Table(body.chip, ii), [-1] * n, [-1] * n
-    todo, budget = set(range(n)), _BUDGET * n
+    todo, budget = [(-priority[i], i) for i in range(n)], _BUDGET * n
+    heapify(todo)
+
+    def evict(i: int) -> None:
+        table.at(body.slot(i), times[i]).remove(i)
+        times[i] = -1
+        heappush(todo, (-priority[i], i))
+
     while todo:
         if budget == 0:
             return None
         budget -= 1
-        i = max(todo, key=lambda k: (priority[k], -k))
-        todo.remove(i)
+        _, i = heappop(todo)
         slot = body.slot(i)
         early = max(
             (times[e.before] + e.delay - e.distance * ii for e in body.preds[i] if times[e.before] >= 0), default=0
@@ -106,22 +113,16 @@ def _place(body: _Body, ii: int) -> list[int] | None:
         t = next((t for t in range(early, early + ii) if table.free(slot, t)), -1)
         if t < 0:
             t = max(early, last[i] + 1)
-            _evict(table.at(slot, t)[0], body, table, times, todo)
+            evict(table.at(slot, t)[0])
         times[i] = last[i] = t
         table.at(slot, t).append(i)
         for e in body.succs[i]:
             if e.after != i and 0 <= times[e.after] < t + e.delay - e.distance * ii:
-                _evict(e.after, body, table, times, todo)
+                evict(e.after)
         for e in body.preds[i]:
             if e.before != i and times[e.before] >= 0 and t < times[e.before] + e.delay - e.distance * ii:
-                _evict(e.before, body, table, times, todo)
+                evict(e.before)
     return times
-
-
-def _evict(i: int, body: _Body, table: _Table, times: list[int], todo: set[int]) -> None:
-    table.at(body.slot(i), times[i]).remove(i)
-    times[i] = -1
-    todo.add(i)
 
 
 def _sink(body: _Body, times: list[int], ii: int) -> None:

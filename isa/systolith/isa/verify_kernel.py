@@ -154,12 +154,13 @@ def _lives(kernel: Kernel, chip: Chip) -> list[tuple[int, Life]]:
 def _check_rotating(kernel: Kernel, chip: Chip, name: str) -> None:
     """No value of another iteration lands in a rotating register that is still read."""
     lives = _lives(kernel, chip)
-    for n, (v, a) in enumerate(lives):
-        for m, (u, b) in enumerate(lives):
-            lo, hi = -((b.last - a.first) // kernel.ii), (a.last - b.first) // kernel.ii
+    ii, rotating = kernel.ii, kernel.rotating
+    for n, (v, (_, first, last)) in enumerate(lives):
+        for m, (u, b) in enumerate(lives[: n + 1]):  # the other way around k is -k
+            lo, hi = -((b.last - first) // ii), (last - b.first) // ii
             # The smallest k of lo .. hi, other than the value itself, with u + k = v modulo the rotating registers.
-            k = lo + (v - u - lo) % kernel.rotating
+            k = lo + (v - u - lo) % rotating
             if n == m and k == 0:
-                k += kernel.rotating
+                k += rotating
             if k <= hi:
                 raise ProgramError(f"{name}: body: v{u} of iteration i + {k} overwrites v{v} of i while it is read")

@@ -6,6 +6,7 @@ are cut, in program order, into groups of several results where the fewest value
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -74,11 +75,13 @@ def _runs(computation: Computation) -> list[list[Instruction]]:
             for o in i.operands:
                 if o in head and _space(o) == _space(i):
                     head[first(o)] = first(i)
-    count: dict[Instruction, int] = {}
+    connected: dict[Instruction, list[Instruction]] = {}
     for i in head:
-        count[first(i)] = count.get(first(i), 0) + (i.shape.dtype is U32)
-    for top in (i for i, n in count.items() if n >= LONG):
-        stages = _stages(computation, {i for i in head if first(i) is top})
+        connected.setdefault(first(i), []).append(i)
+    for members in connected.values():
+        if len(members) < LONG or sum(i.shape.dtype is U32 for i in members) < LONG:
+            continue
+        stages = _stages(computation, set(members))
         if found := [run for run in stages if len(run) >= LEAST]:
             return found
     return []
@@ -153,19 +156,22 @@ class _Cutting:
         """Where the next group ends: where the fewest values are alive, of the places that streams suffice for."""
         inputs: set[Instruction] = set()
         inside: set[Instruction] = set()
-        waiting: set[int] = set()
+        waiting, ends = 0, Counter[int]()  # values that are alive, and how many of them end at a place
         best, fewest = start + 1, MAX_STREAMS + 1
         for n in range(start, min(start + MOST, len(run))):
             repeated = {through(o, "broadcast") for o in run[n].operands}
             inputs |= {x for x in repeated - inside if x.opcode != "constant"}
             inside.add(run[n])
-            waiting = {m for m in (*waiting, n) if last[m] > n}
-            if len(inputs) + len(waiting) > MAX_STREAMS:
+            if last[n] > n:
+                waiting += 1
+                ends[last[n]] += 1
+            waiting -= ends[n]
+            if len(inputs) + waiting > MAX_STREAMS:
                 continue
             if n + 1 == len(run):
                 return len(run)
-            if len(waiting) <= fewest or n - start < LEAST:
-                best, fewest = n + 1, len(waiting)
+            if waiting <= fewest or n - start < LEAST:
+                best, fewest = n + 1, waiting
         return best
 
     def _grouped(self, members: Sequence[Instruction], results: Sequence[Instruction]) -> None:

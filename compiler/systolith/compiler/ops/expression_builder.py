@@ -259,7 +259,7 @@ class Expander:
         key = (instruction, index)
         node = self._seen.get(key)
         if node is None:
-            node = self._seen[key] = yield self.expand(instruction, index)
+            node = self._seen[key] = yield from self.expand(instruction, index)
         return node
 
     def expand(self, i: Instruction, index: IndexMap) -> Steps[Node]:
@@ -289,7 +289,7 @@ class Expander:
         elif i.opcode == "map":
             node = inline_scalar(self.graph, i.computation(), (yield self._operands(i, index)))[0]
         elif row.compute is not None:
-            node = lower_elementwise(self.graph, i, (yield self._operands(i, index)))
+            node = lower_elementwise(self.graph, i, (yield from self._operands(i, index)))
         else:
             raise compile_error(i, "not an operation of the vector unit")
         return node
@@ -298,8 +298,10 @@ class Expander:
         """The operands of an elementwise operation; `clamp` and `select` take scalars too."""
         nodes: list[Node] = []
         for operand in i.operands:
-            scalar = operand.shape.rank == 0 and i.shape.rank
-            nodes.append((yield self.visit(operand, replace(index, dims=()) if scalar else index)))
+            scalar = index.dims and operand.shape.rank == 0 and i.shape.rank
+            at = replace(index, dims=()) if scalar else index
+            node = self._seen.get((operand, at))
+            nodes.append((yield self.visit(operand, at)) if node is None else node)
         return nodes
 
     def _iota(self, i: Instruction, index: IndexMap) -> Node:
