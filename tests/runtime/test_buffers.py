@@ -51,6 +51,13 @@ def test_numpy_reads_a_buffer(client: sl.Client, element: type) -> None:
         np.asarray(buffer, copy=False)
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 0), (1, 2, 1)])
+def test_numpy_reads_a_buffer_of_any_rank(client: sl.Client, shape: tuple[int, ...]) -> None:
+    buffer = client.put(np.ones(shape, np.float32))
+    assert type(buffer.numpy()) is np.ndarray
+    assert np.asarray(buffer).shape == np.stack([buffer, buffer]).shape[1:] == shape
+
+
 def test_numbers_of_buffers_with_one_element(client: sl.Client) -> None:
     assert float(client.put(np.array(2.5, np.float32))) == 2.5
     assert int(client.put(np.array([[7]], np.int32))) == 7

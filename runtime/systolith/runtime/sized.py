@@ -79,4 +79,4 @@ def cut(declared: Sequence[BufferDecl], results: Sequence[Array]) -> list[Array]
 
 def valid(array: Array, sizes: Sequence[Array | None]) -> Array:
     """The first elements along each dimension, as many as its size says; None: all."""
-    return array[tuple(slice(None if n is None else int(n)) for n in sizes)]
+    return array[(*(slice(None if n is None else int(n)) for n in sizes), ...)]  # "...": an array of rank 0 stays one
