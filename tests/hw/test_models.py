@@ -12,8 +12,8 @@ import pytest
 from systolith.hw.lockstep import Case, Lockstep, Result
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
-from systolith.runtime.executable import bind, numbered
 from systolith.runtime.jobs.job import Request, arguments_of, to_program
+from systolith.runtime.memories import bind, numbered
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.corpus.load import load

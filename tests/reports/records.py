@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
-
-from pydantic import BaseModel
+from typing import Any, get_args, get_type_hints
 
 from systolith.isa.files import json_text
+from systolith.reports.record_model import Model
 from systolith.reports.run_data import RunData, from_json
 
 
@@ -19,10 +18,11 @@ def require_schema(record: dict[str, Any]) -> None:
     assert not unknown, f"keys that no model describes: {', '.join(unknown)}"
 
 
-def _unknown(model: type[BaseModel], value: dict[str, Any], where: str) -> list[str]:
-    found = [f"{where}{key}" for key in value if key not in model.model_fields]
-    for key, field in model.model_fields.items():
-        for inner in _models(field.annotation):
+def _unknown(model: type[Model], value: dict[str, Any], where: str) -> list[str]:
+    types = get_type_hints(model)
+    found = [f"{where}{key}" for key in value if key not in types]
+    for key, annotation in types.items():
+        for inner in _models(annotation):
             item = value.get(key)
             items = enumerate(item) if isinstance(item, list) else [("", item)] if isinstance(item, dict) else []
             for n, part in items:
@@ -30,7 +30,7 @@ def _unknown(model: type[BaseModel], value: dict[str, Any], where: str) -> list[
     return found
 
 
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _models(annotation: Any) -> list[type[Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
         return [annotation]
     return [m for argument in get_args(annotation) for m in _models(argument)]

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_labels_of_the_roofline_do_not_overlap() -> None:
     groups = [
         Group(name=f"convolution_add_fusion.{i}", cycles=900 + i, flops=10**7, bytes=10**5 + i) for i in range(30)
     ]
-    run = from_json(fabricate()).model_copy(update={"groups": groups})
+    run = replace(from_json(fabricate()), groups=groups)
     drawn = roofline(data.roofline(run, PEAKS, attribute_run(run, PEAKS)))
     found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', drawn)
     assert found

@@ -47,6 +47,10 @@ def test_a_binary_runs_without_the_compiler(tmp_path: Path) -> None:
     assert "systolith.sim.simulate" in found
     assert not found & {"systolith.compiler.hlo", "systolith.compiler.driver", "systolith.reports.run_data", "jax"}
     assert not found & {"pydantic", "rich", "llvmlite", "systolith.sim.values"}  # of times only, and nothing is shown
+    assert not found & {"importlib.metadata", "concurrent.futures", "systolith.isa.asm_kernel"}
+    shown = imported(COMMAND.format(words=["run", path, "--mode", "time"]))
+    assert "rich" in shown
+    assert "pydantic" not in shown
 
 
 def test_what_the_interface_needs() -> None:

@@ -17,7 +17,7 @@ from systolith.isa.asm import assemble, disassemble
 from systolith.isa.chip import load_chip
 from systolith.isa.program import Role
 from systolith.runtime.arrays import Array
-from systolith.runtime.executable import bind, numbered
+from systolith.runtime.memories import bind, numbered
 from tests.runtime.command import systolith
 
 TWO = """HloModule m

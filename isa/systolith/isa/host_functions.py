@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -127,6 +126,8 @@ def why_elsewhere() -> str:
 
 @cache
 def _installed() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # late: few programs call the host, and it takes long to import
+
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -118,7 +119,7 @@ def _energy(run: RunData) -> Iterator[Row]:
 
 def _chip(run: RunData) -> Iterator[Row]:
     for row in run.chip_parameters:
-        yield row.model_dump()
+        yield asdict(row)
 
 
 def _what_if(run: RunData) -> Iterator[Row]:

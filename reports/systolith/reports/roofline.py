@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from systolith.isa.chip import SCHEMA
 from systolith.reports.causes import OCCUPIED
-from systolith.reports.run_data import MOST, ChipRow, Group, RunData, RunDataError, short
+from systolith.reports.record_version import MOST
+from systolith.reports.run_data import ChipRow, Group, RunData, RunDataError, short
 
 MXU, VPU, TRANS, HBM = "MXU", "VPU", "transcendental", "HBM"
 NEEDED = (

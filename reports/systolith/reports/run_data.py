@@ -13,63 +13,30 @@ of the run, and the checks.
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
 from systolith.isa.printable import printable, title
+from systolith.reports.record_model import Amount, Count, Energies, Error, Flag, Label, Model, Value
 from systolith.reports.record_version import VERSION
 
+if TYPE_CHECKING:  # it takes long to import, and the records of this process are not checked
+    from pydantic import TypeAdapter
+
 BUSY = "busy"
-MOST = 2**63 - 1
-Count = Annotated[int, Field(ge=0, le=MOST)]
-Amount = Annotated[float, Field(ge=0.0, le=MOST)]
-Energies = Annotated[int, Field(ge=0)]
-Label = Annotated[str, AfterValidator(printable)]
-Fraction = Annotated[float, Field(ge=0.0, le=MOST)]
-# A result may be infinitely wrong: in JSON a string.
-Error = Annotated[float, AllowInfNan(True)] | Annotated[Literal["Infinity", "-Infinity", "NaN"], AfterValidator(float)]
+M = TypeVar("M", bound="Model")
 
 
 class RunDataError(SystolithError):
     """A run's JSON breaks the schema: file, field, value, the expected type or range."""
 
 
-class Model(BaseModel):
-    """Base of the schema's objects: immutable, strict about types, unknown keys ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The JSON schema, with the docstrings' summary and what their `Attributes:` say of the properties."""
-        schema = handler.resolve_ref_schema(handler(core))
-        texts: dict[str, str] = {}
-        summary = ""
-        for parent in reversed([c for c in cls.__mro__ if issubclass(c, Model)]):
-            summary, _, attributes = (inspect.getdoc(parent) or "").partition("\n\nAttributes:\n")
-            texts |= {
-                name.strip(): " ".join(text.split())
-                for names, text in _ATTRIBUTE.findall(inspect.cleandoc(attributes))
-                for name in names.split(",")
-            }
-        schema["description"] = " ".join(summary.split())
-        for name, text in texts.items():
-            if name in schema.get("properties", {}):
-                schema["properties"][name]["description"] = text
-        return schema
-
-
-# An entry of a docstring's `Attributes:`: names, and a text that goes on in lines further in.
-_ATTRIBUTE = re.compile(r"^([\w, ]+): (.+(?:\n +.+)*)", re.M)
-
-
+@dataclass(frozen=True, kw_only=True)
 class WallSeconds(Model):
     """Host time of the run, in seconds; None: that step was not done.
 
@@ -82,6 +49,7 @@ class WallSeconds(Model):
     simulate: Amount | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class HbmBytes(Model):
     """Bytes moved between HBM and the core, rounded up to the granule as the memory moves them.
 
@@ -94,6 +62,7 @@ class HbmBytes(Model):
     written: Count
 
 
+@dataclass(frozen=True, kw_only=True)
 class ChipRow(Model):
     """One parameter of the chip: a row of `systolith.isa.chip.describe`.
 
@@ -107,13 +76,14 @@ class ChipRow(Model):
     """
 
     field: Label
-    value: Annotated[int, Field(ge=-MOST, le=MOST)] | float | bool | Label
+    value: Value
     unit: Label = ""
     provenance: Label = "invented"
     source: Label = ""
     text: Label = ""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Cost(Model):
     """Costs of the instructions of one origin: an HLO instruction, or a fusion group.
 
@@ -132,13 +102,13 @@ class Cost(Model):
 
     name: Label
     cycles: Count = 0
-    busy: dict[Label, Count] = {}
+    busy: dict[Label, Count] = field(default_factory=dict)
     instructions: Count = 0
     macs: Count = 0
     hbm_bytes: HbmBytes = HbmBytes(read=0, written=0)
     first_start: Count = 0
     last_retire: Count = 0
-    stalls: dict[Label, dict[Label, Count]] = {}
+    stalls: dict[Label, dict[Label, Count]] = field(default_factory=dict)
     op_name: Label = ""
     source: Label = ""
 
@@ -153,6 +123,7 @@ class Cost(Model):
         return ""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Group(Cost):
     """A fusion group.
 
@@ -167,8 +138,8 @@ class Group(Cost):
     """
 
     kind: Label = ""
-    hlo: tuple[Label, ...] = Field(default=(), strict=False)
-    opcodes: tuple[Label, ...] = Field(default=(), strict=False)
+    hlo: tuple[Label, ...] = ()
+    opcodes: tuple[Label, ...] = ()
     flops: Count = 0
     transcendentals: Count = 0
     bytes: Count = 0
@@ -182,6 +153,7 @@ class Group(Cost):
         return self.root
 
 
+@dataclass(frozen=True, kw_only=True)
 class Timeline(Model):
     """The run in parts: `edges` in cycles, one more than there are parts.
 
@@ -192,14 +164,15 @@ class Timeline(Model):
         vmem, hbm: bytes held at most in each part; empty where the compiler's plan is not known (binaries).
     """
 
-    edges: list[Count] = []
-    read: list[Amount] = []
-    written: list[Amount] = []
-    busy: dict[Label, list[Amount]] = {}
-    vmem: list[Count] = []
-    hbm: list[Count] = []
+    edges: list[Count] = field(default_factory=list)
+    read: list[Amount] = field(default_factory=list)
+    written: list[Amount] = field(default_factory=list)
+    busy: dict[Label, list[Amount]] = field(default_factory=dict)
+    vmem: list[Count] = field(default_factory=list)
+    hbm: list[Count] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Checks(Model):
     """Checks that were made besides running.
 
@@ -214,11 +187,12 @@ class Checks(Model):
     groups: Count = 0
     executions: Count = 0
     unchecked: Count = 0
-    without_reference: list[Label] = []
+    without_reference: list[Label] = field(default_factory=list)
     expected: Count = 0
-    failures: list[Label] = []
+    failures: list[Label] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
 class WhatIf(Model):
     """The same program under other times of the chip.
 
@@ -229,11 +203,12 @@ class WhatIf(Model):
     """
 
     name: Label
-    changes: dict[Label, Label] = {}
+    changes: dict[Label, Label] = field(default_factory=dict)
     cycles: Count
     seconds: Amount
 
 
+@dataclass(frozen=True, kw_only=True)
 class Memory(Model):
     """Memory of the program, in bytes; absent parts are 0.
 
@@ -259,10 +234,11 @@ class Memory(Model):
     remade: Count = 0
     remade_cycles: Count = 0
     vmem: Count = 0
-    vmem_peak: dict[Label, Count] = {}
+    vmem_peak: dict[Label, Count] = field(default_factory=dict)
     instructions: Count = 0
 
 
+@dataclass(frozen=True, kw_only=True)
 class EnergyTime(Model):
     """Power over the run.
 
@@ -271,10 +247,11 @@ class EnergyTime(Model):
         watts: in each part.
     """
 
-    edges: list[Count] = []
-    watts: list[Amount] = []
+    edges: list[Count] = field(default_factory=list)
+    watts: list[Amount] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Energy(Model):
     """Energy of the run; whole numbers are femtojoules.
 
@@ -298,13 +275,14 @@ class Energy(Model):
     average_watts: Amount
     peak_watts: Amount
     tops_per_watt: Amount
-    by_unit: dict[Label, Energies] = {}
-    by_event: dict[Label, Energies] = {}
-    by_op: dict[Label, Energies] = {}
-    by_group: dict[Label, Energies] = {}
+    by_unit: dict[Label, Energies] = field(default_factory=dict)
+    by_event: dict[Label, Energies] = field(default_factory=dict)
+    by_op: dict[Label, Energies] = field(default_factory=dict)
+    by_group: dict[Label, Energies] = field(default_factory=dict)
     timeline: EnergyTime = EnergyTime()
 
 
+@dataclass(frozen=True, kw_only=True)
 class RunData(Model):
     """A run.
 
@@ -344,38 +322,38 @@ class RunData(Model):
     """
 
     schema_version: Literal[1] = 1
-    ok: bool
+    ok: Flag
     program: Label = ""
     source: Label = ""
     command: Label = ""
     mode: Label = "full"
     precision: Label | None = None
-    hostile: bool = False
+    hostile: Flag = False
     chip: Label
     chip_digest: Label = ""
-    chip_parameters: list[ChipRow] = []
+    chip_parameters: list[ChipRow] = field(default_factory=list)
     cycles: Count | None
     seconds: Amount | None
     launch: Count | None = None
-    host_held: dict[Label, Count] = {}
+    host_held: dict[Label, Count] = field(default_factory=dict)
     wall_seconds: WallSeconds = WallSeconds()
     macs: Count = 0
-    mxu_utilization: Fraction | None = None
-    array_active: dict[Label, Count] = {}
+    mxu_utilization: Amount | None = None
+    array_active: dict[Label, Count] = field(default_factory=dict)
     hbm_bytes: HbmBytes
     instructions: Count
     units: dict[Label, dict[Label, Count]]
-    groups: list[Group] = []
-    ops: list[Cost] = []
+    groups: list[Group] = field(default_factory=list)
+    ops: list[Cost] = field(default_factory=list)
     timeline: Timeline = Timeline()
-    hbm_allocated: dict[Label, Count] = {}
+    hbm_allocated: dict[Label, Count] = field(default_factory=dict)
     memory: Memory = Memory()
     energy: Energy | None = None
     vmem_high_water: Count = 0
-    accumulator_rows: dict[Label, Count] = {}
-    hazards: list[Label] = []
+    accumulator_rows: dict[Label, Count] = field(default_factory=dict)
+    hazards: list[Label] = field(default_factory=list)
     checks: Checks = Checks()
-    what_if: list[WhatIf] = []
+    what_if: list[WhatIf] = field(default_factory=list)
     max_abs_error: Error | None = None
     max_rel_error: Error | None = None
 
@@ -402,8 +380,10 @@ def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
     """
     if (version := raw.get("schema_version", VERSION)) != VERSION:
         raise RunDataError(f"{source}: schema_version = {short(version)}: this systolith reads version {VERSION} only")
+    from pydantic import ValidationError
+
     try:
-        run = RunData.model_validate(dict(raw))
+        run = _reader().validate_python(dict(raw))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -413,9 +393,44 @@ def from_json(raw: Mapping[str, Any], source: str = "run") -> RunData:
     return run
 
 
+@cache
+def _reader() -> TypeAdapter[RunData]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunData)
+
+
+def of_record(raw: Mapping[str, Any]) -> RunData:
+    """The run of a record that this process made, whose rules need no check, so that pydantic is not imported."""
+    return _object(RunData, raw)
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _object(kind: type[M], raw: Mapping[str, Any]) -> M:
+    types = _types(kind)  # type: ignore[arg-type]  # classes are hashable
+    return kind(**{name: _part(of, raw[name]) for name, of in types.items() if name in raw})
+
+
+def _part(of: Any, value: Any) -> Any:
+    """A value of a type, as `_reader` gives it: objects of the schema, printable labels."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        model = next((t for t in (of, *get_args(of)) if isinstance(t, type) and issubclass(t, Model)), None)
+        return _object(model, value) if model else {printable(k): _part(get_args(of)[1], v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        of, kind = get_args(of)[0], get_origin(of)
+        return kind(value if of in (int, float) else [_part(of, v) for v in value])
+    return value
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a record, every key described."""
-    schema = RunData.model_json_schema(mode="validation")
+    schema = _reader().json_schema(mode="validation")
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"systolith record, version {VERSION}"}
     return schema | about
 

@@ -14,19 +14,15 @@ from systolith.reports.causes import OCCUPIED, cause, unit_label
 from systolith.reports.headline import figures
 from systolith.reports.numbers import count, decimal, percent, si, size
 from systolith.reports.roofline import group_roof, peaks
-from systolith.reports.run_data import RunData, from_json
+from systolith.reports.run_data import RunData, of_record
 
 MOST_GROUPS = 10
 WIDE = 110  # columns of a terminal, from which on a table has room for sentences
 
 
 def render_summary(run: RunData | Mapping[str, Any], top: int = MOST_GROUPS) -> list[RenderableType]:
-    """The parts of a run's summary, in order, with the `top` groups; runs without cycles have a shorter summary.
-
-    Raises:
-        SystolithError: the JSON object breaks the schema.
-    """
-    data = run if isinstance(run, RunData) else from_json(run)
+    """The parts of the summary of a run of this process, with the `top` groups; without cycles it is shorter."""
+    data = run if isinstance(run, RunData) else of_record(run)
     parts: list[RenderableType] = [_title(data)]
     if data.cycles:
         parts += [_figures(data), _units(data)]

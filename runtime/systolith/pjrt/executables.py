@@ -33,8 +33,9 @@ from systolith.pjrt.status import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from systolith.pjrt.table import entry, nothing
 from systolith.runtime.client import compile_for
 from systolith.runtime.device import Buffer, Device
-from systolith.runtime.executable import Executable, load_for, numbered, overwritten, start
+from systolith.runtime.executable import Executable, load_for, start
 from systolith.runtime.inputs.sources import parse_proto
+from systolith.runtime.memories import numbered, overwritten
 from systolith.runtime.sized import is_sized
 
 _MAGIC = b"systolith executable 1\0"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from systolith.isa.checked import as_array
-from systolith.isa.dtypes import DType, Kind
+from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind, dtype
 from systolith.isa.errors import SystolithError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -22,6 +22,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 class InputError(SystolithError):
     """An argument, or a file of them, does not match the module's parameters."""
+
+
+def element_type(array: Array) -> DType:
+    """XLA's element type of a numpy array.
+
+    Raises:
+        SystolithError: there is none.
+    """
+    for candidate in ELEMENT_TYPES.values():
+        if candidate.stored == array.dtype:
+            return dtype(candidate.name)
+    raise SystolithError(f"numpy type {array.dtype} has no XLA element type; convert the array first")
 
 
 def bytes_of(element: DType, shape: Sequence[int]) -> int:

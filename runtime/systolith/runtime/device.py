@@ -12,10 +12,10 @@ import numpy as np
 
 from systolith.isa.checked import as_array, checked
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.dtypes import ELEMENT_TYPES, DType, dtype
+from systolith.isa.dtypes import DType
 from systolith.isa.errors import SystolithError
 from systolith.isa.program import Role
-from systolith.runtime.arrays import Array, bytes_of
+from systolith.runtime.arrays import Array, bytes_of, element_type
 from systolith.runtime.hbm import HOST, Allocation, HbmAllocator, OutOfMemoryError, Owner
 from systolith.runtime.host_queues import HostQueues, queues_of_run
 from systolith.runtime.sized import valid
@@ -224,18 +224,6 @@ class Buffer:
     def _gone(self, end: str) -> None:
         self._end = end
         self._held, self._bytes = None, np.zeros(0, np.uint8)
-
-
-def element_type(array: Array) -> DType:
-    """XLA's element type of a numpy array.
-
-    Raises:
-        SystolithError: there is none.
-    """
-    for candidate in ELEMENT_TYPES.values():
-        if candidate.stored == array.dtype:
-            return dtype(candidate.name)
-    raise SystolithError(f"numpy type {array.dtype} has no XLA element type; convert the array first")
 
 
 class Device:

@@ -9,8 +9,7 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.isa.checked import as_array, checked
 from systolith.isa.dtypes import DType, dtype
 from systolith.isa.errors import SystolithError
-from systolith.runtime.arrays import Array, bytes_of
-from systolith.runtime.device import element_type
+from systolith.runtime.arrays import Array, bytes_of, element_type
 from systolith.sim.host_queue import HostQueue, Item
 
 

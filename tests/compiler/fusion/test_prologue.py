@@ -34,7 +34,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
-from systolith.runtime.executable import bind, numbered
+from systolith.runtime.memories import bind, numbered
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, error, run

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from systolith.isa.asm import assemble
 from systolith.isa.binary import MAGIC, load
 from systolith.isa.checked import checked
 from systolith.isa.chip import Chip, load_chip, preset_names, variant
@@ -128,6 +127,8 @@ def read_assembly(path: Path, chip: Chip | None) -> Program:
     Raises:
         SystolithError: it cannot be read, or does not assemble: with the line and a caret.
     """
+    from systolith.isa.asm import assemble  # late: binaries do without it
+
     text = read_text(path, SourceError)
     try:
         return assemble(text, chip or assembly_chip(text))

@@ -19,8 +19,7 @@ from systolith.isa.errors import BinaryError, ProgramError, SystolithError
 from systolith.isa.files import read_bytes, write_atomic
 from systolith.isa.json_values import read_json
 from systolith.isa.program import Role
-from systolith.runtime.arrays import Array, InputError, as_bits, load_archive, numbered_arrays
-from systolith.runtime.device import element_type
+from systolith.runtime.arrays import Array, InputError, as_bits, element_type, load_archive, numbered_arrays
 from systolith.sim.host_queue import HostQueue, Item
 from systolith.sim.host_times import HostTimes, HostTimesError, Steps
 from systolith.sim.memory import Machine

@@ -19,12 +19,12 @@ from systolith.isa.files import require_apart, write_atomic
 from systolith.isa.program import Program, Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array, InputError, as_bits, conform, load_numbered, random_array
-from systolith.runtime.executable import bind, numbered, result_memories
 from systolith.runtime.inputs.sources import Source, elided_note, read_runnable
 from systolith.runtime.jobs.compare import Difference, compare
 from systolith.runtime.jobs.decisions import load_decisions, save_decisions
 from systolith.runtime.jobs.feed_files import FeedFiles, write_outfeed
 from systolith.runtime.jobs.what_if import Supposition, what_if
+from systolith.runtime.memories import bind, numbered, result_memories
 from systolith.runtime.records.record import Circumstances, run_record
 from systolith.runtime.sized import arguments, cut, random_sizes, shown
 from systolith.sim.sequencer import TraceNeededError

@@ -12,9 +12,9 @@ from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import OutputError, require_apart, write_atomic
 from systolith.isa.program import Role
-from systolith.runtime.executable import bind, result_memories
 from systolith.runtime.jobs.feed_files import FeedFiles
 from systolith.runtime.jobs.job import Request, Stage, arguments_of, to_program
+from systolith.runtime.memories import bind, result_memories
 
 AROUND = 200  # cycles of waves before and after a difference
 
