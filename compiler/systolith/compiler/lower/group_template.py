@@ -197,7 +197,7 @@ class _Reading:
         self._bufs: dict[Buf, int] = {buf: n for n, buf in enumerate(lowered.source.bufs)}
         self._refs: dict[tuple[int, int | None], int] = {}
         self._taken: list[int] = []  # numbers of the accumulators that were taken so far, the last one first
-        self._origins: dict[int, int] = {}
+        self._origins: dict[Origin, int] = {}  # few are different: tiles have the same
 
     def template(self) -> Template:
         """The template.
@@ -296,11 +296,11 @@ class _Reading:
         return self._refs[key]
 
     def _origin(self, origin: Origin) -> int:
-        if id(origin) not in self._origins:
-            self._origins[id(origin)] = len(self._made.origins)
+        number = self._origins.setdefault(origin, len(self._made.origins))
+        if number == len(self._made.origins):
             hlo, group = self._piece(origin.hlo), self._piece(origin.group)
             self._made.origins.append((hlo, group, origin))
-        return self._origins[id(origin)]
+        return number
 
     def _decision(self, d: Decision) -> Callable[[Sequence[str]], Decision]:
         group, chosen, why = self._piece(d.group), self._text(d.chosen), self._text(d.why)
