@@ -135,15 +135,19 @@ def _root(z: Number) -> Number:
 
 
 def square_root(z: Number) -> Number:
-    """As in XLA the sign of a zero imaginary part does not matter."""
+    """As in XLA the sign of a zero imaginary part does not matter, and the root of NaN and an infinity is NaN."""
     real, imag = _root(z)
-    return real, (-imag).where(z[1].test("LT", 0.0), imag)
+    lost = z[0].test("NE", z[0])
+    return z[0].where(lost, real), z[0].where(lost, (-imag).where(z[1].test("LT", 0.0), imag))
 
 
 def reciprocal_root(z: Number) -> Number:
-    """As in XLA the sign of a zero imaginary part matters."""
-    real, imag = _root(z)
-    return divide((real.like(1.0), real.like(0.0)), (real, with_sign(imag, z[1])))
+    """As in XLA the sign of a zero imaginary part matters, and that of an infinity and anything is 0."""
+    root, imag = _root(z)
+    one, zero = root.like(1.0), root.like(0.0)
+    real, imag = divide((one, zero), (root, with_sign(imag, z[1])))
+    lost = z[0].r.emit("and", _infinite(z[0]), z[1].test("NE", z[1]))
+    return zero.where(lost, real), zero.where(lost, imag)
 
 
 def _hyperbolic(x: Real) -> tuple[Real, Real]:
