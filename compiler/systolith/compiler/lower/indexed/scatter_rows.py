@@ -24,10 +24,10 @@ from systolith.isa.instruction import Space
 TABLE = 8
 """Part of the budget that the table may take."""
 
-ROWS = 3
-"""Part of it that the rows of a part of the list, and their updates, take."""
+ROWS = 2 / 3
+"""Part of it that the rows of a part of the list, and their updates, take: a part waits for the one before."""
 
-WHILE_COPIED = 4
+WHILE_COPIED = 2
 """Parts that are combined as one while arrays are copied."""
 
 LISTS = 6
@@ -45,7 +45,7 @@ def _most(ctx: TileBuilder, updates: Sequence[Array]) -> int:
     """Indices of a part."""
     outer, _, _, inner = updates[0].dims
     row = 2 * outer * inner * sum(u.dtype.size for u in updates)
-    return ctx.budget // ROWS // (row + LISTS * S32.size)
+    return int(ctx.budget * ROWS) // (row + LISTS * S32.size)
 
 
 def combine_rows(
