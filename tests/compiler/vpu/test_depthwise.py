@@ -105,3 +105,31 @@ def test_every_window(data: st.DataObject) -> None:
     per_group = draw(st.sampled_from([1, 1, 2]))
     case = Case(10, size, f"{window} rhs_reversal={reversal}", out, per_group)
     compare(case.text, case.arguments(), TINY)
+
+
+def in_two_dimensions(rows: int, columns: int, channels: int, kernel: int, stride: int = 1) -> str:
+    """A depthwise convolution of images whose results have so many rows and columns."""
+    x = f"f32[1,{(rows - 1) * stride + kernel - 2},{columns + kernel - 3},{channels}]"
+    window = f"window={{size={kernel}x{kernel} pad=1_1x1_1 stride={stride}x1}}, dim_labels=b01f_01io->b01f"
+    return (
+        f"HloModule m\nENTRY e {{\n x = {x} parameter(0)\n w = f32[{kernel},{kernel},1,{channels}] parameter(1)\n"
+        f" ROOT c = f32[1,{rows},{columns},{channels}] convolution(x, w), {window}, feature_group_count={channels}\n"
+        "}\n"
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(2, 23), st.integers(2, 9), st.sampled_from([3, 8, 16, 20]), st.integers(3, 5), st.integers(1, 2))
+def test_bands_of_rows(rows: int, columns: int, channels: int, kernel: int, stride: int) -> None:
+    """Rows of results that do not divide into bands, too."""
+    text = in_two_dimensions(rows, columns, channels, kernel, stride)
+    rng = np.random.default_rng(rows)
+    args = [rng.integers(-4, 5, p.shape.dims).astype(np.float32) for p in parse_hlo(text).entry.parameters]
+    compare(text, args, TINY)
+
+
+def test_rows_share_the_loads_of_the_filter() -> None:
+    """A kernel that loads nine elements of the image and nine of the filter for a vector takes 27 cycles for it."""
+    program = compiled(in_two_dimensions(20, 16, 128, 3), "tpu_v3").program
+    units = simulate(program, load_chip("tpu_v3"), mode="time").units
+    assert units["vpu"]["busy"] < 16 * 20 * 16 * 128 // 1024

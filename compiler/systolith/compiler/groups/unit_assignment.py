@@ -48,13 +48,15 @@ MATRIX_UNITS = UnitAssignment()
 def _vpu(i: Instruction, chip: Chip) -> int:
     """Cycles of a kernel with two loads for each channel of the group and position of the window.
 
-    Where a group has several channels, each element of the input is an access of its own.
+    Where a group has several channels, each element of the input is a segment of its own.
     """
     channels, features = i.operands[1].dims[i.conv_dims.kernel_input], i.dims[i.conv_dims.output_feature]
     taps = prod(w.size for w in i.window.dims) * channels
-    stalls = min(features, chip.vpu.lanes) - 1 if channels > 1 else 0
+    vpu, positions = chip.vpu, i.shape.size // features
+    width, height = -(-features // -(-features // vpu.lanes)), -(-positions // -(-positions // vpu.sublanes))
+    stalls = -(-width * height // vpu.sublanes) - 1 if channels > 1 else 0
     each = taps * (slot_interval(("ld", "ld"), chip) + stalls)
-    return vectors(i.shape.size // features, features, chip) * each + kernel_length(("ld", "ld"), chip)
+    return vectors(positions, features, chip) * each + kernel_length(("ld", "ld"), chip)
 
 
 def _mxu(i: Instruction, chip: Chip) -> int:

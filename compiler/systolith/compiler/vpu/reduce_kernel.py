@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
@@ -15,7 +15,7 @@ from systolith.compiler.ops.expression import Carried, Const, Inside, Load, Node
 from systolith.compiler.ops.reduction import Reduction
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.tile.patterns import Loop
+from systolith.compiler.tile.patterns import AxisCoord, Loop
 from systolith.compiler.vpu.emit import StreamSpec, Target, What, describe, run, run_cycles
 from systolith.compiler.vpu.expand import expanded
 from systolith.compiler.vpu.hoist import held, unchanged
@@ -25,6 +25,8 @@ from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.kernel import MAX_STREAMS
+from systolith.isa.pattern import MAX_COORDS
+from systolith.isa.timing import nest_cycles
 
 TAILS = Inside(())
 """Where the elements of the last vectors exist."""
@@ -104,8 +106,9 @@ class Accumulation:
     """Makes the accumulating kernels of a reduction for a chip.
 
     A kernel runs the reduced loops inside, with a prologue and an epilogue around them for each vector of kept
-    elements, which costs the time to fill and drain the pipeline; where there are streams for it, an iteration takes a
-    vector of kept elements with all that is reduced to it instead.
+    elements, which costs the time to fill and drain the pipeline.  Where there are streams for it, an iteration takes a
+    vector of kept elements with all that is reduced to it instead, or a vector of each of several bands of kept
+    elements, which share what they all read (the filter of a depthwise convolution).
     """
 
     r: Reduction
@@ -118,7 +121,7 @@ class Accumulation:
             looped = self._looped(job, True)
         if looped is None:
             return None
-        found = [looped, self._unrolled(job, looped)]
+        found = [looped, self._unrolled(job, looped), self._banded(job, looped)]
         timed = [t for k in found if k is not None and (t := self._timed(k)) is not None]
         return min(timed, key=lambda k: k.nest.cycles, default=looped)
 
@@ -186,6 +189,67 @@ class Accumulation:
         work = replace(work, accesses=tuple(a for _, a in moved))
         return AccumulatingKernel(b, around, work, tuple(s for s, _ in moved))
 
+    def _banded(self, job: AccumulationJob, k: AccumulatingKernel) -> AccumulatingKernel | None:
+        """The kernel with a vector of each of several bands in an iteration; None: they would share nothing, or there
+        are too few streams.
+        """
+        nest = k.nest
+        known = all(isinstance(s, Load | int) for s in k.builder.streams)
+        if job.outs is None or job.sides or not nest.inner or nest.order or k.copies or not known or _beyond(k):
+            return None
+        found = []
+        for p in nest.outer[: len(nest.outer) - nest.inner]:
+            own = sum(_moves(a, p) for a in k.work.accesses)
+            most = min(p.count, (MAX_STREAMS - len(k.work.accesses) + own) // own) if own else 1
+            if own < len(k.work.accesses) and most > 1 and p.dim not in nest.tails:
+                found.append(self._in_bands(job, k, p, -(-p.count // most)))
+        return min((b for b in found if b is not None), key=lambda b: b.nest.cycles, default=None)
+
+    def _in_bands(self, job: AccumulationJob, k: AccumulatingKernel, p: Loop, count: int) -> AccumulatingKernel | None:
+        """The kernel for bands of `count` iterations of a loop; the last one's streams end with the loop."""
+        g, b, nest, bands = self.r.graph, KernelBuilder(), k.nest, -(-p.count // count)
+        access = {id(s): a for s, a in zip(k.builder.streams, k.work.accesses, strict=True) if isinstance(s, Load)}
+        starts, finish = g.specialise(job.starts, job.box), g.specialise(job.finish, job.box)
+        combined = self._combined(g.specialise(self.r.inputs, job.box))
+        carried = [{n: b.register() for n in range(len(starts))} for _ in range(bands)]
+        at: dict[int, int] = {}
+
+        def each(section: str, roots: Sequence[Node], use: Callable[[Sequence[int]], None]) -> None:
+            order = topological(roots)
+            still = held(order, roots, unchanged(order, access, [p]))
+            b.held = dict(zip(map(id, still), b.lower(section, still), strict=True))
+            for band, b.carried in enumerate(carried):
+                first = len(b.streams)
+                use(b.lower(section, roots))
+                at.update(dict.fromkeys(range(first, len(b.streams)), band))
+            b.held = {}
+
+        def start(values: Sequence[int]) -> None:
+            for n, value in enumerate(values):
+                b.emit("prologue", "mov", value, dst=b.carried[n])
+
+        each("prologue", starts, start)
+        each("body", combined, lambda values: b.carry("body", values))
+        each("epilogue", finish, lambda values: self._store(b, "epilogue", values, 0))
+        work, streams = self._work(b, job)
+        work = None if work is None else merge(work)
+        if work is None or work.dims != k.work.dims:
+            return None
+        moved = [
+            _moved(s, a, [(p.dim, p.step * count * at.get(n, 0))])
+            for n, (s, a) in enumerate(zip(streams, work.accesses, strict=True))
+        ]
+        if p.count % count:
+            moved = [(s, _ended(a, p, count, bands) if at.get(n) == bands - 1 else a) for n, (s, a) in enumerate(moved)]
+            if any(len(a.coords) > MAX_COORDS - len(nest.masked(a)) for _, a in moved):
+                return None
+        kept = [replace(q, count=count) if q is p else q for q in nest.outer]
+        outer = tuple(q for q in kept if q.count > 1)
+        inner = prod(q.count for q in outer[len(outer) - nest.inner :])
+        cycles = nest_cycles(prod(q.count for q in outer) // inner, inner, work.interval, 2 * work.latency)
+        work = replace(work, accesses=tuple(a for _, a in moved))
+        return AccumulatingKernel(b, replace(nest, outer=outer, cycles=cycles), work, tuple(s for s, _ in moved))
+
     def _step(self, b: KernelBuilder, job: AccumulationJob, inputs: Sequence[Node]) -> list[int]:
         """Append what one vector of every input does; gives the new accumulated values."""
         sides = self.r.graph.specialise(self.r.side_nodes, job.box)
@@ -241,6 +305,18 @@ class Accumulation:
 def _beyond(k: AccumulatingKernel) -> bool:
     """Whether vectors reach beyond the reduced elements."""
     return k.work.ragged is not None or any(d in k.nest.reduced for d in k.nest.tails)
+
+
+def _moves(a: Access, p: Loop) -> bool:
+    """Whether a stream's address or coordinates change along a loop."""
+    return any(v[p.dim] for v in (a.strides, *(c.coefs for c in a.coords)))
+
+
+def _ended(a: Access, p: Loop, count: int, bands: int) -> Access:
+    """A stream of the last of so many bands of a loop, which has fewer than `count` iterations."""
+    unit = tuple(int(d == p.dim) for d in range(len(a.strides)))
+    left = p.count - count * (bands - 1)
+    return replace(a, coords=(*a.coords, AxisCoord(unit, 0, 0, p.step * left)))
 
 
 def _moved(spec: StreamSpec, access: Access, by: Sequence[tuple[int, int]]) -> tuple[StreamSpec, Access]:
