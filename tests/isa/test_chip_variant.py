@@ -132,6 +132,9 @@ def test_a_file_with_a_base_says_only_what_differs(tmp_path: Path) -> None:
         ('base = "tiny"\nvmem.bytes = "1MHz"', "units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB, KB"),
         ('base = "tiny"\nvmem.bytes = 1025', "to 1073741824, a multiple of 4 (bytes)"),
         ('base = "tiny"\nvmem.bytes = "0.3B"', "vmem.bytes = '0.3B': must be"),
+        ('base = "tiny"\nfoo = 3', "mine.toml: foo = 3: unknown field; `systolith chips NAME` lists those of a chip"),
+        ('base = "tpu_v3"\nhbm.gbps = 1e5', "hbm.gbps = 100000.0: must be at most 61603.8: the largest hbm.chunk, "
+         "65536 bytes, a cycle; or raise clock_mhz"),
         ('base = "tiny"\nhbm.gbps = 0', "hbm.gbps = 0: must be a number above 0"),
         ('base = "tiny"\nhbm.gbps = true', "hbm.gbps = True: must be"),
         ('base = "tiny"\nhbm.gbps = nan', "hbm.gbps = nan: must be"),

@@ -129,7 +129,9 @@ def test_shares_of_the_run_add_up() -> None:
     assert sum(share.fraction for share in parts) == pytest.approx(1)
     assert [share.cycles for share in parts] == sorted((s.cycles for s in parts), reverse=True)
     assert parts[0].bound == MEMORY
-    assert "dot_gelu_fusion with 29.9 %" in verdict(run, why)
+    said = verdict(run, why)
+    assert "dot_gelu_fusion with 29.9 %" in said
+    assert said.startswith(f"Of the run's cycles, {parts[0].fraction:.0%} are bound by ".replace("%", " %"))
 
 
 @pytest.mark.parametrize("name", [name for name in DOCS if "<" not in name])

@@ -139,10 +139,24 @@ def test_labels_of_the_roofline_do_not_overlap() -> None:
     ]
     run = replace(from_json(fabricate()), groups=groups)
     drawn = roofline(data.roofline(run, PEAKS, attribute_run(run, PEAKS)))
-    found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', drawn)
+    found = re.findall(r'halo" x="([\d.]+)" y="([\d.]+)" text-anchor="start">([^<]+)<', drawn)
     assert found
     boxes = [Box(float(x), float(y) - 10, float(x) + 6.5 * len(name), float(y)) for x, y, name in found]
     assert not any(a.hits(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_the_name_of_the_roof_of_hbm_is_beside_points() -> None:
+    """A group on the roof, where its name would be without any."""
+    run = replace(from_json(fabricate()), groups=[Group(name="g", cycles=900, flops=10**6, bytes=10**5)])
+    name = re.compile(r'halo" x="([\d.]+)" y="([\d.]+)" text-anchor="middle" transform[^>]*>HBM')
+    point = re.compile(r'<circle class="point[^>]* cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"')
+    full = data.roofline(run, PEAKS, attribute_run(run, PEAKS))
+    (alone,) = name.findall(roofline(replace(full, points=())))
+    for achieved in (full.bandwidth * 10.0**e for e in (-2, -1.5, -1, -0.5, 0, 0.5, 1)):
+        at = replace(full.points[0], achieved=achieved, intensity=achieved / full.bandwidth)
+        drawn = roofline(replace(full, points=(at,)))
+        (there,), ((x, y, r),) = name.findall(drawn), point.findall(drawn)
+        assert max(abs(float(there[0]) - float(x)), abs(float(there[1]) - float(y))) > float(r), (alone, achieved)
 
 
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:

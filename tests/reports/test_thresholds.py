@@ -73,7 +73,8 @@ def test_every_figure_at_its_limit_and_beyond(folder: Path, figure: str) -> None
     ("text", "part"),
     [
         ("x", "not TOML"),
-        ("limits = 1", "limits = 1: extra inputs"),
+        ("limits = 1", "limits: unknown key; there are: baseline, figures, groups"),
+        ("[figures.cycles]\nmots = 1", r"figures\.cycles\.mots: unknown key; there are: most, least, worse"),
         ("[figures.cycles]\nmost = 'few'", "figures.cycles.most = 'few'"),
         ("[figures.cycles]", "needs most, least or worse"),
         ("[figures.cycles]\nworse = -1", "worse = -1"),

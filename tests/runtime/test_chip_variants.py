@@ -94,6 +94,12 @@ def test_commands_take_a_variant(command: str, files: Path, capsys: pytest.Captu
     assert ran.err == "systolith: chip tiny: vmem.bits = '64KiB': unknown field; did you mean vmem.bytes?\n"
 
 
+def test_the_name_of_a_group_of_fields_is_answered_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = systolith(capsys, "chips", "tiny", "--set", "smem=3")
+    assert ran.code == 2
+    assert ran.err == "systolith: chip tiny: smem = '3': unknown field; fields of smem: bytes\n"
+
+
 @pytest.mark.parametrize("bad", ["vmem.bytes", "=3", "vmem.bytes=", ""])
 def test_a_change_is_a_field_and_a_value(bad: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = systolith(capsys, "run", "m.hlo", "--set", bad)

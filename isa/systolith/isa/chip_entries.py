@@ -21,6 +21,7 @@ from systolith.isa.errors import ConfigError
 GBPS = "hbm.gbps"
 _RATE = ("hbm.p", "hbm.q")
 _LARGEST_Q = int(SCHEMA["hbm.q"].hi or 1)
+_LARGEST_CHUNK = int(SCHEMA["hbm.chunk"].hi or 1)
 
 
 class Entry(NamedTuple):
@@ -134,8 +135,11 @@ def scalar(name: str, text: str) -> Any:
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
+    inside = [of.removeprefix(f"{name}.") for of in KNOWN if of.startswith(f"{name}.")]
+    if inside:
+        return f"; fields of {name}: {', '.join(inside)}"
     near = get_close_matches(name, KNOWN, 1, 0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"; did you mean {near[0]}?" if near else "; `systolith chips NAME` lists those of a chip"
 
 
 def _clock(entries: Entries, file: str) -> Fraction:
@@ -166,6 +170,9 @@ def _rate(value: Any, clock: Fraction, file: str) -> Fraction:
     rate = (number * 1000 / clock).limit_denominator(_LARGEST_Q) if number and clock else Fraction(0)
     if not rate:
         raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be a number above 0; units: {units_of('GB/s')}")
+    if rate > _LARGEST_CHUNK:
+        most = f"at most {float(_LARGEST_CHUNK * clock / 1000):.6g}: the largest hbm.chunk, {_LARGEST_CHUNK} bytes"
+        raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be {most}, a cycle; or raise clock_mhz")
     return rate
 
 

@@ -156,6 +156,7 @@ def verdict(run: RunData, why: dict[str, Attribution]) -> str:
     if not run.groups or not parts:
         return "The run has no record of groups, so nothing says which work its cycles went to."
     top = max(run.groups, key=lambda group: group.cycles)
-    first = ", ".join(f"{percent(s.fraction, 0)} by {s.label}" for s in parts[:3])
+    first, *others = [(percent(s.fraction, 0), s.label) for s in parts[:3]]
+    bounds = ", ".join([f"{first[0]} are bound by {first[1]}", *(f"{share} by {label}" for share, label in others)])
     expensive = f"The most expensive group is {top.title} with {percent(top.cycles / run.total)}"
-    return f"Of the run's cycles, {first}. {expensive}: {why[top.name].sentence}"
+    return f"Of the run's cycles, {bounds}. {expensive}: {why[top.name].sentence}"

@@ -128,6 +128,10 @@ class GroupRoof:
         return self.bound / self.took if self.cycles else None
 
 
+OF_BOUND = "its roofline bound over its cycles, or over those of its busiest unit where these are more"
+"""The meaning of the column `of bound` of tables of groups."""
+
+
 def group_roof(group: Group, chip: Peaks) -> GroupRoof:
     """Bounds of a group."""
     flops = group.flops * group.executions

@@ -9,7 +9,7 @@ from systolith.reports.attribution import Attribution
 from systolith.reports.causes import cause as shown
 from systolith.reports.causes import in_order, unit_label
 from systolith.reports.numbers import NONE, count, decimal, percent, si, size
-from systolith.reports.roofline import Peaks, group_roof
+from systolith.reports.roofline import OF_BOUND, Peaks, group_roof
 from systolith.reports.run_data import RunData
 from systolith.reports.svg import shorten
 
@@ -67,7 +67,7 @@ GROUP_HEADS = (
     ("flops", "all executions, as XLA counts them"),
     ("bytes", "inputs and outputs once per execution"),
     ("flop/byte", "arithmetic intensity"),
-    ("of bound", "its roofline bound over its cycles, or over those of its busiest unit where these are more"),
+    ("of bound", OF_BOUND),
     ("bound by", "the resource of that bound"),
     ("why slow", "what dominates its cycles"),
 )

@@ -13,7 +13,7 @@ from systolith.reports.attribution import attribute_run
 from systolith.reports.causes import OCCUPIED, cause, unit_label
 from systolith.reports.headline import figures
 from systolith.reports.numbers import count, decimal, percent, si, size
-from systolith.reports.roofline import group_roof, peaks
+from systolith.reports.roofline import OF_BOUND, group_roof, peaks
 from systolith.reports.run_data import RunData, of_record
 
 MOST_GROUPS = 10
@@ -87,6 +87,7 @@ class _Groups:
             reason = [Text(why[group.name].sentence)] if wide else []
             table.add_row(Text(group.title), *cells, *reason)
         yield table
+        yield Text(f"of bound: {OF_BOUND}", style="dim")
         for group in () if wide else top:
             yield Text.assemble((f"{group.title}: ", "bold"), why[group.name].sentence)
 

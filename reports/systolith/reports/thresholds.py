@@ -115,6 +115,9 @@ def load_thresholds(path: Path) -> tuple[Thresholds, RunData | None]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part not in ("int", "float"))
+        if first["type"] == "extra_forbidden":
+            keys = ", ".join((Threshold if len(first["loc"]) > 1 else Thresholds).model_fields)
+            raise ThresholdError(f"{path}: {where}: unknown key; there are: {keys}") from None
         raise ThresholdError(f"{path}: {where} = {short(first['input'])}: {first['msg'].lower()}") from None
     asked = [("figures", found.figures, list(FIGURES))]
     asked += [(f"groups.{name}", limits, list(GROUP_FIGURES)) for name, limits in found.groups.items()]

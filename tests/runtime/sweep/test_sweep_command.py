@@ -40,6 +40,14 @@ def test_a_sweep_writes_its_table_and_says_what_is_best(tmp_path: Path, capsys: 
     assert list(csv.DictReader(out.open())) == rows
 
 
+def test_points_that_break_constraints_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = toml(tmp_path, 'constraints = ["vmem.bytes < 10000"]\n' + TEXT)
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
+    assert "s: 2 points (0 known before), 2 left out by constraints\n" in ran.out
+    again = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--json")
+    assert json.loads(again.out)["left_out"] == 2
+
+
 def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out, folder = toml(tmp_path, TEXT), tmp_path / "r.csv", tmp_path / "f"
     ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1, "--figures", folder, "--format", "svg")

@@ -56,6 +56,7 @@ def place(marks: Sequence[Mark], taken: Sequence[Box], frame: Box, font: float) 
             Spot(x - near - w, up, False), Spot(x - near - w, down + font / 2, False),
             Spot(x - w / 2, y - far - 0.83 * font, True), Spot(x - w / 2, y + far + 1.5 * font, True),
             Spot(x + far, y - far, True), Spot(x + far, y + far + font / 2, True),
+            Spot(x - far - w, y - far, True), Spot(x - far - w, y + far + font / 2, True),
         ]  # fmt: skip
         spot = next((s for s in tries if _free(_box(s, w, font), taken, frame)), None)
         if spot is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import atan2, cos, degrees, log10, sin, sqrt
+from typing import TypeVar
 
 from systolith.reports.charts.data import Point, Roofline
 from systolith.reports.charts.labels import Box, Mark, place
@@ -13,6 +15,10 @@ from systolith.reports.svg import Svg, decades, shorten, text_width
 WIDTH, HEIGHT = 1000, 470
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 16, 50
 LABELS, FONT = 8, 12.0
+ALONG = (0.42, 0.3, 0.55, 0.2, 0.68)
+"""Parts of the roof of HBM from its left end where its name may be, in order."""
+
+T = TypeVar("T")
 COLOUR = {"MXU": "mxu", "VPU": "vpu", "transcendental": "trans", "HBM": "hbm"}
 
 
@@ -58,7 +64,8 @@ def roofline(data: Roofline) -> str:
             f"{point.sentence}"
         )
         svg.circle(x, y, radius, f"point p-{COLOUR[point.roof]}", tip)
-    _labels(svg, placed, taken)
+    points = [Box(x - r, y - r, x + r, y + r) for _, x, y, r in placed]
+    _labels(svg, placed, taken + points + _roof_names(svg, ax, data, points))
     return str(svg)
 
 
@@ -76,38 +83,59 @@ def _grid(svg: Svg, ax: Axes) -> None:
 
 
 def _roofs(svg: Svg, ax: Axes, data: Roofline) -> list[Box]:
-    """Draw the roofs; boxes of their labels."""
-    x_lo, y_lo = 10.0**ax.x_lo, 10.0**ax.y_lo
-    start = max(x_lo, y_lo / data.bandwidth)
-    slope = [(ax.x(start), ax.y(start * data.bandwidth)), (ax.x(data.ridge), ax.y(data.mxu))]
+    """Draw the roofs; boxes that cover them."""
+    x_lo, taken = 10.0**ax.x_lo, list[Box]()
+    (x1, y1), (x2, y2) = slope = _slope(ax, data)
     svg.path(slope, "roof r-hbm")
-    taken = []
-    flat = (("MXU peak", data.mxu, "mxu"), ("VPU, all ALU slots", data.vpu, "vpu"))
-    for name, rate, css in flat:
-        y = ax.y(rate)
-        svg.line(ax.x(max(rate / data.bandwidth, x_lo)), y, WIDTH - RIGHT, y, f"roof r-{css}")
-        text = f"{name} {si(rate, 'FLOP/s')}"
-        svg.text(WIDTH - RIGHT - 6, y - 6, text, "t small", "end")
-        taken.append(Box(WIDTH - RIGHT - 6 - text_width(text, FONT), y - 18, WIDTH - RIGHT, y + 3))
-    (x1, y1), (x2, y2) = slope
-    text = f"HBM {si(data.bandwidth, 'B/s')}"
-    # Along the line, a third of the way down, above it; seven boxes approximate its area.
-    angle = atan2(y2 - y1, x2 - x1)
-    cx, cy = x1 + (x2 - x1) * 0.42, y1 + (y2 - y1) * 0.42
-    px, py = cx + 8 * sin(angle), cy - 8 * cos(angle)
-    svg.text(px, py, text, "t small", "middle", degrees(angle))
-    for i in range(-3, 4):
-        ox, oy = px + i * 14 * cos(angle), py + i * 14 * sin(angle)
-        taken.append(Box(ox - 9, oy - 9, ox + 9, oy + 9))
     for i in range(41):
         lx, ly = x1 + (x2 - x1) * i / 40, y1 + (y2 - y1) * i / 40
         taken.append(Box(lx - 2, ly - 4, lx + 2, ly + 4))
+    for rate, css in ((data.mxu, "mxu"), (data.vpu, "vpu")):
+        start, y = ax.x(max(rate / data.bandwidth, x_lo)), ax.y(rate)
+        svg.line(start, y, WIDTH - RIGHT, y, f"roof r-{css}")
+        taken.append(Box(start, y - 2, WIDTH - RIGHT, y + 2))
     return taken
+
+
+def _slope(ax: Axes, data: Roofline) -> list[tuple[float, float]]:
+    """The ends of the roof of HBM."""
+    start = max(10.0**ax.x_lo, 10.0**ax.y_lo / data.bandwidth)
+    return [(ax.x(start), ax.y(start * data.bandwidth)), (ax.x(data.ridge), ax.y(data.mxu))]
+
+
+def _roof_names(svg: Svg, ax: Axes, data: Roofline, points: list[Box]) -> list[Box]:
+    """Name the roofs, where no point is if there is such a place; boxes of the names."""
+    taken: list[Box] = []
+    for name, rate in (("MXU peak", data.mxu), ("VPU, all ALU slots", data.vpu)):
+        text, y, right = f"{name} {si(rate, 'FLOP/s')}", ax.y(rate), WIDTH - RIGHT - 6
+        above, below = (
+            (base, [Box(right - text_width(text, FONT), base - 12, WIDTH - RIGHT, base + 4)])
+            for base in (y - 6, y + 16)
+        )
+        base, box = _free((above, below), points)
+        svg.text(right, base, text, "t small halo", "end")
+        taken += box
+    (x1, y1), (x2, y2) = _slope(ax, data)
+    angle, text = atan2(y2 - y1, x2 - x1), f"HBM {si(data.bandwidth, 'B/s')}"
+
+    def along(part: float) -> tuple[tuple[float, float], list[Box]]:
+        """A place above the line; seven boxes approximate its area."""
+        px, py = x1 + (x2 - x1) * part + 8 * sin(angle), y1 + (y2 - y1) * part - 8 * cos(angle)
+        at = [(px + i * 14 * cos(angle), py + i * 14 * sin(angle)) for i in range(-3, 4)]
+        return (px, py), [Box(ox - 9, oy - 9, ox + 9, oy + 9) for ox, oy in at]
+
+    (px, py), boxes = _free([along(part) for part in ALONG], points)
+    svg.text(px, py, text, "t small halo", "middle", degrees(angle))
+    return taken + boxes
+
+
+def _free(places: Sequence[tuple[T, list[Box]]], points: list[Box]) -> tuple[T, list[Box]]:
+    """The first place that covers no point; the first of all if each does."""
+    return next((p for p in places if not any(b.hits(point) for b in p[1] for point in points)), places[0])
 
 
 def _labels(svg: Svg, placed: list[tuple[Point, float, float, float]], taken: list[Box]) -> None:
     """Label the largest points where a place is free."""
-    taken = taken + [Box(x - r, y - r, x + r, y + r) for _, x, y, r in placed[:60]]
     names = [shorten(point.name, 34) for point, *_ in placed[:LABELS]]
     marks = [Mark(x, y, r, text_width(name, FONT)) for (_, x, y, r), name in zip(placed, names, strict=False)]
     places = place(marks, taken, Box(LEFT, TOP - 8, WIDTH - RIGHT, HEIGHT - BOTTOM), FONT)
@@ -117,5 +145,11 @@ def _labels(svg: Svg, placed: list[tuple[Point, float, float, float]], taken: li
         if spot.far:
             below = spot.y > mark.y
             end = spot.y + (1 - FONT if below else 3)
-            svg.line(mark.x, mark.y + (mark.r if below else -mark.r), max(spot.x, mark.x), end, "leader")
+            svg.line(
+                mark.x,
+                mark.y + (mark.r if below else -mark.r),
+                min(max(spot.x, mark.x), spot.x + mark.width),
+                end,
+                "leader",
+            )
         svg.text(spot.x, spot.y, name, "t small halo")

@@ -120,6 +120,7 @@ def _record(results: Results) -> dict[str, Any]:
         "points": len(results.rows),
         "failed": len(results.failures),
         "known": results.known,
+        "left_out": results.left_out,
         "computed": results.computed,
         "best": results.best(),
         "pareto": results.pareto() if results.study.pareto else [],
@@ -132,7 +133,8 @@ def _summary(results: Results) -> Iterator[RenderableType]:
 
     study = results.study
     bad = f", {len(results.failures)} without cycles" if results.failures else ""
-    yield f"{study.name}: {len(results.rows)} points ({results.known} known before){bad}"
+    out = f", {results.left_out} left out by constraints" if results.left_out else ""
+    yield f"{study.name}: {len(results.rows)} points ({results.known} known before){out}{bad}"
     named = ["chip", *study.fields, *study.options]
     for title, rows in (("fastest", results.best()), ("Pareto front", results.pareto() if study.pareto else [])):
         if not rows:

@@ -56,6 +56,7 @@ class Results:
         values: all fields of the chip of each row, for formulas.
         known: how many were in the file already.
         computed: how many were simulated now.
+        left_out: how many more the study has whose chips break a constraint; an optimiser asks for none such.
     """
 
     study: Study
@@ -63,6 +64,7 @@ class Results:
     values: list[Mapping[str, Any]] = field(default_factory=list)
     known: int = 0
     computed: int = 0
+    left_out: int = 0
 
     @property
     def columns(self) -> list[str]:

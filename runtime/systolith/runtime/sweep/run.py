@@ -100,6 +100,7 @@ class _Sweep:
                     self._add(point, row)
             else:
                 points = list(self._space.points())
+                self._results.left_out = self._total - len(points)
                 self._total = len(points)
                 for point, row in zip(points, self._measured(points), strict=True):
                     self._add(point, row)
