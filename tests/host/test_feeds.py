@@ -180,8 +180,14 @@ def test_a_pop_of_another_shape_leaves_the_item(client: sl.Client) -> None:
 
 
 def test_a_pop_without_a_run_is_refused_at_once(client: sl.Client) -> None:
-    with pytest.raises(sl.SystolithError, match="outfeed queue 0: there are fewer, and no run is under way"):
+    with pytest.raises(sl.SystolithError, match="outfeed queue 0: it is empty, and no run is under way"):
         client.outfeed().pop()
+
+
+def test_a_feed_says_what_it_is(client: sl.Client) -> None:
+    client.infeed().push(START)
+    assert repr(client.infeed()) == "<Infeed: infeed queue 0, 1 waiting>"
+    assert repr(client.outfeed()) == "<Outfeed: outfeed queue 0, 0 waiting>"
 
 
 def test_a_pop_ends_when_the_run_has_failed(client: sl.Client, loop: sl.Executable) -> None:

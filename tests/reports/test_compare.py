@@ -95,6 +95,11 @@ def test_other_work_is_warned_of() -> None:
         "precise and base differ in precision: highest and default",
     ]
     assert "the times are of different work" in page(render_comparison({"base": BASE, "other": other})).text
+    many = {f"run{n}": from_json(fabricate(name=f"jit_{n}")) for n in range(9)}
+    assert differences({"base": BASE, "precise": precise, **many}) == [
+        "precise and base differ in precision: highest and default",
+        "9 runs and base differ in module: jit_0, jit_1, jit_2 (6 more) and bert_base_layer",
+    ]
 
 
 def test_many_runs_are_compared() -> None:

@@ -104,6 +104,15 @@ def test_buffers_that_nothing_refers_to_give_their_memory_back(client: sl.Client
     assert hbm.in_use <= before
 
 
+def test_what_is_shown_of_clients_and_their_devices(client: sl.Client) -> None:
+    assert repr(client) == f"<Client of {len(client.devices)} x tiny>"
+    exe = client.compile("HloModule m\nENTRY e {\n a = f32[8] parameter(0)\n ROOT s = f32[8] add(a, a)\n}\n")
+    assert repr(exe.memory) == "<MemoryUse: 64 bytes of HBM, 64 of VMEM>"
+    elsewhere = sl.Client("tiny").put(np.zeros(8, np.float32))
+    with pytest.raises(sl.SystolithError, match=r"argument 0 \(a\): the buffer is on another client's tiny:0, the run"):
+        exe(elsewhere)
+
+
 def test_host_queues_feed_a_program_and_take_its_results(client: sl.Client) -> None:
     text = (Path(__file__).parent.parent / "programs" / "host_queues.s").read_text()
     sums = client.load(assemble(text, client.chip))

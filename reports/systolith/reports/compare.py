@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from systolith.isa.errors import SystolithError
 from systolith.reports.attribution import Attribution, attribute_run
@@ -19,6 +19,7 @@ from systolith.reports.tables import Cell, Table, name, number, word
 
 SAME = 0.005  # ratios this near 1 are not coloured
 MOST_CAUSES = 25
+FEW = 3  # values that a warning names
 HEAD = 20  # characters of a run's name in a heading
 
 
@@ -58,9 +59,9 @@ def compared_runs(runs: Mapping[str, RunData]) -> tuple[Compared, ...]:
 
 
 def differences(runs: Mapping[str, RunData]) -> list[str]:
-    """A warning for each run whose model, or precision, is not the baseline's: then times are of different work."""
+    """Warnings of runs whose model, or precision, is not the baseline's: then times are of different work."""
     first, base = next(iter(runs.items()))
-    found = []
+    found: dict[tuple[str, str], dict[str, str]] = {}  # what differs from what of the baseline: runs and theirs
     for other, run in runs.items():
         for what, of, before in (
             ("module", run.program, base.program),
@@ -73,9 +74,20 @@ def differences(runs: Mapping[str, RunData]) -> list[str]:
             ("precision", run.precision or NONE, base.precision or NONE),
         ):
             if of != before:
-                found.append(f"{other} and {first} differ in {what}: {of or NONE} and {before or NONE}")
+                found.setdefault((what, before or NONE), {})[other] = of or NONE
                 break
-    return found
+    return [
+        f"{next(iter(others)) if len(others) == 1 else f'{len(others)} runs'} and {first} differ in {what}:"
+        f" {_some(others.values())} and {before}"
+        for (what, before), others in found.items()
+    ]
+
+
+def _some(values: Iterable[str]) -> str:
+    """The first of several values, and how many more there are."""
+    shown = list(dict.fromkeys(values))
+    more = f" ({len(shown) - FEW} more)" if len(shown) > FEW else ""
+    return ", ".join(shown[:FEW]) + more
 
 
 def verdict(runs: Mapping[str, RunData]) -> str:

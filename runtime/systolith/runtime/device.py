@@ -359,6 +359,9 @@ class Devices:
         self.devices = [Device(self.chip, n, self) for n in range(devices)]
         self.latest: Task[Any] | None = None  # the run that was started last
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.devices)} x {self.chip.name}>"
+
     @checked
     def device(self, number: int) -> Device:
         """A device.

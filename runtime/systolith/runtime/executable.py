@@ -264,7 +264,8 @@ class Executable:
                     taken[number] = device.put(np.asarray(size, np.int32))
                 continue
             if given.device is not device:
-                raise SystolithError(f"{what}: the buffer is on {given.device}, the run on {device}")
+                whose = "" if given.device in self.client.devices else "another client's "
+                raise SystolithError(f"{what}: the buffer is on {whose}{given.device}, the run on {device}")
             if given.dtype.name != decl.dtype or given.shape != decl.dims:
                 raise SystolithError(
                     f"{what}: the module takes {decl.dtype}{list(decl.dims)}, got {given.dtype}{list(given.shape)}"

@@ -19,6 +19,9 @@ class _Feed:
     def __init__(self, queue: HostQueue) -> None:
         self._queue = queue
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._queue.name}, {len(self)} waiting>"
+
     def __len__(self) -> int:
         """Arrays that wait in it."""
         return len(self._queue)
@@ -110,8 +113,10 @@ class Outfeed(_Feed):
             bytes_of(element, shape)
             found = self._queue.pop((element.name, tuple(shape)))
         if found is None:
-            what = f"{element}{list(shape)} takes {bytes_of(element, shape)} bytes, " if element and shape else ""
-            raise SystolithError(f"{self._queue.name}: {what}there are fewer, and no run is under way")
+            what = "it is empty"
+            if element is not None and shape is not None:
+                what = f"{element}{list(shape)} takes {bytes_of(element, shape)} bytes, there are fewer"
+            raise SystolithError(f"{self._queue.name}: {what}, and no run is under way")
         return _array(self._queue, found[0])
 
     def pop_value(self, shape: Shape) -> Iterator[Array]:

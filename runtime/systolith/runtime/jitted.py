@@ -166,6 +166,9 @@ class LoweredFunction:
         self._stage, self._client, self._options = stage, client, options
         self.out_info, self.in_tree = stage.out_info, stage.in_tree
 
+    def __repr__(self) -> str:
+        return f"<LoweredFunction for {self._client.chip.name}: {self.in_tree}>"
+
     def as_text(self, dialect: str = "stablehlo") -> str:
         """The program as text: `stablehlo` or `hlo`.
 
@@ -202,6 +205,9 @@ class CompiledFunction:
         self._types = [(a.shape, a.dtype) for a in jax.tree.leaves(stage.in_avals)]
         self._constants = [np.asarray(c) for c in stage._lowering.const_args]
         self._results, self._out_tree = jax.tree.flatten(stage.out_info)
+
+    def __repr__(self) -> str:
+        return f"<CompiledFunction of {_text(self._in_tree, self._types)}: {self.executable!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it on the arguments that are not static.

@@ -192,6 +192,9 @@ class MemoryUse:
             "instructions": self.instructions,
         }
 
+    def __repr__(self) -> str:
+        return f"<MemoryUse: {self.hbm:,} bytes of HBM, {self.vmem:,} of VMEM>"
+
     def __str__(self) -> str:
         """A table: one line a kind of memory."""
         peak = list(self.vmem_peak.items())[:_SHOWN]
