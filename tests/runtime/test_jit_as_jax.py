@@ -195,7 +195,7 @@ def test_a_donated_buffer_is_updated_in_place() -> None:
 
 
 def test_a_buffer_of_another_client_is_refused() -> None:
-    with pytest.raises(sl.SystolithError, match="the buffer is on small:0, the run on tiny:0"):
+    with pytest.raises(sl.SystolithError, match="the buffer is on another client's small:0, the run on tiny:0"):
         sl.jit(jnp.sin, TINY)(sl.Client("small").put(matrix(3)))
 
 
