@@ -9,6 +9,13 @@ def test_equal_instructions_are_one() -> None:
     assert after(MergeCommon(), body) == ["x = f32[4] parameter(0)", "a = f32[4] abs(x)", "ROOT r = f32[4] add(a, a)"]
 
 
+def test_metadata_does_not_count() -> None:
+    body = '  x = f32[4] parameter(0)\n  a = f32[4] abs(x), metadata={op_name="a"}\n  b = f32[4] abs(x)\n'
+    module = module_of(body + "  ROOT r = f32[4] add(a, b)")
+    assert MergeCommon().run(module)
+    assert [o.name for o in module.entry.result.operands] == ["a", "a"]
+
+
 def test_attributes_and_bits_of_constants_count() -> None:
     body = " a = f32[] constant(0)\n b = f32[] constant(-0)\n ROOT r = f32[] add(a, b)"
     assert not MergeCommon().run(module_of(body))

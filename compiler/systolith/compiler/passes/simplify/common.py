@@ -52,8 +52,6 @@ class _Merge:
 
     def _content(self, i: Instruction) -> Hashable:
         """All of an instruction but its operands and its name."""
-        if not i.attributes and i.literal is None and i.number is None and i.opcode != "constant":
-            return i.opcode, self._shape(i.shape)
         ignored = _IGNORED - {"backend_config"} if i.opcode == "custom-call" else _IGNORED
         attributes = tuple((k, self._attribute(v)) for k, v in sorted(i.attributes.items()) if k not in ignored)
         literal: Hashable = i.literal.tobytes() if isinstance(i.literal, np.ndarray) else repr(i.literal)
