@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+FAR = (4 / 3, 3, 5)
+"""Heights of a label that one with a line to its point may be away from that point's edge, in order."""
+
 
 class Box(NamedTuple):
     """An axis-aligned box: left, top, right, bottom; y grows downwards."""
@@ -44,29 +47,47 @@ def place(marks: Sequence[Mark], taken: Sequence[Box], frame: Box, font: float) 
         frame: labels stay inside it.
         font: height of a label.
     """
-    taken = list(taken)
+    taken, labels = list(taken), list[Box]()
     found: list[Spot | None] = []
     for x, y, r, w in marks:
-        near, far = r + 5 * font / 12, r + 16 * font / 12
+        near = r + 5 * font / 12
         up, down = y - near, y + near
         tries = [
             Spot(x + near, y + font / 3, False), Spot(x - near - w, y + font / 3, False),
             Spot(x - w / 2, up, False), Spot(x - w / 2, down + 0.75 * font, False),
             Spot(x + near, up, False), Spot(x + near, down + font / 2, False),
             Spot(x - near - w, up, False), Spot(x - near - w, down + font / 2, False),
-            Spot(x - w / 2, y - far - 0.83 * font, True), Spot(x - w / 2, y + far + 1.5 * font, True),
-            Spot(x + far, y - far, True), Spot(x + far, y + far + font / 2, True),
-            Spot(x - far - w, y - far, True), Spot(x - far - w, y + far + font / 2, True),
         ]  # fmt: skip
-        spot = next((s for s in tries if _free(_box(s, w, font), taken, frame)), None)
+        for far in (r + lines * font for lines in FAR):
+            tries += [
+                Spot(x - w / 2, y - far - 0.83 * font, True), Spot(x - w / 2, y + far + 1.5 * font, True),
+                Spot(x + far, y - far, True), Spot(x + far, y + far + font / 2, True),
+                Spot(x - far - w, y - far, True), Spot(x - far - w, y + far + font / 2, True),
+            ]  # fmt: skip
+        spot = next(
+            (s for s in tries if _free(_box(s, w, font), taken, frame) and not _crosses(s, x, y, w, labels)), None
+        )
         if spot is not None:
-            taken.append(_box(spot, w, font))
+            labels.append(_box(spot, w, font))
+            taken += [labels[-1], _leader(spot, x, y, w)]
         found.append(spot)
     return found
 
 
 def _box(spot: Spot, width: float, font: float) -> Box:
     return Box(spot.x, spot.y - font + 1, spot.x + width, spot.y + font / 4)
+
+
+def _leader(spot: Spot, x: float, y: float, width: float) -> Box:
+    """Around the line from a point to its label; of no size at the point where there is none."""
+    end = min(max(spot.x, x), spot.x + width) if spot.far else x
+    to = spot.y if spot.far else y
+    return Box(min(x, end) - 1, min(y, to), max(x, end) + 1, max(y, to))
+
+
+def _crosses(spot: Spot, x: float, y: float, width: float, labels: Sequence[Box]) -> bool:
+    """Whether the line from a point to its label would cross another label."""
+    return any(_leader(spot, x, y, width).hits(label) for label in labels)
 
 
 def _free(box: Box, taken: Sequence[Box], frame: Box) -> bool:
