@@ -202,6 +202,7 @@ def test_a_buffer_of_another_client_is_refused() -> None:
 def test_stages() -> None:
     on_chip = sl.jit(power, TINY, static_argnums=1)
     lowered = on_chip.lower(jnp.ones(4), 3)
+    assert repr(lowered).startswith("<LoweredFunction for tiny: ")
     assert "stablehlo.multiply" in lowered.as_text()
     assert lowered.as_text("hlo").startswith("HloModule jit_power")
     assert lowered.out_info.shape == (4,)

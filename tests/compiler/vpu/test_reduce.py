@@ -78,6 +78,28 @@ def test_producers_and_epilogue(rows: int, columns: int, budget: int) -> None:
     outcomes[0].assert_close(1e-5)
 
 
+@given(st.integers(1, 14), st.integers(1, 30), st.integers(1, 20), st.sampled_from(BUDGETS), st.booleans())
+def test_rows_that_share_an_operand(rows: int, terms: int, columns: int, budget: int, epilogue: bool) -> None:
+    """Weighted sums: a kernel takes vectors of several rows beside each other, of all weights each once."""
+    out = f"f32[{rows},{columns}]"
+    last = f" b = {out} broadcast(w.0), dimensions={{1}}\n ROOT q = {out} add(r, b)\n" if epilogue else ""
+    text = f"""HloModule m
+{scalar_computation("add", "f32", "f")}ENTRY e {{
+ x = f32[{rows},{terms},{columns}] parameter(0)
+ w = f32[{terms},{columns}] parameter(1)
+ w.0 = f32[{columns}] parameter(2)
+ i = f32[] constant(0)
+ s = f32[{rows},{terms},{columns}] broadcast(w), dimensions={{1,2}}
+ p = f32[{rows},{terms},{columns}] multiply(x, s)
+ {"" if epilogue else "ROOT "}r = {out} reduce(p, i), dimensions={{1}}, to_apply=f
+{last}}}
+"""
+    rng = np.random.default_rng(rows)
+    args = [rng.integers(-8, 9, n).astype(np.float32) for n in ((rows, terms, columns), (terms, columns), (columns,))]
+    for outcome in run_groups(text, *args, budget=budget):
+        outcome.assert_close(0.0)
+
+
 @pytest.mark.parametrize(("rows", "columns", "dim"), [(5, 70, 1), (70, 5, 0), (1, 33, 1), (40, 3, 0)])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_argmax(rows: int, columns: int, dim: int, budget: int) -> None:
