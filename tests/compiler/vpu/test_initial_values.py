@@ -34,7 +34,7 @@ VALUES: dict[str, Callable[[np.ndarray], int]] = {
 
 
 MOST = 40**3
-"""Elements of an operand: several times what VMEM holds; of some millions HBM would not hold operand and result."""
+"""Elements of an operand: about what VMEM holds, so that there are chunks; of 40**4 HBM could not hold the result."""
 
 
 @pytest.mark.parametrize("init", sorted(INITS))
