@@ -121,7 +121,7 @@ class _Attempt:
                 verify_tile_ir(lowering.ctx.block)
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
-            if lowering.ctx.fixed and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):
+            if lowering.rolled and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):
                 self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=False)
                 continue
             if plan.failed is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 from typing import cast
 
@@ -63,6 +63,8 @@ Used = list[tuple[str, Access]]
 
 OTHER_MEMORY = "its iterations touch different memories"
 
+UNLIKE = "its first two iterations are ordered differently"
+
 
 class NotAlikeError(Exception):
     """Iterations of loops are not all ordered alike.
@@ -74,6 +76,32 @@ class NotAlikeError(Exception):
     def __init__(self, why: Mapping[Span, str]) -> None:
         super().__init__(why)
         self.why = why
+
+
+@dataclass
+class LoopEdge:
+    """How a loop is ordered that would not be alike else.
+
+    Attributes:
+        waits: before it: by queue and lane, what is waited for: so many instructions of the lane come after that up to
+            the loop.
+        primed: in its first iteration: by queue, number of an instruction and lane, what that waits for as it does
+            later on.
+        drained: before it, and in each of its iterations, all signals are taken that loops left over.
+    """
+
+    waits: dict[tuple[int, int], int] = field(default_factory=dict)
+    primed: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    drained: bool = False
+
+    def eased(self, found: LoopEdge) -> bool:
+        """Let the iterations be more alike, by what was found to be different; whether there is more to try."""
+        before = dict(self.waits), dict(self.primed), self.drained
+        for key, back in found.waits.items():
+            self.waits[key] = min(back, self.waits.get(key, back))
+        self.primed = found.primed | self.primed
+        self.drained = self.drained or (self.waits, self.primed) == before[:2]
+        return (self.waits, self.primed, self.drained) != before
 
 
 class Unroller:
@@ -268,7 +296,7 @@ def fold(marks: Sequence[tuple[Mark, int]], nodes: Sequence[Tokened]) -> Folded:
     for span, found in copies.items():
         for first, second in zip(found[::2], found[1::2], strict=True):
             if nodes[slice(*first)] != nodes[slice(*second)] or not _balanced(nodes[slice(*first)]):
-                different[span] = "its first two iterations are ordered differently"
+                different[span] = UNLIKE
             kept[slice(*second)] = [False] * (second[1] - second[0])
     if different:
         raise NotAlikeError(different)

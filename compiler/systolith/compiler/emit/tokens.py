@@ -9,19 +9,33 @@ next to that of their queue.  Who waits for one knows nothing of what streams be
 lane knows that the latches before it have retired.
 
 The body of a loop is ordered twice, as two iterations (`loops.py`).  Where both come out alike they are folded into
-one, whose signals of one iteration are those that the next one waits for; where they do not, SEQ joins the queues
-before the loop and after each iteration.
+one, whose signals of one iteration are those that the next one waits for.  Those of the last iteration are left over:
+who next has to wait for that queue takes them first, in their order, so that every count is right from there on.
+Where the copies do not come out alike, queues wait before the loop for what only the first one waits for, and what only
+the second one waits for is signalled before the loop, too; then no signals are left over around and in the loop; if
+they still do not, SEQ joins the queues before the loop and after each iteration.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, pairwise
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
-from systolith.compiler.emit.loops import Edge, Mark, NotAlikeError, Span, Step, Steps, Unroller, fold
+from systolith.compiler.emit.loops import (
+    UNLIKE,
+    Edge,
+    LoopEdge,
+    Mark,
+    NotAlikeError,
+    Span,
+    Step,
+    Steps,
+    Unroller,
+    fold,
+)
 from systolith.compiler.errors import DoesNotFitError
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
@@ -36,6 +50,8 @@ FINE: dict[int, int] = dict.fromkeys(map(int, Space), 5) | {int(Space.HBM): 0}
 
 ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 """Queues with instructions that retire alone, without their units' numbers."""
+
+AS_IT_IS = LoopEdge()
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
@@ -52,9 +68,10 @@ class Node:
         number: its place in its lane since the last join.
         place: its place in the program.
         index: position in the input, -1 for those added.
+        givers: instructions that it waits for.
         takers: queue and place of each instruction that it signals for.
-        left: of an iteration's instruction, after the loop: by queue, how often it may signal for what follows, since
-            the one an iteration before signals for the next iteration; None: it is in no loop.
+        closed: it is in a loop that has ended: it signals for what follows as often as the same instruction of an
+            iteration before signals for the next one.
         waits, signals: its tokens, once they have numbers.
         fence: as in `Instruction`.
     """
@@ -65,11 +82,16 @@ class Node:
     number: int
     place: int
     index: int
+    givers: list[Node] = field(default_factory=list)
     takers: list[tuple[int, int]] = field(default_factory=list)
-    left: Counter[int] | None = None
+    closed: bool = False
     waits: list[int] = field(default_factory=list)
     signals: list[int] = field(default_factory=list)
     fence: bool = False
+
+
+Wanted = tuple[int, int, Node | None]
+"""A signal: of a lane, for its instruction of a number or a later one; of which one, if that is settled."""
 
 
 @dataclass
@@ -101,6 +123,7 @@ class Orderer:
         token_max: largest count of a token.
         fifo_depth: of each queue.
         fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
+        edges: how loops are ordered that would not be alike else.
     """
 
     def __init__(
@@ -111,6 +134,7 @@ class Orderer:
         token_max: int,
         fifo_depth: int,
         fine: Mapping[int, int] = FINE,
+        edges: Mapping[Span, LoopEdge] | None = None,
     ) -> None:
         # Lanes: those of the queues, then those of what retires alone there.
         alone = [q for q in queues if q.rstrip("0123456789") in ALONE]
@@ -125,13 +149,19 @@ class Orderer:
         self.nodes: list[Node] = []
         self.entries: dict[int, int] = {}
         self.marks: list[tuple[Mark, int]] = []
-        self._edges: dict[Span, list[int]] = defaultdict(list)
+        self._edges = {span.head: edge for span, edge in (edges or {}).items()}
+        self._heads: dict[int, list[int]] = {}
+        self._places: dict[Span, list[int]] = defaultdict(list)
+        self._first: list[Span] = []
+        self.unlike: dict[Span, LoopEdge] = defaultdict(LoopEdge)
+        self._left: dict[tuple[int, int], deque[Node]] = defaultdict(deque)
         self._overlap = [q in OVERLAPPING for q in self.names]
         self._pairs: dict[tuple[int, int], list[tuple[Node, Node]]] = {}
         self._reset()
 
     def _reset(self) -> None:
         n = len(self.names)
+        self._since = len(self.nodes)
         self.counts = [0] * n
         self.clocks = [[-1] * n for _ in range(n)]
         self.history: list[list[list[int]]] = [[] for _ in range(n)]
@@ -172,21 +202,73 @@ class Orderer:
                 continue
             found = [(p, numbers[place]) for p, place in next(needed)]
             if isinstance(step, Step):
+                if instructions[step.index].op == "loop":
+                    self._head(step.index)
                 numbers.append(self._add(instructions[step.index], step.index, found).number)
             else:
                 numbers.append(self._edge(step, found))
 
+    def _head(self, index: int) -> None:
+        """Order what comes before a loop so that its iterations are alike."""
+        edge = self._edges.get(index, AS_IT_IS)
+        if edge.drained:
+            self._drain()
+        for (q, p), back in edge.waits.items():
+            if self.counts[p] > back:
+                self._add(self._carrier(q), -1, [(p, self.counts[p] - 1 - back)])
+        for (q, p), many in Counter((q, p) for q, _, p in edge.primed).items():
+            while p == self.number[self.names[p]] and self.counts[p] - self._last(p, q) <= many:
+                self._add(self._carrier(p), -1, [])
+        self._heads[index] = list(self.counts)
+
     def _mark(self, mark: Mark) -> None:
         """Note where a copy of a body begins or ends; what follows the second takes what that took of the first."""
+        places = self._places[mark.span]
+        if not mark.begins and self._edges.get(mark.span.head, AS_IT_IS).drained:
+            self._drain(places[-1])
+        if not places:
+            self._first.append(mark.span)
+        elif len(places) == 1:
+            self._first.pop()
         self.marks.append((mark, len(self.nodes)))
-        edges = self._edges[mark.span]
-        edges.append(len(self.nodes))
-        if len(edges) < 4:
+        places.append(len(self.nodes))
+        if len(places) < 4:
             return
-        first, _, second, _ = edges
-        edges.clear()
+        first, _, second, _ = places
+        places.clear()
+        for key, nodes in self._left.items():  # those of loops in the body are among what the second copy took
+            self._left[key] = deque(n for n in nodes if n.place < first)
         for one, other in zip(self.nodes[first:second], self.nodes[second:], strict=False):
-            other.left = Counter(q for q, place in one.takers if place >= second)
+            if one.lane != other.lane:
+                raise NotAlikeError({mark.span: UNLIKE})
+            self._compare(mark.span, first, one, other)
+            one.closed = other.closed = True
+            for q, place in one.takers:
+                if place >= second:
+                    self._left[one.lane, q].append(other)
+
+    def _compare(self, span: Span, first: int, one: Node, other: Node) -> None:
+        """Note the lanes for which only the first iteration of a loop waits, or only the second one."""
+        lanes, others = {giver.lane for giver in one.givers}, {giver.lane for giver in other.givers}
+        if lanes == others:
+            return
+        edge, heads = self.unlike[span], self._heads[span.head]
+        for giver in one.givers:
+            if giver.place < first and giver.lane not in others:
+                key, back = (one.queue, giver.lane), heads[giver.lane] - 1 - giver.number
+                edge.waits[key] = min(back, edge.waits.get(key, back))
+        for giver in other.givers:
+            if one.index >= 0 and giver.lane not in lanes:
+                between = sum(n.lane == giver.lane for n in self.nodes[one.place : other.place])
+                edge.primed[one.queue, one.index, giver.lane] = heads[giver.lane] - 1 - (giver.number - between)
+
+    def _drain(self, since: int = 0) -> None:
+        """Take all signals that are left over of instructions from place `since` on."""
+        for (p, q), nodes in self._left.items():
+            wanted: list[Wanted] = [(p, n.number, n) for n in nodes if n.place >= since]
+            self._left[p, q] = deque(n for n in nodes if n.place < since)
+            while wanted:
+                wanted = self._take(q, wanted)
 
     def _lane_of(self, step: Step | Edge, instructions: Sequence[Instruction]) -> int:
         if isinstance(step, Edge):
@@ -210,35 +292,66 @@ class Orderer:
         self._know(clock, self.clocks[0])
         clock[0] = self.counts[0] - 1
         missing = [(p, n) for p, n in needed if p not in (q, beside) and n > clock[p]]
-        missing = self._reduced(missing)
-        while len(missing) > (0 if q == 0 else MAX_WAITS):
-            missing = self._take(q, missing)
-        node = self._waiting(instruction, q, index, missing)
+        wanted = self._wanted(q, self._reduced(missing))
+        wanted += self._primed(q, index, {p for p, _, _ in wanted})
+        while len(wanted) > (0 if q == 0 else MAX_WAITS) or len({p for p, _, _ in wanted}) < len(wanted):
+            wanted = self._take(q, wanted)
+        node = self._waiting(instruction, q, index, wanted)
         if self._overlap[q] and any(p == q and n > clock[q] for p, n in needed):
             node.fence = True
             clock[q] = node.number - 1
         self._record(node)
         return node
 
-    def _take(self, q: int, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Let an added instruction wait for the first few; returns the others."""
-        self._record(self._waiting(self._carrier(q), q, -1, missing[:MAX_WAITS]))
-        return missing[MAX_WAITS:]
+    def _wanted(self, q: int, missing: list[tuple[int, int]]) -> list[Wanted]:
+        """The signals that a queue waits for: before one of another lane those which a loop left over there."""
+        wanted: list[Wanted] = []
+        for p, n in missing:
+            left = self._left[p, q]
+            known = -1
+            while left and known < n:
+                node = left.popleft()
+                known = node.number
+                wanted.append((p, known, node))
+            if known < n:
+                wanted.append((p, n, None))
+        return wanted
+
+    def _primed(self, q: int, index: int, lanes: Collection[int]) -> list[Wanted]:
+        """Signals that an instruction of a loop's first iteration takes so that it is as in later ones."""
+        wanted: list[Wanted] = []
+        for span in self._first:
+            for (_, n, p), back in self._edges.get(span.head, AS_IT_IS).primed.items():
+                if n == index and p not in lanes:
+                    number = max(self._last(p, q) + 1, self._heads[span.head][p] - 1 - back)
+                    wanted += self._wanted(q, [(p, number)])
+        return wanted
+
+    def _last(self, p: int, q: int) -> int:
+        """The last instruction of a lane since the last join that signals to a queue; -1: none does."""
+        pairs = self._pairs.get((p, q))
+        return pairs[-1][0].number if pairs and pairs[-1][0].place >= self._since else -1
+
+    def _take(self, q: int, wanted: list[Wanted]) -> list[Wanted]:
+        """Let an added instruction wait for the first few, one a lane; returns the others."""
+        first = {p: n for n, (p, _, _) in reversed([*enumerate(wanted)])}
+        taken = sorted(first.values())[:MAX_WAITS]
+        self._record(self._waiting(self._carrier(q), q, -1, [wanted[n] for n in taken]))
+        return [w for n, w in enumerate(wanted) if n not in taken]
 
     def _carrier(self, q: int) -> Instruction:
         """An instruction that only waits or signals."""
         return Instruction("sync") if q == 0 else Instruction("nop", {"queue": self.names[q]})
 
-    def _waiting(self, instruction: Instruction, q: int, index: int, missing: list[tuple[int, int]]) -> Node:
-        """A node that waits for those (lane, number); who signals comes before it in program order."""
-        producers = [self._signaller(p, n, q) for p, n in missing]
+    def _waiting(self, instruction: Instruction, q: int, index: int, wanted: list[Wanted]) -> Node:
+        """A node that waits for some signals; who gives them comes before it in program order."""
+        producers = [node or self._signaller(p, n) for p, n, node in wanted]
         node = self._node(instruction, q, index)
         clock = self.clocks[q]
         for producer in producers:
             p = producer.lane
             producer.takers.append((q, node.place))
-            if producer.left is not None:
-                producer.left[q] -= 1
+            node.givers.append(producer)
             self._pairs.setdefault((p, q), []).append((producer, node))
             self._know(clock, self.history[p][producer.number])
         return node
@@ -279,13 +392,13 @@ class Orderer:
                 kept.remove(item)
         return kept
 
-    def _signaller(self, p: int, n: int, q: int) -> Node:
-        """The instruction of lane `p` that signals queue q for number n: itself, or a later one.
+    def _signaller(self, p: int, n: int) -> Node:
+        """The instruction of lane `p` that signals for number n: itself, or a later one.
 
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
         for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
-            if len(node.takers) < MAX_WAITS and (node.left is None or node.left[q] > 0):
+            if len(node.takers) < MAX_WAITS and not node.closed:
                 return node
         own = self.number[self.names[p]]
         node = self._node(self._carrier(own), own, -1)
@@ -294,11 +407,12 @@ class Orderer:
 
     def _join(self) -> None:
         """SEQ waits for the last instruction of every lane that it does not know to be complete."""
+        self._drain()
         clock = self.clocks[0]
         missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
-        missing = self._reduced(missing)
-        while missing:
-            missing = self._take(0, missing)
+        wanted = self._wanted(0, self._reduced(missing))
+        while wanted:
+            wanted = self._take(0, wanted)
         self._reset()
 
     def _finish(self) -> Ordered:
@@ -338,7 +452,7 @@ INNER = "SEQ joins the queues in its body"
 
 
 def ordered(
-    orderer: Callable[[], Orderer],
+    orderer: Callable[[Mapping[Span, LoopEdge]], Orderer],
     instructions: Sequence[Instruction],
     boundaries: frozenset[int],
     spans: Collection[Span],
@@ -347,17 +461,23 @@ def ordered(
     """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, and why.
 
     Args:
-        orderer: makes one.
+        orderer: makes one; given how loops are ordered that would not be alike else.
         instructions, boundaries: as for `Orderer.run`.
         spans: loops.
         joined: those before which and after each iteration of which SEQ joins the queues, and why.
     """
     apart = dict(joined)
+    edges: dict[Span, LoopEdge] = {}
     while True:
-        edges = {at for s in apart for at in (s.head, s.first, s.end)}
+        cuts = {at for s in apart for at in (s.head, s.first, s.end)}
+        made = orderer({s: edge for s, edge in edges.items() if s not in apart})
         try:
-            found = orderer().run(instructions, boundaries | edges, [s for s in spans if s not in apart])
+            found = made.run(instructions, boundaries | cuts, [s for s in spans if s not in apart])
         except NotAlikeError as problem:
+            unlike = [span for span, why in problem.why.items() if why == UNLIKE]
+            eased = [edges.setdefault(span, LoopEdge()).eased(made.unlike[span]) for span in unlike]
+            if any(eased):
+                continue
             around = {s: INNER for s in spans for p in problem.why if s.first <= p.first and p.end <= s.end}
             apart = around | dict(problem.why) | apart
             continue

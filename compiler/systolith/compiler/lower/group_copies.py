@@ -90,6 +90,7 @@ def _lowered(ctx: TileBuilder, source: Source, lower: Callable[[], Note]) -> Low
         drawn=ctx.drawn[drawn:],
         explain=ctx.explain[decided:],
         sums=[] if source.in_blocks else [s._replace(place=s.place - start) for s in ctx.sums[taken:]],
+        ring=ctx.ring,
         room=room,
         state=ctx.state,
         row_bytes=ctx.chip.mxu.cols * 4,

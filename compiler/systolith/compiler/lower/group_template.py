@@ -42,6 +42,7 @@ class Lowered:
         drawn: the names of buffers that were made: before they were made unique, and after.
         explain: decisions.
         sums: accumulators that were taken; places are among the items.
+        ring: rows that these are of, in turn; 0: all of them.
         room: for its tiles, if it asked for that; None: what it depends on has it.
         state: of the context after.
         row_bytes: of an accumulator row.
@@ -55,6 +56,7 @@ class Lowered:
     drawn: Sequence[tuple[str, str]]
     explain: Sequence[Decision]
     sums: Sequence[Sums]
+    ring: int
     room: Room | None
     state: Hashable
     row_bytes: int
@@ -114,7 +116,7 @@ class Template:
         stems: names of the buffers to make.
         bufs: of these, as they were: with the number of the name, and whether each holds a whole, or an inner, value.
         refs: streams.
-        sums, row_bytes, units: see `Lowered`.
+        sums, ring, row_bytes, units: see `Lowered`.
         origins: with names of instruction and group.
         ops: operations.
         explain: decisions.
@@ -125,6 +127,7 @@ class Template:
     bufs: list[tuple[int, Buf, bool, bool]] = field(default_factory=list)
     refs: list[_Stream] = field(default_factory=list)
     sums: Sequence[Sums] = ()
+    ring: int = 0
     row_bytes: int = 0
     units: int = 1
     origins: list[tuple[Piece, Piece, Origin]] = field(default_factory=list)
@@ -146,6 +149,8 @@ class Template:
             if inner:
                 ctx.inner.add(made)
         start = len(ctx.block.items)
+        if self.sums:
+            ctx.begin_ring(self.ring)
         units = [ctx.next_unit() for _ in self.sums]
         rows = [ctx.acc_rows(unit, s.rows) for s, unit in zip(self.sums, units, strict=True)]
         if rows:
@@ -188,7 +193,13 @@ class _Reading:
     def __init__(self, lowered: Lowered) -> None:
         self._lowered, self._made = (
             lowered,
-            Template(state=lowered.state, sums=lowered.sums, row_bytes=lowered.row_bytes, units=lowered.units),
+            Template(
+                state=lowered.state,
+                sums=lowered.sums,
+                ring=lowered.ring,
+                row_bytes=lowered.row_bytes,
+                units=lowered.units,
+            ),
         )
         self._names: dict[str, int] = {}
         self._count = 0

@@ -92,6 +92,7 @@ class Lowering:
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         copies: of groups; None: each is lowered by itself.
         loops: whether what repeats in a group becomes loops.
+        rolled: whether any has.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
     """
@@ -109,6 +110,7 @@ class Lowering:
     depth: int = 0
     copies: GroupCopies | None = None
     loops: bool = False
+    rolled: bool = False
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -354,7 +356,7 @@ class Lowering:
             self._ways[key] = choice
         made = loops.made(items, choice)
         self.ctx.block.items[start:] = made.block.items
-        self.ctx.fixed |= made.fixed
+        self.rolled = self.rolled or choice.way is not None
         self.ctx.explain += made.decisions
 
     def _picked(self, tuner: Tuner, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:

@@ -34,6 +34,15 @@ INTEGER_OPERANDS = frozenset({"s8", "u8", "s4", "u4", "pred"})
 
 R = TypeVar("R")
 
+RING = 2
+"""Blocks whose accumulators take turns, at least: one is summed while the results of the one before it are taken."""
+
+RING_CYCLES = 1024
+"""Time that the blocks of a ring are to take, at least: longer than the way from a sum to its result."""
+
+EPILOGUE = 8
+"""Epilogues may take such a part of the time of products in a ring: longer ones are to wait for each other less."""
+
 REJECTED = 3
 """Plans that lost, the best ones with different cycles, that are told."""
 
@@ -177,8 +186,22 @@ class Gemm:
         batches = [replace(self.c.one_batch, origin=at) for at in product(*map(range, self.c.dims(self.c.batch)))]
         blocks = [(batch, m, n) for batch in batches for m, n in _blocks(plan)]
         later = iter(blocks[1:])
+        if self.ctx.region is None:
+            self.ctx.begin_ring(self._ring(plan, len(blocks)))
         for number, block in enumerate(blocks):
             self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
+
+    def _ring(self, plan: GemmPlan, blocks: int) -> int:
+        """Accumulator rows of a unit that are enough for blocks to overlap; 0: all of them, for a few blocks.
+
+        Blocks that take the same rows again and again repeat, so that loops can be made of them.
+        """
+        work = plan.flow.totals.numbers
+        jobs = min(plan.block_m, len(plan.m)) * min(plan.block_n, len(plan.n))
+        ring = max(RING, -(-RING_CYCLES * blocks // max(1, work["compute"])))
+        rows = ring * -(-jobs // self.ctx.chip.mxu.count) * max(m.elements for m in plan.m)
+        few = blocks <= 2 * ring or rows > self.ctx.chip.mxu.acc_rows
+        return 0 if few or EPILOGUE * work["vector"] > work["compute"] else rows
 
     def plans(self) -> Ranked:
         """The candidates that fit, the cheapest first."""

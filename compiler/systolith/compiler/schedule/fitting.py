@@ -52,7 +52,7 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         ctx: what was lowered.
         free: bytes of VMEM that no whole value takes.
     """
-    return ahead(ctx, ctx.block, free, ctx.fixed)
+    return ahead(ctx, ctx.block, free)
 
 
 def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
@@ -72,13 +72,13 @@ def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
     return fitted.cycles
 
 
-def ahead(ctx: TileBuilder, block: Block, free: int, fixed: Collection[TileOp] = ()) -> Fitted:
-    """A block of what was lowered, with loads ahead as far as memory allows, but for those in `fixed`."""
+def ahead(ctx: TileBuilder, block: Block, free: int) -> Fitted:
+    """A block of what was lowered, with loads ahead as far as memory allows."""
     chip = ctx.chip
     loads = max(1, chip.fifo.depth - 2)
     for part in AHEAD_SHARES:
         moved: set[TileOp] = set()
-        order = prefetch(block, Lookahead(int(free * part), loads if part else 0), moved, fixed)
+        order = prefetch(block, Lookahead(int(free * part), loads if part else 0), moved)
         fitted = Fitted(order, moved, memory_plan(order, ctx.whole, chip), part)
         if fitted.plan.failed is None:
             break

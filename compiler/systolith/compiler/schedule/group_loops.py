@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.schedule.fitting import Predicted, ahead, predicted
+from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.reroll import Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Block, Buf, Item, Loop, TileOp
+from systolith.compiler.tile.ir import Block, Buf, Item, Loop
 
 LOOP_SHARE = 0.9
 """Part of the free VMEM that the buffers of a loop may take."""
@@ -23,8 +25,21 @@ LOOP_SHARE = 0.9
 WORTH = 0.75
 """Part of the operations that a group with loops may have: to see what larger ones take is not worth the time."""
 
-SPARE = (0, 1)
-"""Places for each buffer of a loop beyond those that it takes by estimate: tried in turn."""
+
+class Way(NamedTuple):
+    """How loops are made.
+
+    Attributes:
+        ahead: loads are so many loads ahead of their place.
+        spare: places for each buffer beyond those that it takes by estimate.
+    """
+
+    ahead: int
+    spare: int
+
+
+WAYS = (Way(0, 0), Way(2, 0), Way(0, 1))
+"""Tried in turn."""
 
 LOOKED_AT = 6144
 """Operations of a group whose cycles are predicted."""
@@ -38,12 +53,12 @@ class Choice:
     """How a group has its loops.
 
     Attributes:
-        spare: places for each buffer beyond those by estimate; None: it is written out.
+        way: how they are made; None: it is written out.
         cycles: predicted if it is written out, if that was asked for.
         rejected: loops that take longer.
     """
 
-    spare: int | None
+    way: Way | None
     cycles: int = 0
     rejected: tuple[Alternative, ...] = ()
 
@@ -66,23 +81,25 @@ class GroupLoops:
         near = NEAR if len(first) == len(items) else NEAR_IN_LONG_ONES
         written: Predicted | None = None
         rejected: list[Alternative] = []
-        for spare in SPARE:
-            looped = self._rolled(first, spare)
-            cycles = self._cycles(looped.block, looped.fixed) if looped is not None else None
+        for way in WAYS:
+            looped = self._rolled(first, way)
+            cycles = self._cycles(looped.block) if looped is not None else None
             if looped is None or cycles is None:
-                break
+                if way == WAYS[0]:
+                    break
+                continue
             if cycles.total <= cycles.busiest * near:
-                return Choice(spare)
+                return Choice(way)
             written = written or self._cycles(Block([*first]))
             if written is None or cycles.total <= written.total * near:
-                return Choice(spare)
+                return Choice(way)
             many = sum(isinstance(item, Loop) for item in looped.block.items)
             rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
         return Choice(None, round(written.total) if written is not None else 0, tuple(rejected))
 
     def made(self, items: Sequence[Item], choice: Choice) -> Rerolled:
         """The operations of the group as was chosen."""
-        found = self._rolled(items, choice.spare) if choice.spare is not None else None
+        found = self._rolled(items, choice.way) if choice.way is not None else None
         if found is not None:
             for memory in found.memory:
                 memory.name = self._ctx.fresh(memory.name.partition("~")[0] + ".loop")
@@ -93,16 +110,17 @@ class GroupLoops:
             found.decisions.append(Decision("repeat", group, "written out", "", numbers, choice.rejected))
         return found
 
-    def _rolled(self, items: Sequence[Item], spare: int) -> Rerolled | None:
+    def _rolled(self, items: Sequence[Item], way: Way) -> Rerolled | None:
         """With loops; None: with hardly fewer operations."""
         room, ctx = int(self._free * LOOP_SHARE), self._ctx
-        found = reroll(Block([*items]), self._fixed, room, ctx.chip, spare, numbers=ctx.loop_vars)
+        block = prefetch(Block([*items]), Lookahead(room // 2, way.ahead), set())
+        found = reroll(block, self._fixed, room, ctx.chip, way.spare, numbers=ctx.loop_vars)
         worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
         return found if worth else None
 
-    def _cycles(self, block: Block, fixed: Collection[TileOp] = ()) -> Predicted | None:
+    def _cycles(self, block: Block) -> Predicted | None:
         """Predicted cycles by itself; None: there are too few scalars or tokens, or no place for its buffers."""
-        fitted = ahead(self._ctx, block, self._free, fixed)
+        fitted = ahead(self._ctx, block, self._free)
         try:
             return None if fitted.plan.failed is not None else predicted(self._ctx, fitted)
         except DoesNotFitError:

@@ -7,7 +7,7 @@ and the depth of the load queue allow.  Loads keep their order.  A loop is passe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,8 +28,8 @@ class Lookahead:
     loads: int
 
 
-def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp], fixed: Collection[TileOp] = ()) -> Block:
-    """The block with loads moved ahead, but for those in `fixed`; those that moved are added to `moved`."""
+def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
+    """The block with loads moved ahead; those that moved are added to `moved`."""
     out = Block()
     segment: list[TileOp | Loop] = []
     for item in block.items:
@@ -37,13 +37,13 @@ def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp], fixed: Collecti
         if isinstance(item, TileOp | Loop) and not routine:
             segment.append(item)
             continue
-        out.items += _segment(segment, ahead, moved, fixed)
+        out.items += _segment(segment, ahead, moved)
         segment = []
         if isinstance(item, TileOp):
             out.items.append(item)
             continue
-        out.items.append(item.with_regions([prefetch(region, ahead, moved, fixed) for region in item.regions]))
-    out.items += _segment(segment, ahead, moved, fixed)
+        out.items.append(item.with_regions([prefetch(region, ahead, moved) for region in item.regions]))
+    out.items += _segment(segment, ahead, moved)
     return out
 
 
@@ -57,10 +57,8 @@ class _Load:
     bytes: int
 
 
-def _segment(
-    ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp], fixed: Collection[TileOp]
-) -> Sequence[TileOp | Loop]:
-    loads = _loads(ops, fixed)
+def _segment(ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp]) -> Sequence[TileOp | Loop]:
+    loads = _loads(ops)
     if not loads or not ahead.loads:
         return ops
     out: list[TileOp | Loop] = []
@@ -84,7 +82,7 @@ def _segment(
     return out
 
 
-def _loads(ops: list[TileOp | Loop], fixed: Collection[TileOp]) -> list[_Load]:
+def _loads(ops: list[TileOp | Loop]) -> list[_Load]:
     """Loads from HBM to VMEM whose address is fixed: their order is kept, so `after` never decreases."""
     used: dict[Buf, int] = {}
     found: list[_Load] = []
@@ -93,7 +91,7 @@ def _loads(ops: list[TileOp | Loop], fixed: Collection[TileOp]) -> list[_Load]:
         if isinstance(op, Loop):
             used |= {buf: place for inner in op.body.ops() for buf in inner.buffers}
             continue
-        load = _is_load(op) and op not in fixed
+        load = _is_load(op)
         if load:
             # `used` holds no loads from HBM buffers, so what it has for the source may have written it; the list of
             # indices where the load goes is read.

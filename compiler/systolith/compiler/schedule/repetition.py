@@ -18,8 +18,8 @@ from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
-LEAST = 64
-"""Operations that a loop must save: its ends stay written out, and each iteration takes a few scalar instructions."""
+LEAST = 24
+"""Operations that a loop must save: each takes a few scalar instructions."""
 
 SMALLEST = 1024
 """Operations of a group in which repetitions are looked for."""
@@ -108,14 +108,12 @@ class Rolled:
     Attributes:
         first, end: the first of them, and the one after the last.
         loop: it.
-        after: so many items after it are in the order of an iteration, which what follows the loop waits for.
         decision: why.
     """
 
     first: int
     end: int
     loop: Loop
-    after: int
     decision: Decision
 
 
@@ -259,7 +257,7 @@ class Repetition:
     def _saved(self, turns: int) -> int:
         """Instructions that a loop of so many repetitions an iteration saves; 0: too few."""
         size = sum(f.size for f in self.forms[self.start : self.start + self.period]) * turns
-        saved = (self.count // turns - 3) * size
+        saved = (self.count // turns - 2) * size
         return saved if saved >= LEAST else 0
 
     def _trace(self, turns: int) -> range:
@@ -270,7 +268,7 @@ class Repetition:
 
     def _made(self, variables: Iterator[int], turns: int, saved: int, layout: _Layout, places: Places) -> Rolled | None:
         body, var = turns * self.period, VReg(next(variables))
-        first, count = self.start + body, self.count // turns - 2
+        first, count = self.start + body, self.count // turns - 1
         moved = Block([self._moved(first + x, turns, var) for x in range(body)])
         group = next(moved.ops()).origin.group
         loop = Loop(var, count, moved, group)
@@ -284,7 +282,7 @@ class Repetition:
         what = f"{count:,} iterations of {body:,} operations"
         why = f"{turns} places for each buffer" if turns > 1 else ""
         decision = Decision("repeat", group, what, why, {"operations saved": saved})
-        return Rolled(first, first + count * body, loop, body, decision)
+        return Rolled(first, first + count * body, loop, decision)
 
     def _moved(self, n: int, turns: int, var: VReg) -> Item:
         """An item of the body, whose offsets move with the loop."""

@@ -1,15 +1,15 @@
 """Loops from stretches of a program that repeat (LLVM: loop reroll), nested ones from the inside.
 
 A stretch repeats with a period if each operation is the one a period earlier, but for two things: buffers on the chip,
-each of which takes the place of one of the period before, and offsets, which move by constants.  The first and the last
-repetitions stay written out, since what comes before and after overlaps with them; the others become the iterations of
-a `Loop`, whose buffers lie in one piece of memory.  What runs, and in which order, stays the same.
+each of which takes the place of one of the period before, and offsets, which move by constants.  The first repetitions
+stay written out, since what comes before overlaps with them; the others become the iterations of a `Loop`, whose
+buffers lie in one piece of memory.  What runs, and in which order, stays the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 
 import numpy as np
@@ -20,7 +20,8 @@ from systolith.compiler.schedule.repetition import LEAST, LONGEST, SMALLEST, For
 from systolith.compiler.tile.builder import FIRST_VAR
 from systolith.compiler.tile.ir import Arg, Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
-from systolith.isa.instruction import Space
+from systolith.isa.instruction import Instruction, Space
+from systolith.isa.opcodes import queue_of
 
 
 @dataclass
@@ -29,15 +30,14 @@ class Rerolled:
 
     Attributes:
         block: it.
-        now: what has become of operations whose buffers are in other places than before.
-        fixed: operations after loops whose order is that of an iteration.
+        now: what has become of operations whose buffers are in other places than before, and of the last one of a
+            group that a loop ends: what comes after the loop.
         decisions: the loops.
         memory: of the buffers of loops, under names that other blocks may have, too.
     """
 
     block: Block
     now: dict[TileOp, TileOp] = field(default_factory=dict)
-    fixed: set[TileOp] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
     memory: list[Buf] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ def reroll(
     found = Rerolled(search.block(block), decisions=search.decisions, memory=search.places.memory)
     if search.places.of:
         found.block = moved_to(found.block, search.places, found.now)
-    found.fixed = {found.now.get(op, op) for op in search.fixed}
+    found.now |= search.ends
     return found
 
 
@@ -81,7 +81,7 @@ class _Search:
 
     Attributes:
         places: of the buffers of loops.
-        fixed: see `Rerolled`.
+        ends: what stands for the last operation of a group that a loop ends.
         decisions: the loops so far.
     """
 
@@ -98,7 +98,7 @@ class _Search:
         self.lives, self.room, self.chip = Lives(block, whole), room, chip
         self.spare, self.smallest, self._variables = spare, smallest, variables
         self.places = Places()
-        self.fixed: list[TileOp] = []
+        self.ends: dict[TileOp, TileOp] = {}
         self.decisions: list[Decision] = []
         self._numbers: dict[object, int] = {}
         self._known: dict[int, tuple[object, int]] = {}
@@ -131,7 +131,16 @@ class _Search:
         forms = [self._form(op) for op in ops]
         while (made := self._once(forms, segment)) is not None:
             forms = made
-        return [f.item for f in forms]
+        items = [f.item for f in forms]
+        if isinstance(items[-1], Loop):
+            items.append(self._end(ops[-1]))
+        return items
+
+    def _end(self, op: TileOp) -> TileOp:
+        """An operation after the loop that ends a group: with it the group's results are there."""
+        queue = queue_of(Instruction(op.op, {}, op.unit))
+        self.ends[op] = TileOp("nop", {"queue": queue}, replace(op.origin, what="end", macs=0))
+        return self.ends[op]
 
     def _once(self, forms: list[Form], segment: range) -> list[Form] | None:
         """The items with loops of one period; None: no period is worth it."""
@@ -147,14 +156,13 @@ class _Search:
                     found = Repetition(forms, start, end, period, segment, self.lives)
                     loop = (
                         found.loop(self._variables, self.places, self.room, self.spare, self.chip)
-                        if found.count > 3
+                        if found.count > 2
                         else None
                     )
                     if loop is None:
                         start = found.after
                         continue
                     self.decisions.append(loop.decision)
-                    self.fixed += Block([f.item for f in forms[loop.end : loop.end + loop.after]]).ops()
                     out += [*forms[at : loop.first], self._form(loop.loop)]
                     start = at = loop.end
             if at:

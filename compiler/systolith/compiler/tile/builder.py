@@ -85,7 +85,6 @@ class TileBuilder:
             there.
         drawn: every name that was made unique, before and after.
         sums: every piece of accumulators that was taken.
-        fixed: operations that stay where they are in program order: loops before them have their order.
         loop_vars: numbers of the induction variables of loops to come.
         emission: appends the operations of a product's tiles, or a copy of what others did; given what these depend on
             beside the group.  None: nothing is copied.
@@ -112,7 +111,6 @@ class TileBuilder:
     unit: int = 0
     drawn: list[tuple[str, str]] = field(default_factory=list)
     sums: list[Sums] = field(default_factory=list)
-    fixed: set[TileOp] = field(default_factory=set)
     loop_vars: Iterator[int] = field(default_factory=lambda: count(FIRST_VAR))
     emission: Callable[[Hashable, Callable[[], None]], None] | None = None
     capacity: int = field(init=False)
@@ -121,9 +119,11 @@ class TileBuilder:
     _vregs: int = 0
     _acc: dict[int, Buf] = field(default_factory=dict)
     _next_row: dict[int, int] = field(default_factory=dict)
+    _ring: range = field(init=False)
 
     def __post_init__(self) -> None:
         self.capacity = self.chip.vmem.bytes  # of VMEM
+        self._ring = range(self.chip.mxu.acc_rows)
 
     def apart(self, group: Instruction, picked: str = "") -> TileBuilder:
         """A lowering of one group of the same module that leaves nothing here."""
@@ -204,17 +204,35 @@ class TileBuilder:
 
     def acc_rows(self, unit: int, count: int) -> int:
         """The first of `count` accumulator rows of MXU `unit`: a ring, so that what still drains is not in the way."""
-        row = self._next_row.get(unit, 0)
-        if row + count > self.chip.mxu.acc_rows:
-            row = 0
+        row = self._next_row.get(unit, self._ring.start)
+        if row + count > self._ring.stop:
+            row = self._ring.start
         self._next_row[unit] = row + count
         self.sums.append(Sums(len(self.block.items), unit, row, count))
         return row
+
+    @property
+    def ring(self) -> int:
+        """As for `begin_ring`: what the last sums are of."""
+        return len(self._ring) % self.chip.mxu.acc_rows
+
+    def begin_ring(self, rows: int) -> None:
+        """Take the next sums from so many accumulator rows of every matrix unit, in turn; 0: from all of them.
+
+        They are next to those that were taken last.
+        """
+        whole = range(self.chip.mxu.acc_rows)
+        last = self._ring.stop if self._ring != whole else max(self._next_row.values(), default=0)
+        first = last if last + rows <= len(whole) else 0
+        if rows or self._ring != whole:
+            self._next_row = dict.fromkeys(range(self.chip.mxu.count), first)
+        self._ring = range(first, first + rows) if rows else whole
 
     def begin_sums(self) -> None:
         """Take the next accumulator rows of every matrix unit from the first or the middle one on, where it is longer
         since they were taken: groups that begin so begin in one of two ways, and more of them are alike.
         """
+        self._ring = range(self.chip.mxu.acc_rows)
         half, taken = self.chip.mxu.acc_rows // 2, max(self._next_row.values(), default=0)
         self._next_row = dict.fromkeys(range(self.chip.mxu.count), half if 0 < taken <= half else 0)
 
