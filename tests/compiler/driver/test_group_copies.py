@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from systolith.isa.chip_reads import recording
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.work import moved
 from tests.compiler.hlo.computations import scalar_computation
+from tests.compiler.loops.cases import rolled_everywhere
 from tests.examples import THOROUGH, examples
 from tests.isa.chip_variants import changes
 
@@ -100,13 +102,13 @@ TEXTS = {"layers": _layers(3), "attention": _attention(3)} | {
 DRAWN = sorted(TEXTS if THOROUGH else TEXTS.keys() - {"gpt2_tiny_infer"})
 
 
-def _all_of(compiled: Compiled, chip: Chip) -> tuple[bytes, str, str]:
+def _all_of(compiled: Compiled, chip: Chip) -> tuple[str | bytes, ...]:
     binary = to_bytes(moved(compiled.program, chip))
     tile = compiled.stages["tile.txt"].split("\n", 2)[2]  # after the chip's digest
     return binary, tile, compiled.stages["explain.txt"]
 
 
-def _alone(text: str, chip: Chip) -> tuple[bytes, str, str]:
+def _alone(text: str, chip: Chip) -> tuple[str | bytes, ...]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lowering, "source_of", lambda *_: None)
         return _all_of(Front(parse_hlo(text)).compile(chip, OPTIONS), chip)
@@ -118,7 +120,7 @@ def test_copies_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = Template.copy
 
     def counting(template: Template, *args: object) -> None:
-        copied.append(len(template.ops))
+        copied.append(len(template.items))
         copy(template, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Template, "copy", counting)
@@ -142,6 +144,42 @@ def test_blocks_of_equal_layers_are_lowered_a_few_times(monkeypatch: pytest.Monk
     monkeypatch.setattr(Lowering, "_blocks", counting)
     Front(parse_hlo(_attention(6))).compile(load_chip("small"), OPTIONS)
     assert 0 < len(lowered) <= 3
+
+
+def _products(many: int) -> str:
+    lines = ["x = f32[96,128] parameter(0)", "y.0 = f32[96,128] copy(x)"]
+    for n in range(many):
+        lines += [
+            f"w.{n} = f32[128,128] parameter({n + 1})",
+            f"y.{n + 1} = f32[96,128] dot(y.{n}, w.{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+        ]
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"HloModule products\nENTRY e {{\n{body}  ROOT r = f32[96,128] negate(y.{many})\n}}\n"
+
+
+@pytest.mark.parametrize("gbps", [1, 40])
+def test_groups_with_loops_are_copied(gbps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[bool] = []
+    copy = Template.copy
+
+    def noting(template: Template, *args: object) -> None:
+        copied.append(template.variables > 0)
+        copy(template, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Template, "copy", noting)
+    text, chip = _products(4), variant(load_chip("tiny"), {"hbm.gbps": gbps})
+    with rolled_everywhere():
+        expected = _alone(text, chip)
+        assert not copied
+        compiled = Front(parse_hlo(text)).compile(recording(chip)[0], OPTIONS)
+    for got, wanted in zip(_all_of(compiled, chip), expected, strict=True):
+        assert _unnumbered(got) == _unnumbered(wanted)
+    assert any(copied)
+
+
+def _unnumbered(text: str | bytes) -> str | bytes:
+    """A text without the numbers of induction variables, which say nothing."""
+    return re.sub(r"\$\d+", "$", text) if isinstance(text, str) else text
 
 
 @examples(2, 150)

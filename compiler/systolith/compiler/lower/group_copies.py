@@ -14,7 +14,7 @@ from systolith.compiler.cost.room import Room
 from systolith.compiler.lower.alike import Source
 from systolith.compiler.lower.group_template import Lowered, Note
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Buf, TileOp
+from systolith.compiler.tile.ir import Block, Buf
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 
@@ -81,7 +81,7 @@ def _lowered(ctx: TileBuilder, source: Source, lower: Callable[[], Note]) -> Low
     items = ctx.block.items[start:]
     whole = inner = frozenset[Buf]()
     if len(ctx.whole) > before[0]:
-        bufs = {b for op in items if isinstance(op, TileOp) for b in op.buffers}
+        bufs = {b for op in Block([*items]).ops() for b in op.buffers}
         whole, inner = frozenset(bufs & ctx.whole), frozenset(bufs & ctx.inner)
     return Lowered(
         source=source,

@@ -7,7 +7,7 @@ with a suffix; where there is any other, it is not copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from systolith.compiler.cost.room import Room
 from systolith.compiler.explain import Decision
 from systolith.compiler.lower.alike import SUFFIX, Source
 from systolith.compiler.tile.builder import Sums, TileBuilder
-from systolith.compiler.tile.ir import Buf, Item, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.instruction import Space
 from systolith.isa.program import Origin
 
@@ -64,10 +64,20 @@ class Lowered:
     whole: frozenset[Buf]
     inner: frozenset[Buf]
 
+    @property
+    def ops(self) -> Iterator[TileOp]:
+        """All operations, those in loops included."""
+        return Block([*self.items]).ops()
+
+    @cached_property
+    def looped(self) -> bool:
+        """Whether there are loops."""
+        return any(isinstance(item, Loop) for item in self.items)
+
     @cached_property
     def largest(self) -> int:
         """Bytes of the largest buffer in VMEM."""
-        bufs = {b for op in self.items if isinstance(op, TileOp) for b in op.buffers}
+        bufs = {b for op in self.ops for b in op.buffers}
         return max((b.bytes for b in bufs if b.space is Space.VMEM), default=0)
 
     @cached_property
@@ -104,6 +114,16 @@ class _Op:
     sums: int | None
 
 
+@dataclass(frozen=True)
+class _Loop:
+    """A loop to copy: the number of its variable, its count, the name of its group, and what it repeats."""
+
+    var: int
+    count: int
+    name: Piece
+    items: tuple[_Op | _Loop, ...]
+
+
 _Stream = tuple[int | None, int | None, Ref, int | None]
 """A stream to copy: with the numbers of its buffer and of its index list, and of the accumulators that it reads."""
 
@@ -118,7 +138,9 @@ class Template:
         refs: streams.
         sums, ring, row_bytes, units: see `Lowered`.
         origins: with names of instruction and group.
-        ops: operations.
+        variables: of loops.
+        shifted: there are loops: the accumulators of a copy are all as many rows further.
+        items: operations and loops.
         explain: decisions.
         state: see `Lowered`.
     """
@@ -131,7 +153,9 @@ class Template:
     row_bytes: int = 0
     units: int = 1
     origins: list[tuple[Piece, Piece, Origin]] = field(default_factory=list)
-    ops: list[_Op] = field(default_factory=list)
+    variables: int = 0
+    shifted: bool = False
+    items: list[_Op | _Loop] = field(default_factory=list)
     explain: list[Callable[[Sequence[str]], Decision]] = field(default_factory=list)
     state: Hashable = None
 
@@ -159,25 +183,36 @@ class Template:
             ]
         # Matrix units take turns: all are as many further as the first one.
         turn = units[0] - self.sums[0].unit if units else 0
+        shift = rows[0] - self.sums[0].row if self.shifted and rows else 0
+        variables = [VReg(next(ctx.loop_vars)) for _ in range(self.variables)]
         refs = list[Ref]()
         for n, k, ref, sums in self.refs:
             buf, offset = (None if n is None else bufs[n]), ref.offset
             if ref.buf is not None and ref.buf.space == Space.ACC:
-                buf = ctx.acc(ref.buf.unit if sums is None else units[sums])
-                offset += 0 if sums is None else (rows[sums] - self.sums[sums].row) * self.row_bytes
-            refs.append(Ref(buf, ref.pattern, offset, None, ref.bias, None if k is None else bufs[k]))
+                unit = (ref.buf.unit + turn) % self.units if self.shifted else ref.buf.unit
+                buf = ctx.acc(unit if sums is None else units[sums])
+                offset += (shift if sums is None else rows[sums] - self.sums[sums].row) * self.row_bytes
+            moves = tuple([(variables[var.n], step) for var, step in ref.moves])
+            refs.append(Ref(buf, ref.pattern, offset, None, ref.bias, None if k is None else bufs[k], moves))
         origins = [replace(o, hlo=_named(hlo, names), group=_named(g, names)) for hlo, g, o in self.origins]
-        append = ctx.block.items.append
-        for op in self.ops:
-            args = op.args
-            if op.streams:
+
+        def copied(item: _Op | _Loop) -> Item:
+            if isinstance(item, _Loop):
+                body = Block([*map(copied, item.items)])
+                return Loop(variables[item.var], item.count, body, _named(item.name, names))
+            args = item.args
+            if item.streams:
                 args = dict(args)
-                for name, which in op.streams:
+                for name, which in item.streams:
                     args[name] = refs[which] if type(which) is int else tuple([refs[n] for n in which])  # type: ignore[union-attr]
-            if op.sums is not None:
-                args = {**args, "acc": rows[op.sums]}
-            unit = (op.unit + turn) % self.units if op.turns else op.unit
-            append(TileOp(op.op, args, origins[op.origin], unit))
+            if item.sums is not None:
+                args = {**args, "acc": rows[item.sums]}
+            elif shift and "acc" in args:
+                args = {**args, "acc": args["acc"] + shift}
+            unit = (item.unit + turn) % self.units if item.turns else item.unit
+            return TileOp(item.op, args, origins[item.origin], unit)
+
+        ctx.block.items += map(copied, self.items)
         ctx.explain += [decision(names) for decision in self.explain]
         if source.in_blocks:
             ctx.proceed(self.state)
@@ -199,6 +234,7 @@ class _Reading:
                 ring=lowered.ring,
                 row_bytes=lowered.row_bytes,
                 units=lowered.units,
+                shifted=lowered.looped,
             ),
         )
         self._names: dict[str, int] = {}
@@ -209,6 +245,7 @@ class _Reading:
         self._refs: dict[tuple[int, int | None], int] = {}
         self._taken: list[int] = []  # numbers of the accumulators that were taken so far, the last one first
         self._origins: dict[Origin, int] = {}  # few are different: tiles have the same
+        self._variables: dict[VReg, int] = {}
 
     def template(self) -> Template:
         """The template.
@@ -216,6 +253,8 @@ class _Reading:
         Raises:
             NotCopiedError: something has no place in one.
         """
+        if self._lowered.looped and self._lowered.sums and not self._lowered.ring:
+            raise NotCopiedError  # where the rows of a copy begin again is not known
         drawn, stems = dict[str, int](), dict[str, Piece]()
         for stem, name in self._lowered.drawn:
             # The first name of a stem may be the stem itself, of which others are not made.
@@ -229,7 +268,8 @@ class _Reading:
             while sums is not None and sums.place <= place:
                 self._taken.insert(0, n)
                 n, sums = next(coming, (0, None))
-            self._made.ops.append(self._op(item))
+            self._made.items.append(self._item(item))
+        self._made.variables = len(self._variables)
         self._made.explain += map(self._decision, self._lowered.explain)
         return self._made
 
@@ -254,8 +294,7 @@ class _Reading:
 
     def _number_buffers(self, drawn: Mapping[str, int]) -> None:
         found = self._lowered
-        ops = [op for op in found.items if isinstance(op, TileOp)]
-        bufs = dict.fromkeys(b for op in ops for b in op.buffers if b not in self._bufs)
+        bufs = dict.fromkeys(b for op in found.ops for b in op.buffers if b not in self._bufs)
         for b in bufs:
             if b.space == Space.ACC:
                 continue
@@ -264,9 +303,18 @@ class _Reading:
             self._bufs[b] = len(self._bufs)
             self._made.bufs.append((drawn[b.name], b, b in found.whole, b in found.inner))
 
-    def _op(self, item: Item) -> _Op:
-        if not isinstance(item, TileOp):
+    def _item(self, item: Item) -> _Op | _Loop:
+        if isinstance(item, TileOp):
+            return self._op(item)
+        if not isinstance(item, Loop) or not isinstance(item.count, int):
             raise NotCopiedError
+        var = self._variable(item.var)
+        return _Loop(var, item.count, self._piece(item.name), tuple(map(self._item, item.body.items)))
+
+    def _variable(self, var: VReg) -> int:
+        return self._variables.setdefault(var, len(self._variables))
+
+    def _op(self, item: TileOp) -> _Op:
         streams = list[tuple[str, int | tuple[int, ...]]]()
         for name, value in item.args.items():
             if type(value) is Ref:
@@ -284,8 +332,8 @@ class _Reading:
         return _Op(item.op, item.args, tuple(streams), self._origin(item.origin), item.unit, turns, sums)
 
     def _sums(self, unit: int, row: int) -> int | None:
-        """The number of the accumulators that a row of a matrix unit is of."""
-        if self._lowered.source.in_blocks:
+        """The number of the accumulators that a row of a matrix unit is of; None: rows stay, or are all shifted."""
+        if self._lowered.source.in_blocks or self._lowered.looped:
             return None
         of = self._lowered.sums
         for n in self._taken:
@@ -299,8 +347,9 @@ class _Reading:
             sums = self._sums(ref.buf.unit, ref.offset // self._lowered.row_bytes)
         key = id(ref), sums
         if key not in self._refs:
-            if ref.dynamic is not None or ref.moves or any(type(b) is VReg for b in ref.bias):
+            if ref.dynamic is not None or any(type(b) is VReg for b in ref.bias):
                 raise NotCopiedError
+            ref = replace(ref, moves=tuple((VReg(self._variable(var)), step) for var, step in ref.moves))
             buf = None if ref.buf is None or ref.buf.space == Space.ACC else self._bufs[ref.buf]
             self._refs[key] = len(self._made.refs)
             self._made.refs.append((buf, None if ref.index is None else self._bufs[ref.index], ref, sums))

@@ -28,7 +28,7 @@ from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import Choice, GroupLoops
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Block, Buf, TileOp
+from systolith.compiler.tile.ir import Array, Block, Buf, Loop, TileOp
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
 from systolith.isa.instruction import Space
@@ -277,14 +277,12 @@ class Lowering:
             self.ctx.begin_sums()
         try:
             self.ctx.picked = self._picked(tuner, i, cached, outputs) if tuner else ""
-            self._lower(i, cached, outputs)
+            self._lower(i, cached, outputs, start)
         except LimitError as problem:
             if i.tiling:  # its own groups have been split as far as they can be
                 raise DoesNotFitError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
-        if self.loops and self.ctx.region is None:
-            self.roll(start, i, cached, outputs)
         ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
@@ -292,8 +290,11 @@ class Lowering:
         )
         return shaped(iter(outputs), i.shape)
 
-    def _lower(self, i: Group, inputs: list[Array], outputs: list[Array]) -> None:
-        """Lower a group, or copy what was lowered for another one that is alike."""
+    def _lower(self, i: Group, inputs: list[Array], outputs: list[Array], start: int) -> None:
+        """Lower a group, or copy what was lowered for another one that is alike, and make loops in it.
+
+        `start`: the first item of the block that will be of the group.
+        """
 
         def lower() -> Note:
             """As `GroupCopies.lower` asks for."""
@@ -313,12 +314,10 @@ class Lowering:
         options, copies = self.ctx.options, self.copies
         given = any(a.buf in self.cache for a in inputs)
         asked = options.tuner is not None or options.plan is not None
-        if copies is None or i.unit is Unit.DMA or given or asked or self.ctx.region is not None:
+        source = source_of(self.ctx, i, inputs, outputs) if self.ctx.region is None else None
+        if copies is None or source is None or i.unit is Unit.DMA or given or asked:
             lower()
-            return
-        source = source_of(self.ctx, i, inputs, outputs)
-        if source is None:
-            lower()
+            self._roll(start, i, inputs, outputs, source and (source.key, self.ctx.budget))
             return
         room: Hashable = None if source.asks_for_room else self.ctx.budget
         if source.in_blocks:
@@ -326,37 +325,49 @@ class Lowering:
 
         def emission(what: Hashable, emit: Callable[[], None]) -> None:
             def whole() -> Note:
+                at = len(self.ctx.block.items)
                 emit()
+                self._roll(at, i, inputs, outputs, (source.key, what))
                 return False
 
-            copies.lower(self.ctx, source, what, whole)
+            copies.lower(self.ctx, source, (what, self.loops and self.free), whole)
 
         self.ctx.emission = emission if i.unit is Unit.MXU else None
         outer, self.copies = copies, None
         try:
-            if copies.lower(self.ctx, source, room, lower):
+            if copies.lower(self.ctx, source, (room, i.unit is Unit.MXU and self.loops and self.free), lower):
                 self.cramped.add(i)
         finally:
             self.ctx.emission, self.copies = None, outer
+        if i.unit is not Unit.MXU:
+            self._roll(start, i, inputs, outputs, (source.key, self.ctx.budget))
+        self.rolled = self.rolled or any(isinstance(item, Loop) for item in self.ctx.block.items[start:])
 
-    def roll(self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _roll(
+        self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array], alike: Hashable = None
+    ) -> None:
+        """Make loops of what repeats in a group if loops are wanted here; arguments as for `roll`."""
+        if self.loops and self.ctx.region is None:
+            self.roll(start, i, inputs, outputs, alike)
+
+    def roll(
+        self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array], alike: Hashable = None
+    ) -> None:
         """Make loops of what repeats in a group, if it is large: of the items from `start` on.
 
-        Groups that are alike have them in the same way.
+        Groups that are alike (of the same key `alike`) have them in the same way.
         """
         items = self.ctx.block.items[start:]
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
         loops = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free)
-        source = source_of(self.ctx, i, inputs, outputs)
-        key = None if source is None else (source.key, self.ctx.budget, len(items))
+        key = None if alike is None else (alike, len(items))
         choice = self._ways.get(key) or loops.choice(items)
         if key is not None:
             self._ways[key] = choice
         made = loops.made(items, choice)
         self.ctx.block.items[start:] = made.block.items
-        self.rolled = self.rolled or choice.way is not None
         self.ctx.explain += made.decisions
 
     def _picked(self, tuner: Tuner, i: Group, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:

@@ -40,6 +40,9 @@ RING = 2
 RING_CYCLES = 1024
 """Time that the blocks of a ring are to take, at least: longer than the way from a sum to its result."""
 
+RING_OPERATIONS = 512
+"""Operations of the blocks of a ring, at least: with more of them products run further ahead of their results."""
+
 EPILOGUE = 8
 """Epilogues may take such a part of the time of products in a ring: longer ones are to wait for each other less."""
 
@@ -198,10 +201,12 @@ class Gemm:
         """
         work = plan.flow.totals.numbers
         jobs = min(plan.block_m, len(plan.m)) * min(plan.block_n, len(plan.n))
-        ring = max(RING, -(-RING_CYCLES * blocks // max(1, work["compute"])))
-        rows = ring * -(-jobs // self.ctx.chip.mxu.count) * max(m.elements for m in plan.m)
-        few = blocks <= 2 * ring or rows > self.ctx.chip.mxu.acc_rows
-        return 0 if few or EPILOGUE * work["vector"] > work["compute"] else rows
+        rows = -(-jobs // self.ctx.chip.mxu.count) * max(m.elements for m in plan.m)
+        least = max(RING, -(-RING_CYCLES * blocks // max(1, work["compute"])))
+        most = min(blocks // (2 * RING), self.ctx.chip.mxu.acc_rows // rows)
+        if most < least or EPILOGUE * work["vector"] > work["compute"]:
+            return 0
+        return rows * max(least, min(most, RING_OPERATIONS * blocks // plan.operations))
 
     def plans(self) -> Ranked:
         """The candidates that fit, the cheapest first."""

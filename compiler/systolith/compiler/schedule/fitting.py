@@ -15,7 +15,7 @@ from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.isa.chip import Chip
 
-AHEAD_SHARES = (0.5, 0.3, 0.15, 0.0)
+AHEAD_SHARES = (0.5, 0.3, 0.15, 0.05, 0.0)
 """Part of the free VMEM that loads ahead of their use may take: tried in turn."""
 
 

@@ -47,6 +47,11 @@ LOOKED_AT = 6144
 NEAR_IN_LONG_ONES = 1.005
 """So many times the cycles written out count as equal in groups that are longer than that."""
 
+FAR_FEWER, NEAR_IF_FAR_FEWER = 0.25, 1.01
+"""Part of the operations that a group with loops may have for so many times the cycles to count as equal: where a loop
+ends, nothing of the next group is loaded yet.
+"""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -88,10 +93,12 @@ class GroupLoops:
                 if way == WAYS[0]:
                     break
                 continue
+            few = sum(1 for _ in looped.block.ops()) <= len(first) * FAR_FEWER
+            limit = max(near, NEAR_IF_FAR_FEWER) if few else near
             if cycles.total <= cycles.busiest * near:
                 return Choice(way)
             written = written or self._cycles(Block([*first]))
-            if written is None or cycles.total <= written.total * near:
+            if written is None or cycles.total <= written.total * limit:
                 return Choice(way)
             many = sum(isinstance(item, Loop) for item in looped.block.items)
             rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
@@ -119,7 +126,7 @@ class GroupLoops:
         return found if worth else None
 
     def _cycles(self, block: Block) -> Predicted | None:
-        """Predicted cycles by itself; None: there are too few scalars or tokens, or no place for its buffers."""
+        """Predicted cycles; None: there are too few scalars or tokens, or no place for its buffers."""
         fitted = ahead(self._ctx, block, self._free)
         try:
             return None if fitted.plan.failed is not None else predicted(self._ctx, fitted)

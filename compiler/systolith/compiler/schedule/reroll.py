@@ -185,7 +185,8 @@ class _Search:
         at = self.lives.at[item]
         if any(type(part) is VReg for _, part in parts) or any(map(_bound, refs)):
             return Form(-1 - at, refs, 1, item, at)
-        key = (item.op, item.unit, item.origin.group, *((name, self._part(part)) for name, part in parts))
+        own = (item.op, item.unit, item.origin.group, item.origin.macs)
+        key = (*own, *((name, self._part(part)) for name, part in parts))
         return Form(self._number(key), refs, 1, item, at)
 
     def _part(self, part: Arg) -> object:
