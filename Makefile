@@ -16,13 +16,14 @@ DEMO   ?= resnet18_infer_224
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Runs again only when pyproject.toml changes.  pip would compile on one core, and forgive errors too.
+# Runs again only when pyproject.toml changes.  pip would compile on one core, forgive errors too, and leave out our own
+# packages, which where PYTHONDONTWRITEBYTECODE is set would be compiled at every start.
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; found no python3" >&2; exit 1; }
 	@echo "installing into $(VENV), once"
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib isa compiler sim hw runtime reports
 	@touch $@
 
 demo: $(STAMP) ## compile and simulate ResNet-18, check it against XLA's result, write build/demo/report.html

@@ -6,6 +6,7 @@ inside the commands keep the start quick.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -114,6 +115,7 @@ def cli(verbose: int, quiet: bool) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="No summary, only what is wrong.")
 @autotuning
 @listing_refusals
+@collection_paused()
 def run(
     file: Path,
     trace: Path | None,
@@ -156,7 +158,6 @@ def run(
     return FAILED if outcome.failures else GOOD
 
 
-@collection_paused()
 def _print_summary(record: dict[str, Any], top: int, written: Sequence[Path]) -> None:
     from systolith.reports.terminal import render_summary
 
@@ -295,4 +296,7 @@ for command in (opt, ops, cost, man, explain, chips, report, schema, serve, swee
 
 def main() -> None:
     """Entry point of the command."""
+    # Threads of numpy's OpenBLAS, which has one for each processor, are to sleep at once (2^4 ticks) where there is
+    # nothing to multiply; by default each spins for some hundredths of a second at every start.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     sys.exit(exit_code(partial(cli.main, standalone_mode=False)))
