@@ -142,6 +142,17 @@ def test_a_token_goes_off_loopback_with_a_certificate_only(tmp_path: Path) -> No
         sl.connect("192.0.2.1:1", token, tmp_path / "ca.pem")
 
 
+def test_a_file_without_certificates_is_refused_by_name(
+    secured: tuple[str, Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    address, token, _ = secured
+    for text in (b"", b"y" * 43, b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", b"\xff"):
+        (tmp_path / "ca.pem").write_bytes(text)
+        with pytest.raises(sl.SystolithError, match=r"ca\.pem: no certificates \(PEM\)"):
+            sl.connect(address, token, tmp_path / "ca.pem")
+    assert capfd.readouterr().err == ""
+
+
 def test_a_socket_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as there:

@@ -110,3 +110,17 @@ def _certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise AccessError(f"{certificate}, {key}: no certificate and its key (PEM, no password): {error}") from None
     return pair
+
+
+def read_authorities(path: str | Path) -> bytes:
+    """The certificates (PEM) in a file, by which a client knows a service.
+
+    Raises:
+        AccessError: it cannot be read, or holds none.
+    """
+    text = read_bytes(path, AccessError)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text.decode("ascii"))
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise AccessError(f"{path}: no certificates (PEM): {error}") from None
+    return text

@@ -16,10 +16,10 @@ from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.xla_builder.computation import XlaComputation
 from systolith.compiler.xla_builder.literal import Literal
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import parse_json, read_bytes
+from systolith.isa.files import parse_json
 from systolith.runtime.arrays import Array
 from systolith.runtime.global_data import GlobalData, OnDevice, Transfers, dense_parts, value_of
-from systolith.runtime.service.access import AccessError, bearer
+from systolith.runtime.service.access import AccessError, bearer, read_authorities
 from systolith.runtime.service.address import Address, require_own
 from systolith.runtime.service.limits import MESSAGE
 from systolith.runtime.service.messages import (
@@ -240,7 +240,7 @@ def connected(where: Address, token: str | None, ca_file: str | Path | None) -> 
     if where.path:
         require_own(where.path)
     if ca_file:
-        credentials = grpc.ssl_channel_credentials(read_bytes(ca_file, AccessError))
+        credentials = grpc.ssl_channel_credentials(read_authorities(ca_file))
         return RemoteClient(where, grpc.secure_channel(str(where), credentials, options), token)
     where = where.resolved()
     if not where.private:
