@@ -18,8 +18,8 @@ Reads = Mapping[str, Any]
 """Values of fields, by their dotted names."""
 
 _MARKS = count()
-_EXACT = 4096
-"""Results that are found by the digests of chips."""
+_CHIPS = 64
+"""Chips, and recordings of one, whose results are found by their digests: those that asked last."""
 
 _ORIGIN, _PREFIX, _READS = "_origin", "_prefix", "_reads"
 
@@ -58,15 +58,15 @@ class Known(Generic[T]):
         self._most, self._weight, self._held = most, weight, 0
         self._lock = Lock()
         self._kept: OrderedDict[Hashable, list[tuple[Reads, T]]] = OrderedDict()
-        self._of_chips: OrderedDict[tuple[Hashable, str], tuple[T]] = OrderedDict()
+        self._of_chips: OrderedDict[str, dict[Hashable, tuple[T]]] = OrderedDict()
 
     def get(
         self, key: Hashable, chip: Chip, make: Callable[[Chip], T], fits: Callable[[T], bool] = lambda _: True
     ) -> T:
         """A result of `make`, which is given a recording of the chip, and reads no other; one that `fits`."""
-        exact = key, chip.digest()
+        digest = chip.digest()
         with self._lock:
-            of_chip = self._of_chips.get(exact)
+            of_chip = self._of_chips.get(digest, {}).get(key)
             known = tuple(self._kept.get(key, ()))
             if known:
                 self._kept.move_to_end(key)
@@ -82,8 +82,9 @@ class Known(Generic[T]):
         with self._lock:
             if not known:
                 self._keep(key, reads, value)
-            self._of_chips[exact] = (value,)
-            if len(self._of_chips) > _EXACT:
+            self._of_chips.setdefault(digest, {})[key] = (value,)
+            self._of_chips.move_to_end(digest)
+            if len(self._of_chips) > _CHIPS:
                 self._of_chips.popitem(last=False)
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -93,6 +94,24 @@ def test_results_are_known_for_chips_with_the_same_in_what_was_read_and_no_more_
     assert known.get("b", one, make) == one.mxu.rows
     assert known.get("a", one, make) == one.mxu.rows
     assert len(made) == 5, "the oldest of more than two is forgotten"
+
+
+def test_recordings_that_are_gone_leave_nothing() -> None:
+    known: Known[int] = Known(4096)
+
+    def ask(times: int) -> None:
+        for _ in range(times):
+            known.get("rows", recording(TINY)[0], lambda chip: chip.vpu.sublanes)
+
+    ask(200)
+    tracemalloc.start()
+    try:
+        ask(200)
+        before = tracemalloc.get_traced_memory()[0]
+        ask(2000)
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000  # bytes: 10 a recording
+    finally:
+        tracemalloc.stop()
 
 
 def test_threads_share_what_is_known() -> None:
