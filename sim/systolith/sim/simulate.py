@@ -123,7 +123,7 @@ def simulate(
 
 @contextmanager
 def _calling(machine: Machine | None) -> Iterator[None]:
-    """Let the machine make native calls by another thread, if there is a processor for it."""
+    """Let the machine make native calls by another thread, if there is a processor for it; then it keeps no plans."""
     if machine is None:
         yield
         return
@@ -132,6 +132,7 @@ def _calling(machine: Machine | None) -> Iterator[None]:
             yield
     finally:
         machine.calls = Direct()
+        machine.cache.clear()  # plans refer to the machine, and its memories are to go with the last who needs them
 
 
 def _check_arguments(mode: str, hostile: bool, decisions: Sequence[int] | None, watched: bool) -> None:
