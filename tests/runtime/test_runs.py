@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,64 @@ def test_what_modes_exclude_is_refused(loop: sl.Executable) -> None:
         loop(ONES, mode="time")
     with pytest.raises(sl.SystolithError, match="mode 'fast': must be one of full, time, values"):
         loop(np.array(5, np.int32), ONES, mode="fast")
+
+
+def test_arguments_of_a_run_without_values_are_checked_and_left_alone(client: sl.Client) -> None:
+    twice = client.compile("HloModule m\nENTRY e {\n a = f32[8] parameter(0)\n ROOT s = f32[8] add(a, a)\n}\n")
+    x = client.put(np.arange(8, dtype=np.float32))
+    held = client.devices[0].hbm.in_use
+    for good in (x, np.zeros(8, np.float32)):
+        assert twice(good, mode="time") == []
+        assert twice.last_run is not None
+    for wrong, says in (
+        (np.zeros(9, np.float32), r"argument 0 \(a\): the module takes f32\[8\], got float32\[9\]"),
+        (np.zeros(8), r"the module takes f32\[8\], got float64\[8\]"),
+        (client.put(np.zeros(8, np.int32)), r"the module takes f32\[8\], got s32\[8\]"),
+        (sl.Client("tiny").put(np.zeros(8, np.float32)), "another client's"),
+    ):
+        with pytest.raises(sl.SystolithError, match=says):
+            twice(wrong, mode="time")
+    del wrong
+    assert client.devices[0].hbm.in_use == held
+    assert (x.numpy() == np.arange(8)).all()
+    x.delete()
+    with pytest.raises(sl.SystolithError, match="was deleted"):
+        twice(x, mode="time")
+
+
+def test_runs_whose_results_nobody_has_are_cancelled_by_their_device(client: sl.Client, loop: sl.Executable) -> None:
+    hbm = client.devices[0].hbm
+    before = hbm.in_use
+    loop(FOREVER, ONES)[0].delete()
+    loop(FOREVER, ONES)
+    (queued,) = loop(np.array(4, np.int32), ONES)
+    client.devices[0].cancel()
+    with pytest.raises(CancelledRunError):
+        queued.numpy()
+    (later,) = loop(np.array(4, np.int32), ONES)
+    assert (later.numpy() == ONES).all()
+    client.devices[0].cancel()  # they have ended
+    assert (later.numpy() == ONES).all()
+    del queued, later
+    client.devices[0].queue.drain()
+    gc.collect()
+    assert hbm.in_use == before
+
+
+def test_what_a_run_held_is_let_go_without_the_collector() -> None:
+    client = sl.Client("tiny")
+    executable = client.compile(LOOP)
+    gc.collect()
+    gc.disable()
+    try:
+        (result,) = executable(np.array(3, np.int32), ONES)
+        result.numpy()
+        client.devices[0].queue.drain()
+        gone = weakref.ref(client)
+        del client, executable, result
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_cancelled_run_ends_and_gives_its_memory_back(client: sl.Client, loop: sl.Executable) -> None:

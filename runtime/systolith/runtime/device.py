@@ -277,6 +277,10 @@ class Device:
             "fragmentation": hbm.fragmentation,
         }
 
+    def cancel(self) -> None:
+        """End its runs, under way and called, as `Buffer.cancel` ends one: those, too, whose results nobody has."""
+        self.queue.cancel()
+
     def attach_queues(self, machine: Machine, look: Callable[[], None]) -> None:
         """Give a run's machine this device's host queues; `look`: called while it waits, raises what is to end it."""
         machine.infeed = queues_of_run(self.infeed, machine.program, look)

@@ -16,7 +16,7 @@ from systolith.isa.binary import load, save
 from systolith.isa.checked import checked
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
-from systolith.isa.program import Program, Role
+from systolith.isa.program import BufferDecl, Program, Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import Array
 from systolith.runtime.device import Buffer, Device, Devices, allocate, hold
@@ -157,7 +157,7 @@ class Executable:
                 whose memory the program takes (`donate_argnums`), for results or on the way, is deleted by the call.
             device: which device.
             mode: "full" (values and cycles), "values" (no cycles) or "time" (cycles, in `last_run`; no arguments are
-                needed, none is read, and there are no results).
+                needed, those given are checked but not read or taken, and there are no results).
             hostile: memory starts as poison, races are reported.
             max_cycles: as for `simulate`: a run that takes more fails, and names the HLO loop that it is in.
             decisions: in mode "time", where control depends on data: those of a run with values (`Run.decisions`).
@@ -170,7 +170,9 @@ class Executable:
         target = self.client.device(device)
         check_limit(max_cycles)
         if mode == TIME:
-            return self._timed(target, len(arguments), hostile, max_cycles, decisions, host)
+            if arguments:
+                self._checked(target, arguments)
+            return self._timed(target, hostile, max_cycles, decisions, host)
         if decisions is not None:
             raise SystolithError(f"decisions are for mode time, not for mode {mode}")
         taken = self._arguments(target, arguments)
@@ -204,7 +206,6 @@ class Executable:
     def _timed(
         self,
         target: Device,
-        given: int,
         hostile: bool,
         max_cycles: int | None,
         decisions: Sequence[int] | None,
@@ -213,8 +214,6 @@ class Executable:
         """Start a run in mode `time`."""
         if hostile:
             raise SystolithError("hostile needs values, which mode time does not compute")
-        if given:
-            self._refuse_count(given)
         cancelled = Event()
 
         def replayed() -> RunResult:
@@ -247,22 +246,25 @@ class Executable:
                         " donated: the program overwrites it; put the array twice"
                     )
 
-    def _refuse_count(self, given: int) -> None:
-        wanted = len(shown(self._interface.parameters))
-        if given != wanted:
-            raise SystolithError(f"{self.program.name} takes {wanted} arguments, got {given}")
+    def _checked(
+        self, device: Device, arguments: Sequence[Buffer | Array]
+    ) -> list[tuple[BufferDecl, Buffer | Array]]:
+        """The arguments that the host gives, with what they are for; arrays filled up to their bounds.
 
-    def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:
-        self._refuse_count(len(arguments))
-        declared = self._interface.parameters
-        taken: dict[int, Buffer] = {}
-        for decl, given in zip(shown(declared), arguments, strict=True):
+        Raises:
+            SystolithError: one is not of its parameter's shape and type, was deleted, or is on another device; or there
+                are not as many as parameters.
+        """
+        declared = shown(self._interface.parameters)
+        if len(arguments) != len(declared):
+            raise SystolithError(f"{self.program.name} takes {len(declared)} arguments, got {len(arguments)}")
+        found: list[tuple[BufferDecl, Buffer | Array]] = []
+        for decl, given in zip(declared, arguments, strict=True):
             what = f"argument {decl.number} ({decl.name})"
             if not isinstance(given, Buffer):
-                taken[decl.number] = device.put(filled(decl, given, what))
-                for number, size in sizes_of(decl, np.shape(given)).items():
-                    taken[number] = device.put(np.asarray(size, np.int32))
+                found.append((decl, filled(decl, given, what)))
                 continue
+            given.held()
             if given.device is not device:
                 whose = "" if given.device in self.client.devices else "another client's "
                 raise SystolithError(f"{what}: the buffer is on {whose}{given.device}, the run on {device}")
@@ -270,12 +272,23 @@ class Executable:
                 raise SystolithError(
                     f"{what}: the module takes {decl.dtype}{list(decl.dims)}, got {given.dtype}{list(given.shape)}"
                 )
-            taken[decl.number] = given
+            found.append((decl, given))
+        return found
+
+    def _arguments(self, device: Device, arguments: tuple[Buffer | Array, ...]) -> list[Buffer]:
+        taken: dict[int, Buffer] = {}
+        for (decl, found), given in zip(self._checked(device, arguments), arguments, strict=True):
+            if not isinstance(found, Buffer):
+                taken[decl.number] = device.put(found)
+                for number, size in sizes_of(decl, np.shape(given)).items():
+                    taken[number] = device.put(np.asarray(size, np.int32))
+                continue
+            taken[decl.number] = found
             for d, number in enumerate(decl.sizes):
-                beside = given.sizes[d] if given.sizes else None
+                beside = found.sizes[d] if found.sizes else None
                 if number >= 0:
                     taken[number] = beside if beside is not None else device.put(np.asarray(decl.dims[d], np.int32))
-        return [taken[d.number] for d in declared]
+        return [taken[d.number] for d in self._interface.parameters]
 
     def _run(
         self,

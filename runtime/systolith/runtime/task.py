@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event, ExceptHookArgs, RLock, current_thread, excepthook, get_ident
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from systolith.isa.errors import SystolithError
 
@@ -153,11 +154,13 @@ class TaskQueue:
     def __init__(self, name: str) -> None:
         self._name = name
         self._worker: list[int] = []
+        self._under_way: set[Task[Any]] = set()
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._worker.clear()
+        self._under_way.clear()
         # Refers to the list only: the thread ends when the queue is no more.
         self._thread = ThreadPoolExecutor(1, self._name, _note_thread, (self._worker,))
 
@@ -166,8 +169,15 @@ class TaskQueue:
         if self._process != os.getpid():
             self._start()
         task = Task(work, cancelled)
+        self._under_way.add(task)
+        task.on_ready(partial(self._under_way.discard, task))
         self._thread.submit(task.run)
         return task
+
+    def cancel(self) -> None:
+        """Ask all to end that is not done."""
+        for task in self._under_way.copy():
+            task.cancel()
 
     def drain(self) -> None:
         """Return once all is done that was submitted before; at once where one of its own tasks calls it."""
@@ -187,6 +197,9 @@ class CallerQueue:
         with self._turn:
             task.run()
         return task
+
+    def cancel(self) -> None:
+        """All is done that was submitted before."""
 
     def drain(self) -> None:
         """All is done that was submitted before."""
