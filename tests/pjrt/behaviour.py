@@ -62,6 +62,8 @@ def errors() -> None:
     full = raised(lambda: jnp.zeros((1 << 20, 1 << 10)))
     assert isinstance(full, jax.errors.JaxRuntimeError)
     assert str(full).startswith("RESOURCE_EXHAUSTED: systolith: "), full
+    lent = raised(lambda: np.from_dlpack(jnp.ones(3)))
+    assert str(lent).startswith("UNIMPLEMENTED: systolith: DLPack knows no memory of systolith's chips; give a"), lent
     code = (
         "def make(a):\n    b = a + 1\n    return jax.ffi.ffi_call('nobody', jax.ShapeDtypeStruct((3,), a.dtype))(b)\n"
     )

@@ -198,6 +198,14 @@ def delete(args: Any) -> None:
     gone.deleted()
 
 
+@entry("Buffer_IncreaseExternalReferenceCount")
+def lend(_: Any) -> None:
+    """For views of the device's memory by others (DLPack), whose list of devices has no simulated chip."""
+    raise PluginError(
+        UNIMPLEMENTED, "DLPack knows no memory of systolith's chips; give a copy on the host, np.asarray(array)"
+    )
+
+
 @entry("Buffer_CopyToDevice")
 def copy_to_device(args: Any) -> None:
     """Copy a buffer to a device."""

@@ -108,7 +108,7 @@ Buffer_ToHostBuffer src host_layout dst dst_size:z -> event
 Buffer_IsOnCpu buffer -> is_on_cpu:b
 Buffer_ReadyEvent buffer -> event
 Buffer_UnsafePointer buffer -> buffer_pointer
-Buffer_IncreaseExternalReferenceCount
+Buffer_IncreaseExternalReferenceCount buffer
 Buffer_DecreaseExternalReferenceCount
 Buffer_OpaqueDeviceMemoryDataPointer buffer -> buffer_pointer
 CopyToDeviceStream_Destroy stream
