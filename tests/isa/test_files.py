@@ -1,4 +1,4 @@
-"""Output files are written whole or not at all."""
+"""Files are written whole or not at all; devices are not read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import OutputError, require_writable, text_fill, write_all, write_atomic
+from systolith.isa.files import OutputError, read_bytes, require_writable, text_fill, write_all, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -79,3 +79,20 @@ def test_of_several_files_all_are_written_or_none(kind: type[BaseException], tmp
     assert (tmp_path / "b").read_bytes() == b"old"
     write_all(one)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a": b"new", "b": b"new"}
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "/dev/full"])
+def test_devices_are_not_read(name: str) -> None:
+    """Most have no end."""
+    if not Path(name).is_char_device():
+        pytest.skip(f"no {name}")
+    with pytest.raises(SystolithError, match=f"{name}: is a device, not a file"):
+        read_bytes(name, SystolithError)
+
+
+def test_pipes_are_read() -> None:
+    read, write = os.pipe()
+    with open(write, "wb") as sender:
+        sender.write(b"text")
+    assert read_bytes(f"/dev/fd/{read}", SystolithError) == b"text"
+    os.close(read)

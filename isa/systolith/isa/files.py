@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -26,12 +27,16 @@ def read_bytes(path: str | Path, error: type[SystolithError]) -> bytes:
     """The contents of a file.
 
     Raises:
-        error: it cannot be read.
+        error: it cannot be read, or is a device such as /dev/zero, which has no end.
     """
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            endless = stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty()
+            if not endless:
+                return file.read()
     except (OSError, ValueError, TypeError) as problem:
         raise error(f"{path}: {_reason(problem)}") from None
+    raise error(f"{path}: is a device, not a file")
 
 
 def read_text(path: str | Path, error: type[SystolithError]) -> str:
