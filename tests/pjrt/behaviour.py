@@ -62,6 +62,11 @@ def errors() -> None:
     full = raised(lambda: jnp.zeros((1 << 20, 1 << 10)))
     assert isinstance(full, jax.errors.JaxRuntimeError)
     assert str(full).startswith("RESOURCE_EXHAUSTED: systolith: "), full
+    kept: list[Any] = []
+    again = raised(lambda: [kept.append(jnp.zeros(1 << 20)) for _ in range(5)])  # 16 MiB
+    assert str(again).startswith("RESOURCE_EXHAUSTED: systolith: HBM is full: 4194304 bytes wanted"), again
+    assert "jit_broadcast_in_dim 12582912 in 3" in str(again)
+    kept.clear()
     lent = raised(lambda: np.from_dlpack(jnp.ones(3)))
     assert str(lent).startswith("UNIMPLEMENTED: systolith: DLPack knows no memory of systolith's chips; give a"), lent
     code = (
