@@ -13,6 +13,8 @@ _UNPRINTABLE = re.compile(
 
 def printable(text: str) -> str:
     """The text with such characters as the escapes that JSON and quoted names of assembly have for them."""
+    if text.isascii() and text.isprintable():  # nearly all, and quicker to see than to search
+        return text
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -17,12 +17,13 @@ from systolith.reports.roofline import OF_BOUND, group_roof, peaks
 from systolith.reports.run_data import RunData, of_record
 
 MOST_GROUPS = 10
+UNUSED = ("ops", "timeline")  # of a record
 WIDE = 110  # columns of a terminal, from which on a table has room for sentences
 
 
 def render_summary(run: RunData | Mapping[str, Any], top: int = MOST_GROUPS) -> list[RenderableType]:
     """The parts of the summary of a run of this process, with the `top` groups; without cycles it is shorter."""
-    data = run if isinstance(run, RunData) else of_record(run)
+    data = run if isinstance(run, RunData) else of_record({k: v for k, v in run.items() if k not in UNUSED})
     parts: list[RenderableType] = [_title(data)]
     if data.cycles:
         parts += [_figures(data), _units(data)]
