@@ -69,3 +69,11 @@ def test_names_that_come_later_are_there() -> None:
     assert callable(sl.plot.roofline)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = sl.nothing  # type: ignore[attr-defined]
+
+
+def test_the_collector_leaves_to_the_system_what_there_is_at_the_end() -> None:
+    asked = imported(
+        COMMAND.format(words=["chips"])
+        + "import atexit, gc; atexit._run_exitfuncs(); sys.modules = ['frozen'] * (gc.get_freeze_count() > 1000)"
+    )
+    assert asked == {"frozen"}

@@ -6,6 +6,8 @@ inside the commands keep the start quick.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -299,4 +301,6 @@ def main() -> None:
     # Threads of numpy's OpenBLAS, which has one for each processor, are to sleep at once (2^4 ticks) where there is
     # nothing to multiply; by default each spins for some hundredths of a second at every start.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    # What is left at the end is the system's to free; Python would look through it all for cycles, several times.
+    atexit.register(gc.freeze)
     sys.exit(exit_code(partial(cli.main, standalone_mode=False)))
