@@ -246,9 +246,7 @@ class Executable:
                         " donated: the program overwrites it; put the array twice"
                     )
 
-    def _checked(
-        self, device: Device, arguments: Sequence[Buffer | Array]
-    ) -> list[tuple[BufferDecl, Buffer | Array]]:
+    def _checked(self, device: Device, arguments: Sequence[Buffer | Array]) -> list[tuple[BufferDecl, Buffer | Array]]:
         """The arguments that the host gives, with what they are for; arrays filled up to their bounds.
 
         Raises:
