@@ -63,11 +63,12 @@ def errors() -> None:
     assert isinstance(full, jax.errors.JaxRuntimeError)
     assert str(full).startswith("RESOURCE_EXHAUSTED: systolith: "), full
     kept: list[Any] = []
-    again = raised(lambda: [kept.append(jnp.zeros(1 << 20)) for _ in range(5)])  # 16 MiB
+    again = raised(lambda: kept.extend(jnp.zeros(1 << 20) for _ in range(5)))  # 16 MiB
     assert str(again).startswith("RESOURCE_EXHAUSTED: systolith: HBM is full: 4194304 bytes wanted"), again
     assert "jit_broadcast_in_dim 12582912 in 3" in str(again)
     kept.clear()
-    lent = raised(lambda: np.from_dlpack(jnp.ones(3)))
+    ones: Any = jnp.ones(3)
+    lent = raised(lambda: np.from_dlpack(ones))
     assert str(lent).startswith("UNIMPLEMENTED: systolith: DLPack knows no memory of systolith's chips; give a"), lent
     code = (
         "def make(a):\n    b = a + 1\n    return jax.ffi.ffi_call('nobody', jax.ShapeDtypeStruct((3,), a.dtype))(b)\n"
