@@ -66,6 +66,31 @@ def test_products(tmp_path: Path) -> None:
     ]
 
 
+def test_lists_as_scale_sim_s_examples_have_them(tmp_path: Path) -> None:
+    """Remarks behind a layer (its MobileNets), rows without cells, tabs (a U-Net), a ratio of 1 : 1, spaces."""
+    head = "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,"
+    rows = "\n,,,,,,,,\n\tConv2_dw, 11, 12, 3, 3, 1, 1, 2,#dw\nFC, 1, 1, 1, 1, 64, 10, 1, \n"
+    dims = [(1, 5, 6, 1), (1, 1, 1, 10)]
+    for text in (
+        head + rows,
+        (head + rows).replace("\t", "").replace(",", "\t"),
+        head + rows.replace("2,#dw", "2, 1:1,"),
+    ):
+        module = read_topology(write(tmp_path, text))
+        assert [i.dims for i in module.entry.instructions if i.opcode == "convolution"] == dims, text
+
+
+def test_a_column_of_batches_is_no_second_stride(tmp_path: Path) -> None:
+    head = (
+        "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Batch Size,"
+    )
+    module = read_topology(write(tmp_path, f"{head}\nAttention, 16, 16, 1, 1, 8, 24, 1, 4,\n"))
+    (found,) = (i for i in module.entry.instructions if i.opcode == "convolution")
+    assert (found.operands[0].dims, found.dims) == ((4, 16, 16, 8), (4, 16, 16, 24))
+    with pytest.raises(SystolithError, match="batch = 2: a product has no batch"):
+        read_topology(write(tmp_path, "Layer, M, N, K, Batch,\na, 1, 2, 3, 2,\n"))
+
+
 def test_a_configuration_is_a_chip(tmp_path: Path) -> None:
     chip = read_configuration(write(tmp_path, CONFIGURATION, "scale.cfg"))
     assert (chip.mxu.count, chip.mxu.rows, chip.mxu.cols) == (1, 32, 16)
@@ -106,9 +131,20 @@ def test_a_wrong_configuration_is_refused(old: str, new: str, message: str, tmp_
         read_configuration(write(tmp_path, CONFIGURATION.replace(old, new), "scale.cfg"))
 
 
-def test_another_dataflow_runs_weight_stationary_if_told_so(tmp_path: Path) -> None:
-    path = write(tmp_path, CONFIGURATION.replace("Dataflow : ws", "Dataflow : os"), "scale.cfg")
-    assert read_configuration(path, dataflow="ws").mxu.rows == 32
+def test_another_dataflow_runs_weight_stationary_if_told_so_and_the_record_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = write(tmp_path, PRODUCTS)
+    cfg = write(tmp_path, CONFIGURATION.replace("Dataflow : ws", "Dataflow : os"), "scale.cfg")
+    hlo, chip = tmp_path / "net.hlo", tmp_path / "scale.toml"
+    words = ("import", net, "-o", hlo, "--scale-sim", cfg, "--chip-file", chip, "--dataflow", "ws")
+    assert systolith(capsys, *words).code == 0
+    ran = systolith(capsys, "run", hlo, "--chip", chip, "--mode", "time", "--json")
+    assert ran.code == 0, ran
+    rows = {row["field"]: row for row in json.loads(ran.out)["chip_parameters"]}
+    assert rows["mxu.rows"]["value"] == 32
+    said = "ArrayHeight of scale.cfg, Dataflow : os, run as ws (weight-stationary)"
+    assert rows["mxu.rows"]["source"] == said
 
 
 def test_a_topology_runs_on_the_chip_of_its_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

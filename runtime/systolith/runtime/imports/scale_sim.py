@@ -10,13 +10,13 @@ import configparser
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from systolith.compiler.hlo.ir import Module
-from systolith.isa.chip import Chip, load_chip, variant
+from systolith.isa.chip import Chip, Provenance, load_chip, variant
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import read_text
@@ -40,18 +40,20 @@ class ScaleSimError(SystolithError):
 
 @dataclass(frozen=True)
 class Layer:
-    """A row of a topology: its line, its name, and its numbers."""
+    """A row of a topology: its line, its name, its numbers, and how many images a convolution is of."""
 
     line: int
     name: str
     numbers: tuple[int, ...]
+    batch: int = 1
 
 
 def read_topology(path: Path, element: str = "bf16") -> Module:
     """The module of a topology.
 
     Args:
-        path: the CSV; a row has a name, and 3 numbers (M, N, K) or 7 or 8 (a convolution).
+        path: the CSV; a row has a name, and 3 numbers (M, N, K) or 7 or 8 (a convolution); a column of convolutions
+            that the heading calls `Batch ...` has numbers of images.
         element: type of all operands.
 
     Raises:
@@ -79,32 +81,63 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
 
 
 def _layers(path: Path) -> list[Layer]:
-    rows = csv.reader(read_text(path, ScaleSimError).splitlines())
+    text = read_text(path, ScaleSimError)
+    rows = [_cells(row) for row in csv.reader(text.splitlines(), delimiter="," if "," in text else "\t")]
+    heading = [cell.lower() for cell in rows[0]] if rows else []
+    batch = next((n for n, cell in enumerate(heading) if cell.startswith("batch")), None)
     found = []
-    for line, row in enumerate(rows, 1):
-        cells = [cell.strip() for cell in row]
-        while cells and not cells[-1]:
-            cells.pop()
-        if line == 1 or not cells:  # the first is the heading
+    for line, cells in enumerate(rows[1:], 2):
+        if not cells:
             continue
-        if any(":" in cell for cell in cells[1:]):
-            raise ScaleSimError(f"{path}:{line}: sparsity {cells[-1]}: no chip here skips zeros; leave that column out")
-        try:
-            numbers = tuple(int(cell) for cell in cells[1:])
-        except ValueError:
-            raise ScaleSimError(f"{path}:{line}: {', '.join(cells[1:])}: must be whole numbers") from None
-        if len(numbers) not in (len(_PRODUCT), len(_CONVOLUTION) - 1, len(_CONVOLUTION)):
-            raise ScaleSimError(
-                f"{path}:{line}: {len(numbers)} numbers: a product has {', '.join(_PRODUCT)}; a convolution has"
-                f" {', '.join(_CONVOLUTION)} (or one stride)"
-            )
-        for name, number in zip(_PRODUCT if len(numbers) == 3 else _CONVOLUTION, numbers, strict=False):
-            if not 1 <= number <= _LARGEST:
-                raise ScaleSimError(f"{path}:{line}: {name} = {number}: must be from 1 to {_LARGEST}")
-        found.append(Layer(line, cells[0], numbers))
+        images = cells.pop(batch) if batch is not None and batch < len(cells) else "1"
+        where = f"{path}:{line}"
+        numbers = _whole([images, *_dense(cells[1:], where)], where)
+        found.append(Layer(line, cells[0], tuple(numbers[1:]), numbers[0]))
+        _check(found[-1], where)
     if not found:
         raise ScaleSimError(f"{path}: no layers: a heading, then a layer a line")
     return found
+
+
+def _cells(row: Sequence[str]) -> list[str]:
+    """The cells of a row, without what follows a `#`, and without empty ones at the end."""
+    cells = [cell.strip() for cell in row]
+    comment = next((n for n, cell in enumerate(cells) if cell.startswith("#")), len(cells))
+    cells = cells[:comment]
+    while cells and not cells[-1]:
+        cells.pop()
+    return cells
+
+
+def _dense(cells: Sequence[str], where: str) -> list[str]:
+    """The cells without a ratio of sparsity that says that nothing is zero."""
+    for cell in cells:
+        values, colon, of = cell.partition(":")
+        if colon and values != of:
+            raise ScaleSimError(f"{where}: sparsity {cell}: no chip here skips zeros; leave that column out")
+    return [cell for cell in cells if ":" not in cell]
+
+
+def _whole(cells: Sequence[str], where: str) -> list[int]:
+    try:
+        return [int(cell) for cell in cells]
+    except ValueError:
+        raise ScaleSimError(f"{where}: {', '.join(cells[1:])}: must be whole numbers") from None
+
+
+def _check(layer: Layer, where: str) -> None:
+    numbers = layer.numbers
+    if len(numbers) not in (len(_PRODUCT), len(_CONVOLUTION) - 1, len(_CONVOLUTION)):
+        raise ScaleSimError(
+            f"{where}: {len(numbers)} numbers: a product has {', '.join(_PRODUCT)}; a convolution has"
+            f" {', '.join(_CONVOLUTION)} (or one stride)"
+        )
+    names = _PRODUCT if len(numbers) == len(_PRODUCT) else _CONVOLUTION
+    for name, number in (("batch", layer.batch), *zip(names, numbers, strict=False)):
+        if not 1 <= number <= _LARGEST:
+            raise ScaleSimError(f"{where}: {name} = {number}: must be from 1 to {_LARGEST}")
+    if names is _PRODUCT and layer.batch != 1:
+        raise ScaleSimError(f"{where}: batch = {layer.batch}: a product has no batch; its rows are M")
 
 
 def _product(layer: Layer, path: Path) -> tuple[str, str, str, str]:
@@ -124,7 +157,8 @@ def _convolution(layer: Layer, path: Path) -> tuple[str, str, str, str]:
     groups = f", feature_group_count={channels}" if depthwise else ""
     kernel, features = (1, channels * filters) if depthwise else (channels, filters)
     operation = f"convolution({{}}), window={{{{{window}}}}}, dim_labels=b01f_01io->b01f{groups}"
-    return f"[1,{h},{w},{channels}]", f"[{fh},{fw},{kernel},{features}]", f"[1,{oh},{ow},{features}]", operation
+    images, results = f"[{layer.batch},{h},{w},{channels}]", f"[{layer.batch},{oh},{ow},{features}]"
+    return images, f"[{fh},{fw},{kernel},{features}]", results, operation
 
 
 def _name(text: str) -> str:
@@ -136,12 +170,19 @@ def _name(text: str) -> str:
 
 _FIELDS = {"arrayheight": "mxu.rows", "arraywidth": "mxu.cols"}
 _SRAMS = ("ifmapsramszkb", "filtersramszkb", "ofmapsramszkb")
+_SOURCES = {
+    "mxu.count": "an array", "mxu.rows": "ArrayHeight", "mxu.cols": "ArrayWidth",
+    "vmem.bytes": "IfmapSramSzkB + FilterSramSzkB + OfmapSramSzkB", "hbm.p": "Bandwidth", "hbm.q": "Bandwidth",
+}  # fmt: skip
+"""The keys that fields come from."""
 
 
 def read_configuration(path: Path, element: str = "bf16", dataflow: str | None = None) -> Chip:
     """The chip of a configuration: one array, all SRAM as VMEM, its bandwidth as that of HBM.
 
-    SCALE-Sim counts words: one is an element, so that sizes in bytes are as many times larger as the element is.
+    SCALE-Sim counts words: one is an element, so that sizes in bytes are as many times larger as the element is. The
+    sources of the chip's fields, which are in the record of each run on it, say where they are from, and under which
+    dataflow.
 
     Args:
         path: the file.
@@ -172,7 +213,12 @@ def read_configuration(path: Path, element: str = "bf16", dataflow: str | None =
     if parser.get("run_presets", "interfacebandwidth", fallback="USER").strip().upper() == "USER":
         words = _numbers(found, "bandwidth", path)[0]
         changes |= {"hbm.p": words * size, "hbm.q": 1}
-    return variant(load_chip(BASE), changes)
+    chip = variant(load_chip(BASE), changes)
+    run_as = "" if flow == "ws" else f", Dataflow : {flow}, run as ws (weight-stationary)"
+    sources = {
+        f: Provenance("invented", f"{key} of {path.name}{run_as}") for f, key in _SOURCES.items() if f in changes
+    }
+    return replace(chip, provenance={**chip.provenance, **sources})
 
 
 def _number(found: Mapping[str, str], key: str, path: Path) -> int:
