@@ -138,7 +138,10 @@ def test_symbolic_dimensions_are_asked_for() -> None:
 X = {"x": np.ones((1, 2, 6, 6), np.float32)}
 REFUSED = [
     (helper.make_node("Det", ["x"], ["y"], name="d"), "Det 'd': no such operation in the table; there are Abs"),
-    (helper.make_node("Foo", ["x"], ["y"], domain="com.me"), "no such operation of domain com.me in the table"),
+    (
+        helper.make_node("Foo", ["x"], ["y"], domain="com.me"),
+        "Foo 'y' of domain com.me: no such operation in the table",
+    ),
     (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], ceil_mode=1), "ceil_mode = 1: must be 0"),
     (helper.make_node("Pad", ["x", "p"], ["y"], mode="reflect"), "mode = reflect: must be constant"),
     (helper.make_node("Reshape", ["x", "x"], ["y"]), "'x': must be known before the run"),
@@ -152,6 +155,20 @@ def test_what_is_not_in_the_table_is_named(node: Any, message: str) -> None:
     known = {"p": np.zeros(8, np.int64)}
     with pytest.raises(SystolithError, match=message):
         import_model(model([node], X, known, ["y"]))
+
+
+def test_all_that_is_not_in_the_table_is_named_at_once() -> None:
+    """Not what is known before the run: ONNX's evaluator computes it."""
+    nodes = [
+        helper.make_node("Det", ["x"], ["a"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+        helper.make_node("Det", ["a"], ["b"], name="again"),
+        helper.make_node("Unique", ["b"], ["c"], name="u"),
+        helper.make_node("EyeLike", ["p"], ["known"]),
+        helper.make_node("Foo", ["c"], ["d"], domain="com.me"),
+    ]
+    with pytest.raises(SystolithError, match=r"^model: Det 'a', Unique 'u', Foo 'd' of domain com\.me: no such oper"):
+        import_model(model(nodes, X, {"p": np.zeros((2, 2), np.float32)}, ["y"]))
 
 
 def test_a_file_that_is_no_model_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ their channels last (`graph.ChannelsLast`) until an operation sees their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ from systolith.runtime.imports.onnx.table import TABLE
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
+DOMAINS = ("", "ai.onnx")
+"""Names of the domain of ONNX's own operators."""
 OLDEST, CONVERTED = 13, 18
 """The oldest version of ONNX's operators whose meaning the table has, and that to which older models are converted."""
 
@@ -88,7 +90,7 @@ def import_model(model: ModelProto, what: str = "model", sizes: Mapping[str, int
     from onnx import numpy_helper
 
     model = _recent(model, what)
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = next((o.version for o in model.opset_import if o.domain in DOMAINS), 0)
     graph = Graph(XlaBuilder(model.graph.name or "onnx"), opset)
     for initializer in model.graph.initializer:
         graph.values[initializer.name] = numpy_helper.to_array(initializer)
@@ -97,6 +99,9 @@ def import_model(model: ModelProto, what: str = "model", sizes: Mapping[str, int
     for proto, (element, dims) in zip(inputs, declared, strict=True):
         graph.values[proto.name] = graph.b.parameter(graph.parameters, array(element, dims), proto.name)
         graph.parameters += 1
+    if unknown := _unknown(model.graph.node, inputs):
+        each, there = "no such operation" if len(unknown) == 1 else "no such operations", ", ".join(sorted(TABLE))
+        raise OnnxError(f"{what}: {', '.join(unknown)}: {each} in the table; there are {there}")
     for node in model.graph.node:
         _add(graph, node, what)
     for result in model.graph.output:
@@ -112,7 +117,7 @@ def import_model(model: ModelProto, what: str = "model", sizes: Mapping[str, int
 
 
 def _recent(model: ModelProto, what: str) -> ModelProto:
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), OLDEST)
+    version = next((o.version for o in model.opset_import if o.domain in DOMAINS), OLDEST)
     if version >= OLDEST:
         return model
     from onnx import version_converter
@@ -124,8 +129,23 @@ def _recent(model: ModelProto, what: str) -> ModelProto:
         raise OnnxError(f"{what}: operators of version {version}, and ONNX's converter fails: {text}") from None
 
 
+def _unknown(nodes: Iterable[NodeProto], inputs: Iterable[ValueInfoProto]) -> list[str]:
+    """The operations on values of the run that are not in the table, each with the first node of it."""
+    of_run = {proto.name for proto in inputs}
+    found: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        if node.op_type == "Shape" or of_run.isdisjoint(node.input):
+            continue  # known before the run
+        of_run.update(node.output)
+        if node.domain not in DOMAINS or node.op_type not in TABLE:
+            domain = "" if node.domain in DOMAINS else f" of domain {node.domain}"
+            label = f"{node.op_type} {node.name or node.output[0]!r}{domain}"
+            found.setdefault((node.domain, node.op_type), label)
+    return list(found.values())
+
+
 def _add(graph: Graph, node: NodeProto, what: str) -> None:
-    where = f"{what}: {node.op_type} {node.name!r}"
+    where = f"{what}: {node.op_type} {node.name or node.output[0]!r}"
     missing = next((name for name in node.input if name and name not in graph.values), None)
     if missing is not None:
         raise OnnxError(f"{where}: input {missing!r} is nowhere computed")
@@ -134,9 +154,6 @@ def _add(graph: Graph, node: NodeProto, what: str) -> None:
         given = [np.broadcast_to(np.float32(0), graph.dims(node.input[0]))]
     if all(value is None or not isinstance(value, XlaOp | ChannelsLast) for value in given):
         results: Sequence[Value] = _folded(graph, node, given, where)
-    elif node.domain not in ("", "ai.onnx") or node.op_type not in TABLE:
-        domain = f" of domain {node.domain}" if node.domain not in ("", "ai.onnx") else ""
-        raise OnnxError(f"{where}: no such operation{domain} in the table; there are {', '.join(sorted(TABLE))}")
     else:
         try:
             graph.b.set_op_metadata(op_type=node.op_type, op_name=node.name or node.output[0])
