@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,8 @@ from matplotlib.text import Text
 from systolith import api as sl
 from systolith.isa.errors import SystolithError
 from systolith.reports import plot
+from systolith.reports.charts.data import Point, Roofline
+from systolith.reports.figures import runs
 from systolith.reports.run_data import from_json
 from systolith.runtime.cli import cli
 from systolith.runtime.commands.report import run_names
@@ -70,6 +73,23 @@ def test_the_roofline_has_a_circle_a_group(drawn: dict[str, Any]) -> None:
     sizes = sorted(circles.get_sizes())
     assert sizes[-1] == pytest.approx(94)
     assert sizes[0] == pytest.approx(4 + 90 * min(g["cycles"] for g in groups) / most)
+
+
+def covering(figure: Any) -> list[tuple[str, str]]:
+    """Texts of the first axes that lie on one another or on the legend."""
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    found = [(text.get_text(), text.get_window_extent()) for text in axes.texts]
+    found.append(("legend", axes.get_legend().get_window_extent()))
+    return [(a, b) for (a, at), (b, there) in combinations(found, 2) if at.overlaps(there)]
+
+
+def test_names_of_roofs_and_numbers_of_points_do_not_cover_each_other() -> None:
+    """Points where the names of the roofs of HBM, the VPU and the MXU would be otherwise."""
+    for at, flops in ((2.5, 2e12), (2.0, 1.6e12), (60.0, 6.6e13), (600.0, 7e13), (200.0, 2.2e12), (5.0, 2e11)):
+        points = [Point("a", at, flops, 900, "HBM", 1.0, ""), Point("b", 19.0, 2e13, 90, "MXU", 1.0, "")]
+        drawn = runs.roofline(Roofline(6.2e13, 1.9e12, 4.5e11, tuple(points), 0), "a model on a chip")
+        assert covering(drawn) == [], (at, flops)
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")])

@@ -38,7 +38,9 @@ class Spot(NamedTuple):
     far: bool
 
 
-def place(marks: Sequence[Mark], taken: Sequence[Box], frame: Box, font: float) -> list[Spot | None]:
+def place(
+    marks: Sequence[Mark], taken: Sequence[Box], frame: Box, font: float, texts: Sequence[Box] = ()
+) -> list[Spot | None]:
     """A spot for each label, the first ones first: right, left, above, below and between; None where none is free.
 
     Args:
@@ -46,8 +48,9 @@ def place(marks: Sequence[Mark], taken: Sequence[Box], frame: Box, font: float) 
         taken: where no label may be.
         frame: labels stay inside it.
         font: height of a label.
+        texts: where no label may be, nor a line to one.
     """
-    taken, labels = list(taken), list[Box]()
+    taken, labels = [*taken, *texts], list(texts)
     found: list[Spot | None] = []
     for x, y, r, w in marks:
         near = r + 5 * font / 12

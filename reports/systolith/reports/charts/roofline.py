@@ -65,7 +65,7 @@ def roofline(data: Roofline) -> str:
         )
         svg.circle(x, y, radius, f"point p-{COLOUR[point.roof]}", tip)
     points = [Box(x - r, y - r, x + r, y + r) for _, x, y, r in placed]
-    _labels(svg, placed, taken + points + _roof_names(svg, ax, data, points))
+    _labels(svg, placed, taken + points, _roof_names(svg, ax, data, points))
     return str(svg)
 
 
@@ -134,11 +134,11 @@ def _free(places: Sequence[tuple[T, list[Box]]], points: list[Box]) -> tuple[T, 
     return next((p for p in places if not any(b.hits(point) for b in p[1] for point in points)), places[0])
 
 
-def _labels(svg: Svg, placed: list[tuple[Point, float, float, float]], taken: list[Box]) -> None:
+def _labels(svg: Svg, placed: list[tuple[Point, float, float, float]], taken: list[Box], texts: list[Box]) -> None:
     """Label the largest points where a place is free."""
     names = [shorten(point.name, 34) for point, *_ in placed[:LABELS]]
     marks = [Mark(x, y, r, text_width(name, FONT)) for (_, x, y, r), name in zip(placed, names, strict=False)]
-    places = place(marks, taken, Box(LEFT, TOP - 8, WIDTH - RIGHT, HEIGHT - BOTTOM), FONT)
+    places = place(marks, taken, Box(LEFT, TOP - 8, WIDTH - RIGHT, HEIGHT - BOTTOM), FONT, texts)
     for name, mark, spot in zip(names, marks, places, strict=True):
         if spot is None:
             continue

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from systolith.reports.causes import FAMILIES, family, unit_label
 from systolith.reports.charts.data import Activity, Compared, Memory, Power, Roofline, Stalls, Traffic, Use
+from systolith.reports.charts.labels import Box
 from systolith.reports.figures.style import (
     BLUE,
     DARK,
@@ -23,6 +25,8 @@ from systolith.reports.figures.style import (
     TEXT,
     VERMILLION,
     PaperFigure,
+    boxes,
+    circles,
     paper_figure,
     places,
     row_axes,
@@ -55,7 +59,7 @@ def roofline(data: Roofline, subject: str) -> PaperFigure:
     if data.undrawn:
         caption += f" Groups without flops, bytes or cycles of their own, not drawn: {data.undrawn}."
     with styled():
-        figure = paper_figure(2.5 + 0.13 * rows, caption)
+        figure = paper_figure(2.6 + 0.13 * rows, caption)
         axes = figure.add_subplot()
         axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)", ylabel="achieved FLOP/s")
         axes.grid(visible=True)
@@ -67,10 +71,15 @@ def roofline(data: Roofline, subject: str) -> PaperFigure:
             [ROOFS[p.roof] for p in data.points], alpha=0.65, linewidths=0.4, edgecolors="white", zorder=3,
         )  # fmt: skip
         present = [name for name in ROOFS if any(p.roof == name for p in data.points)]
-        handles = [Patch(color=ROOFS[name], label=f"bound by {name}") for name in present]
-        axes.legend(handles=handles, loc="lower right", handlelength=0.8, handleheight=0.8)
+        handles = [Patch(color=ROOFS[name], label=name) for name in present]
+        axes.legend(
+            handles=[Patch(alpha=0, label="bound by"), *handles], loc="lower center", bbox_to_anchor=(0.5, 1),
+            ncols=1 + len(handles), handlelength=0.8, handleheight=0.8, columnspacing=0.8, borderpad=0,
+        )  # fmt: skip
         _key(figure, [f"{n}  {shorten(p.name, KEY)}" for n, p in enumerate(named, 1)], rows)
-        _numbers(axes, data, areas, len(named))
+        figure.draw_without_rendering()
+        radii = [area**0.5 / 2 for area in areas]
+        _numbers(axes, data, radii, len(named), _roof_names(axes, data, radii))
         return figure
 
 
@@ -84,16 +93,37 @@ def _roofs(axes: Axes, data: Roofline) -> None:
     axes.plot([start, data.ridge], [start * data.bandwidth, data.mxu], color=VERMILLION)
     axes.plot([data.ridge, right], [data.mxu] * 2, color=BLUE)
     axes.plot([max(left, data.vpu / data.bandwidth), right], [data.vpu] * 2, color=GREEN, linestyle="--")
-    axes.annotate("MXU peak", (right, data.mxu), (-2, 2), textcoords="offset points", ha="right")
-    axes.annotate("VPU, all ALU slots", (right, data.vpu), (-2, 2), textcoords="offset points", ha="right")
-    mid = (start * data.ridge) ** 0.5
-    axes.annotate("HBM", (mid, mid * data.bandwidth), (-3, 3), textcoords="offset points", ha="right")
 
 
-def _numbers(axes: Axes, data: Roofline, areas: list[float], named: int) -> None:
+def _roof_names(axes: Axes, data: Roofline, radii: list[float]) -> list[Box]:
+    """Name the roofs where no point is, if there is such a place; where the names are."""
+    figure, right = axes.figure, axes.get_xlim()[1]
+    start = max(axes.get_xlim()[0], axes.get_ylim()[0] / data.bandwidth)
+    along = [start ** (1 - part) * data.ridge**part for part in (0.5, 0.35, 0.65, 0.2, 0.8)]
+    tries: dict[str, list[tuple[tuple[float, float], float]]] = {
+        "MXU peak": [((right, data.mxu), 2), ((right, data.mxu), -2)],
+        "VPU, all ALU slots": [((right, data.vpu), 2), ((right, data.vpu), -2)],
+        "HBM": [((x, x * data.bandwidth), 3) for x in along],
+    }
+    taken = circles(axes, [(p.intensity, p.achieved) for p in data.points], radii)
+    for name, spots in tries.items():
+        found: list[tuple[Annotation, Box]] = []
+        for at, up in spots:
+            text = axes.annotate(name, at, (-abs(up), up), textcoords="offset points", ha="right",
+                                 va="bottom" if up > 0 else "top")  # fmt: skip
+            found.append((text, *boxes([text], figure)))  # type: ignore[arg-type]
+        free = next((f for f in found if not any(f[1].hits(box) for box in taken)), found[0])
+        taken.append(free[1])
+        for text, _ in found:
+            if text is not free[0]:
+                text.remove()
+    return taken[-len(tries) :]
+
+
+def _numbers(axes: Axes, data: Roofline, radii: list[float], named: int, texts: Sequence[Box]) -> None:
     """Number the first points, beside them where there is room, else on them."""
     points = [(p.intensity, p.achieved) for p in data.points]
-    found = places(axes, points, [(area**0.5) / 2 for area in areas], [0.62 * TEXT] * named)
+    found = places(axes, points, radii, [0.62 * TEXT] * named, texts)
     for number, (point, spot) in enumerate(zip(points, found, strict=False), 1):
         x, y, far = spot or (-0.3 * TEXT, -0.35 * TEXT, False)
         line = {"arrowstyle": "-", "linewidth": 0.4, "shrinkA": 0.0, "shrinkB": 0.0} if far else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from matplotlib import style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -84,8 +85,28 @@ def row_axes(figure: Figure, labels: list[str]) -> Axes:
     return axes
 
 
+def boxes(artists: Iterable[Artist], figure: Figure) -> list[Box]:
+    """Where artists are, in points of the page, y downwards."""
+    scale = 72 / figure.dpi
+    found = (artist.get_window_extent() for artist in artists)
+    return [Box(b.x0 * scale, -b.y1 * scale, b.x1 * scale, -b.y0 * scale) for b in found]
+
+
+def circles(axes: Axes, points: Sequence[tuple[float, float]], radii: Sequence[float]) -> list[Box]:
+    """Where circles are, in points of the page, y downwards; radii are in these, too."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    scale = 72 / figure.dpi
+    spots = axes.transData.transform(points) * (scale, -scale)
+    return [Box(x - r, y - r, x + r, y + r) for (x, y), r in zip(spots, radii, strict=True)]
+
+
 def places(
-    axes: Axes, points: Sequence[tuple[float, float]], radii: Sequence[float], widths: Sequence[float]
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    radii: Sequence[float],
+    widths: Sequence[float],
+    texts: Sequence[Box] = (),
 ) -> list[tuple[float, float, bool] | None]:
     """Places for the labels of the first points, once the figure has been laid out.
 
@@ -94,6 +115,7 @@ def places(
         points: all of them, in data.
         radii: of their marks, in points of the page.
         widths: of the labels, in points of the page; as many as there are labels.
+        texts: where no label may be, nor a line to one (`boxes`).
 
     Returns:
         for each label its offset from the point, in points of the page, and whether a line should lead there; None
@@ -102,11 +124,8 @@ def places(
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    scale = 72 / figure.dpi
-    spots = axes.transData.transform(points) * (scale, -scale)  # y downwards
-    marks = [Mark(x, y, r, w) for (x, y), r, w in zip(spots, radii, widths, strict=False)]
-    taken = [Box(x - r, y - r, x + r, y + r) for (x, y), r in zip(spots, radii, strict=True)]
-    frame = axes.bbox
-    inside = Box(frame.x0 * scale, -frame.y1 * scale, frame.x1 * scale, -frame.y0 * scale)
-    found = zip(marks, place(marks, taken, inside, TEXT), strict=True)
+    marked = circles(axes, points, radii)
+    marks = [Mark((b.x1 + b.x2) / 2, (b.y1 + b.y2) / 2, r, w) for b, r, w in zip(marked, radii, widths, strict=False)]
+    (inside,) = boxes([axes.patch], figure)
+    found = zip(marks, place(marks, marked, inside, TEXT, texts), strict=True)
     return [(spot.x - m.x, m.y - spot.y, spot.far) if spot else None for m, spot in found]
