@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from systolith.reports.compare import render_comparison
 from systolith.reports.html import render_report, write_report
 from systolith.reports.run_data import RunDataError, from_json, load_run, timed
 from systolith.reports.terminal import render_summary
+from systolith.runtime.cli import cli
 from tests.reports.fabricate import fabricate
 
 BAD = [
@@ -91,3 +93,11 @@ def test_a_text_that_is_no_run_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_an_infinite_error_of_a_result_is_reported() -> None:
     assert reported(json.loads(json.dumps(SMALL | {"max_abs_error": float("inf"), "max_rel_error": float("nan")})))
+
+
+def test_a_chip_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**fabricate(), "chip_parameters": []}))
+    result = CliRunner().invoke(cli, ["report", str(path), "-o", str(tmp_path / "r.html")], standalone_mode=False)
+    assert f"{path}: chip_parameters: clock_mhz = None" in str(result.exception)
+    assert not (tmp_path / "r.html").exists()

@@ -102,6 +102,24 @@ def test_other_work_is_warned_of() -> None:
     ]
 
 
+def test_groups_of_another_model_are_not_compared() -> None:
+    """Modules that JAX made are often called the same, and so are their instructions."""
+    other = fabricate(1.5) | {"hbm_allocated": {"parameter": 8, "result": 8}}
+    runs = {"base": BASE, "other": from_json(other), "slow": SLOW}
+    assert "most of it" not in verdict({"base": BASE, "other": runs["other"]})
+    rows = group_table(runs, [attribute_run(r, PEAKS) for r in runs.values()]).rows
+    ratios = {row[0].text: (row[4].text, row[5].text) for row in rows}
+    assert ratios["dot_gelu_fusion"] == ("–", "1.60x")
+    assert {other for other, _ in ratios.values()} == {"–"}
+
+
+def test_a_long_comparison_is_cut_on_paper() -> None:
+    raw = fabricate()
+    raw["groups"] += [{**raw["groups"][0], "name": f"more.{n}", "cycles": 0, "hlo": []} for n in range(30)]
+    text = render_comparison({"a": from_json(raw), "b": from_json(raw)})
+    assert f"20 of {len(raw['groups'])} rows; the others are in the file." in page(text).text
+
+
 def test_many_runs_are_compared() -> None:
     runs = {f"run {n}": BASE for n in range(40)}
     assert len(figure_table(runs).heads) == 1 + 40 + 39

@@ -15,11 +15,11 @@ from matplotlib.text import Text
 from systolith import api as sl
 from systolith.isa.errors import SystolithError
 from systolith.reports import plot
-from systolith.reports.charts.data import Point, Roofline
+from systolith.reports.charts.data import Compared, Point, Roofline
+from systolith.reports.compare import run_names
 from systolith.reports.figures import runs
 from systolith.reports.run_data import from_json
 from systolith.runtime.cli import cli
-from systolith.runtime.commands.report import run_names
 from tests.reports.fabricate import fabricate, with_energy
 
 ROWS = [{"area": i, "cycles": (i * 7) % 11 + 100 / i, "name": f"design {i}"} for i in range(1, 30)]
@@ -120,6 +120,24 @@ def test_runs_are_paths_objects_or_runs(tmp_path: Path) -> None:
 
     captions = {sl.plot.stalls(run).caption for run in (path, str(path), fabricate(), Run())}
     assert len(captions) == 1
+
+
+def test_a_comparison_names_runs_by_their_files_and_others_by_program_and_chip(tmp_path: Path) -> None:
+    paths = [tmp_path / "base.json", tmp_path / "wide.json"]
+    for path in paths:
+        path.write_text(json.dumps(fabricate()))
+    assert "the ratio to the first, base." in sl.plot.comparison(paths).caption
+    again = sl.plot.comparison([from_json(fabricate()), fabricate()])
+    labels = [tick.get_text() for tick in again.axes[0].get_yticklabels()]
+    assert labels == ["bert_base_layer, tpu_v3", "bert_base_la…r, tpu_v3-2"]
+    with pytest.raises(SystolithError, match="names that differ"):
+        sl.plot.comparison(paths, ["a", "a"])
+
+
+def test_the_key_of_a_comparison_has_what_its_bars_show() -> None:
+    data = [Compared("a", 1e-3, 1.0, (("compute", 9.99e-4), ("vector", 1e-6))), Compared("b", 2e-3, 2.0, ())]
+    (key,) = runs.comparison(data).legends
+    assert [text.get_text() for text in key.get_texts()] == ["matrix units"]
 
 
 def report(*arguments: object) -> tuple[int, str]:

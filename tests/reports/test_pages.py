@@ -102,6 +102,25 @@ def test_a_report_is_short_on_paper_and_legible_on_a_telephone(which: str, tmp_p
         assert "<small>model.py:" in page.read_text()
 
 
+def test_heads_of_tables_are_no_buttons() -> None:
+    """Chromium leaves buttons out of the heads that it repeats on the next page of a print."""
+    assert "<button" not in render_report(from_json(fabricate()))
+
+
+@browser
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
+def test_the_head_of_a_table_is_on_every_page_that_it_covers(tmp_path: Path) -> None:
+    raw = fabricate()
+    raw["groups"] += [{**raw["groups"][0], "name": f"more.{n}", "cycles": 0} for n in range(30)]
+    page, pdf = write_report(raw, tmp_path / "r.html"), tmp_path / "r.pdf"
+    chromium(f"--print-to-pdf={pdf}", "--no-pdf-header-footer", page.as_uri())
+    printed = subprocess.run(["pdftotext", "-layout", str(pdf), "-"], capture_output=True, text=True, check=True).stdout
+    with_rows = [text for text in printed.split("\f") if "kOutput" in text]
+    assert len(with_rows) > 1
+    assert all("flop/byte" in text for text in with_rows)
+
+
 def test_no_text_is_below_nine_pixels_where_charts_begin_to_scroll() -> None:
     """Without a browser: every size of the style for screens, and those in charts at the least width of these."""
     page = render_report(from_json(fabricate()))

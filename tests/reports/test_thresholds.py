@@ -56,6 +56,12 @@ def test_what_got_worse_than_the_baseline(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["", 'baseline = "base.json"', "[figures]", '[groups."dot_gelu_fusion"]'])
+def test_a_file_that_limits_nothing_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(ThresholdError, match=r"limits.toml: no thresholds: \[figures.cycles\]"):
+        load_thresholds(file(folder, text))
+
+
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_at_its_limit_and_beyond(folder: Path, figure: str) -> None:
     run = from_json(with_energy(fabricate()))

@@ -32,6 +32,11 @@ def test_every_supposition_is_of_times() -> None:
         assert chip.digest() != outcome.result.chip.digest()
 
 
+def test_a_supposition_that_is_given_twice_is_made_once() -> None:
+    assert suppositions(["hbm-bandwidth", "all", "all"]) == suppositions(["all"])
+    assert len(suppositions(["hbm.latency=9", "hbm.latency=9"])) == 1
+
+
 def test_faster_parts_never_take_longer_and_nothing_changed_is_the_same_run() -> None:
     outcome = run(Request(MLP, "small", mode="time"))
     cycles = {

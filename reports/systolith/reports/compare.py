@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from systolith.isa.errors import SystolithError
 from systolith.reports.attribution import Attribution, attribute_run
@@ -50,6 +53,21 @@ def render_comparison(runs: Mapping[str, RunData]) -> str:
     )  # fmt: skip
 
 
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """A name for each run: its file's, with the folder's in front where names repeat, and then with a number."""
+    often = Counter(path.stem for path in paths)
+    return numbered(p.stem if often[p.stem] == 1 else f"{p.resolve().parent.name}-{p.stem}" for p in paths)
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """The names, those that were there before with a number."""
+    found: list[str] = []
+    for given in names:
+        others = (f"{given}-{n}" for n in itertools.count(2))
+        found.append(given if given not in found else next(other for other in others if other not in found))
+    return found
+
+
 def compared_runs(runs: Mapping[str, RunData]) -> tuple[Compared, ...]:
     """Simulated times of runs by name, the baseline first, and what bounds their groups."""
     chips = [peaks(run.chip_parameters) for run in runs.values()]
@@ -83,6 +101,14 @@ def differences(runs: Mapping[str, RunData]) -> list[str]:
     ]
 
 
+def same_model(run: RunData, base: RunData) -> bool:
+    """Whether the groups of two runs are parts of the same module, as far as their records tell."""
+    one, other = (
+        (r.program, r.macs, r.hbm_allocated.get("parameter"), r.hbm_allocated.get("result")) for r in (run, base)
+    )
+    return one == other
+
+
 def _some(values: Iterable[str]) -> str:
     """The first of several values, and how many more there are."""
     shown = list(dict.fromkeys(values))
@@ -105,7 +131,7 @@ def _stands(name: str, run: RunData, first: str, base: RunData) -> str:
     else:
         change = f"{percent(1 - factor)} less time than"
     text = f"{name} takes {change} {first}, in {ratio(run.total, base.total)} its cycles"
-    before = {group.name: group.cycles for group in base.groups} if run.program == base.program else {}
+    before = {group.name: group.cycles for group in base.groups} if same_model(run, base) else {}
     moved = {g.title: g.cycles - before[g.name] for g in run.groups if g.name in before and g.cycles != before[g.name]}
     largest = sorted(moved, key=lambda group: -abs(moved[group]))[:3]
     most = ", ".join(f"{group} {moved[group]:+,}" for group in largest)
@@ -125,7 +151,9 @@ def figure_table(runs: Mapping[str, RunData]) -> Table:
 
 
 def group_table(runs: Mapping[str, RunData], why: Sequence[Mapping[str, Attribution]]) -> Table:
-    """A row a group, by name; groups that a run does not have show a dash."""
+    """A row a group, by name; groups that a run does not have show a dash, and so do ratios to another model's."""
+    base, *others = runs.values()
+    alike = [same_model(run, base) for run in others]
     cycles = [{g.name: g.cycles for g in run.groups} for run in runs.values()]
     titles = {g.name: g.title for run in reversed(list(runs.values())) for g in run.groups}
     names = sorted(titles, key=lambda n: -max(run.get(n, 0) for run in cycles))
@@ -137,7 +165,7 @@ def group_table(runs: Mapping[str, RunData], why: Sequence[Mapping[str, Attribut
         rows.append((
             name(titles[group]),
             *(number(v, count(v)) for v in values),
-            *(_ratio(v, values[0], True) for v in values[1:]),
+            *(_ratio(v, values[0] if same else None, True) for v, same in zip(values[1:], alike, strict=True)),
             word(changed, "warn" if len(set(bounds)) > 1 else ""),
         ))  # fmt: skip
     heads = (("group", ""), *_columns(runs, "cycles"), ("limited by", "class of the dominant unit, run by run"))

@@ -15,7 +15,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import Fill, text_fill, write_all
 from systolith.reports.attribution import attribute_run
 from systolith.reports.charts import data, study
-from systolith.reports.compare import compared_runs
+from systolith.reports.compare import compared_runs, numbered, run_names
 from systolith.reports.roofline import Peaks, peaks
 from systolith.reports.run_data import RunData, load_run, timed
 
@@ -97,17 +97,22 @@ def comparison(runs: Sequence[AnyRun], names: Sequence[str] | None = None) -> Pa
 
     Args:
         runs: the baseline first.
-        names: one a run; by default the programs and chips.
+        names: one a run; by default those of their files, of others the programs and chips.
     """
     found = [_run(run)[0] for run in runs]
     if not found:
         raise SystolithError("a comparison of no runs")
-    titles = list(names or (f"{run.title}, {run.chip}" for run in found))
+    titles = list(names or _names(runs, found))
     if len(set(titles)) != len(found):
         raise SystolithError(f"{len(found)} runs need as many names that differ: {', '.join(titles)}")
     from systolith.reports.figures import runs as draw
 
     return draw.comparison(compared_runs(dict(zip(titles, found, strict=True))))
+
+
+def _names(runs: Sequence[AnyRun], found: Sequence[RunData]) -> list[str]:
+    paths = [Path(run) for run in runs if isinstance(run, str | Path)]
+    return run_names(paths) if len(paths) == len(runs) else numbered(f"{run.title}, {run.chip}" for run in found)
 
 
 def pareto(table: study.Table, x: str, y: str, label: str | None = None) -> PaperFigure:
@@ -251,7 +256,8 @@ def _require_matplotlib() -> None:
 def _run(run: AnyRun) -> tuple[RunData, Peaks]:
     _require_matplotlib()
     if isinstance(run, str | Path):
-        run = timed(load_run(run), str(run))
+        path, run = str(run), timed(load_run(run), str(run))
+        peaks(run.chip_parameters, path)
     found = timed(run if isinstance(run, RunData | Mapping) else run.record())
     return found, peaks(found.chip_parameters)
 

@@ -64,8 +64,12 @@ class Peaks:
         return self.hbm * self.clock_hz
 
 
-def peaks(rows: Sequence[ChipRow]) -> Peaks:
+def peaks(rows: Sequence[ChipRow], source: str = "") -> Peaks:
     """The peaks of the chip that `chip_parameters` describes.
+
+    Args:
+        rows: of the record.
+        source: the record's file, for messages.
 
     Raises:
         RunDataError: a parameter that is needed is missing.
@@ -75,7 +79,8 @@ def peaks(rows: Sequence[ChipRow]) -> Peaks:
     for name in NEEDED:
         found, lo, hi = value.get(name), SCHEMA[name].lo, SCHEMA[name].hi
         if isinstance(found, bool | str | None) or not (lo or 0) <= found <= (hi or MOST):
-            raise RunDataError(f"chip_parameters: {name} = {short(found)}: a number from {lo} to {hi} is needed")
+            where = f"{source}: " if source else ""
+            raise RunDataError(f"{where}chip_parameters: {name} = {short(found)}: a number from {lo} to {hi} is needed")
         v[name] = float(found)
     vector = int(v["vpu.lanes"] * v["vpu.sublanes"])
     return Peaks(

@@ -127,6 +127,8 @@ def load_thresholds(path: Path) -> tuple[Thresholds, RunData | None]:
                 raise ThresholdError(f"{path}: {where}.{figure}: no such figure; there are: {', '.join(known)}")
             if limit.worse is not None and found.baseline is None:
                 raise ThresholdError(f"{path}: {where}.{figure}.worse: needs a baseline, the path of a run's JSON")
+    if not any(limits for _, limits, _ in asked):
+        raise ThresholdError(f'{path}: no thresholds: [figures.cycles], or [groups."NAME".cycles], with most = N')
     base = path.parent / found.baseline if found.baseline else None
     return found, timed(load_run(base), str(base)) if base else None
 

@@ -7,11 +7,12 @@ from itertools import pairwise
 from systolith.reports.causes import queue_class, unit_label
 from systolith.reports.charts.data import Activity, Memory, Power, Span, Traffic
 from systolith.reports.numbers import count, decimal, percent, si, size
-from systolith.reports.svg import CHAR, Svg, shorten, ticks
+from systolith.reports.svg import Svg, shorten, ticks
 
 WIDTH, LEFT, RIGHT = 1000, 120, 24
 SPAN = WIDTH - LEFT - RIGHT
 FONT = 12.0
+WIDE = 0.64  # of a character of the widest usual font, of its size
 STRIP = {
     "s": "f-busy", "w": "f-shift", "ld": "f-read", "st": "f-written", "vpu": "f-vpu", "xlu": "f-xlu", "seq": "f-fetch",
 }  # fmt: skip
@@ -139,6 +140,6 @@ def _ribbon(svg: Svg, groups: tuple[Span, ...], cycles: int) -> None:
         when = f"first start {count(group.first_start)}, last retire {count(group.last_retire)}"
         tip = f"{group.name}: {count(group.cycles)} cycles charged to it; {when}"
         svg.rect(x, 6, w, 18, f"f-group{number % 2}", tip)
-        room = int((w - 8) / (CHAR * (FONT - 1)))
+        room = int((w - 8) / (WIDE * (FONT - 1)))
         if room >= 5:
             svg.text(x + 4, 19, shorten(group.name, room), "t faint on")

@@ -36,6 +36,7 @@ from systolith.reports.headline import BOUNDS
 from systolith.reports.numbers import percent, si, size
 from systolith.reports.svg import shorten
 
+LEAST = 0.002  # of a run: shorter parts of a bar cannot be seen
 NAMED = 6  # groups with a number in the roofline
 KEY = 23  # characters of a name in a key of two columns
 COLOURS = dict(zip((f.label for f in FAMILIES), PALETTE, strict=True))
@@ -296,7 +297,10 @@ def power(data: Power, subject: str) -> PaperFigure:
 
 def comparison(data: Sequence[Compared]) -> PaperFigure:
     """A bar a run, shared out by the bounds of its groups."""
-    present = [bound for bound in (*BOUNDS, "none") if any(b == bound for run in data for b, _ in run.shares)]
+    order = (*BOUNDS, "none")
+    present = [
+        bound for bound in order if any(b == bound and s >= LEAST * run.seconds for run in data for b, s in run.shares)
+    ]
     labels = {b: BOUNDS[b][0] if b in BOUNDS else "no group" for b in present}
     colours = BOUND_COLOURS | {"none": "#888888"}
     longest = max(run.seconds for run in data)
@@ -313,7 +317,7 @@ def comparison(data: Sequence[Compared]) -> PaperFigure:
         axes = row_axes(figure, [shorten(run.name, 24) for run in data])
         for row, run in enumerate(data):
             at = 0.0
-            for bound, seconds in sorted(run.shares, key=lambda s: present.index(s[0])):
+            for bound, seconds in sorted(run.shares, key=lambda s: order.index(s[0])):
                 axes.barh(row, seconds / scale, left=at, height=0.72, color=colours[bound], linewidth=0)
                 at += seconds / scale
             axes.annotate(f"{run.ratio:.2f}x", (at, row), (2, 0), textcoords="offset points", va="center")

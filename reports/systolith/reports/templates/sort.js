@@ -1,7 +1,14 @@
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   table.querySelectorAll("th").forEach((head, column) => {
-    head.querySelector("button").addEventListener("click", () => {
+    // No button: Chromium leaves those out of the heads that it repeats on the pages of a print.
+    const button = head.querySelector('[role="button"]');
+    button.addEventListener("keydown", event => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      button.click();
+    });
+    button.addEventListener("click", () => {
       const number = head.classList.contains("n");
       const down = head.getAttribute("aria-sort") === (number ? "none" : "ascending");
       table.querySelectorAll("th").forEach(other => other.setAttribute("aria-sort", "none"));

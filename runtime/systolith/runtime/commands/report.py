@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 import click
@@ -47,9 +44,10 @@ def report(
 ) -> int:
     """Write a report of a run (JSON of `run --json`), or a comparison of several with the first."""
     from systolith.isa.files import Fill, make_folder, require_apart, text_fill, write_all
-    from systolith.reports.compare import differences, render_comparison
+    from systolith.reports.compare import differences, render_comparison, run_names
     from systolith.reports.csv_files import csv_files
     from systolith.reports.html import render_report
+    from systolith.reports.roofline import peaks
     from systolith.reports.run_data import load_run, timed
     from systolith.reports.thresholds import check, load_thresholds
 
@@ -60,6 +58,8 @@ def report(
     require_apart({"-o": output}, inputs)
     names = run_names(runs)
     found = {name: timed(load_run(path), str(path)) for name, path in zip(names, runs, strict=True)}
+    for run, file in zip(found.values(), runs, strict=True):
+        peaks(run.chip_parameters, str(file))  # a chip that is no chip is said with its file
     thresholds = load_thresholds(limits) if limits else None
     worse = [f"{name}: {line}" for name, run in found.items() for line in check(run, *thresholds)] if thresholds else []
     files: dict[Path, Fill] = {}
@@ -99,14 +99,3 @@ def schema() -> None:
     from systolith.reports.run_data import json_schema
 
     emit(json_text(json_schema(), indent=2))
-
-
-def run_names(paths: Sequence[Path]) -> list[str]:
-    """A name for each run: its file's, with the folder's in front where names repeat, and then with a number."""
-    often = Counter(path.stem for path in paths)
-    names: list[str] = []
-    for path in paths:
-        name = path.stem if often[path.stem] == 1 else f"{path.resolve().parent.name}-{path.stem}"
-        numbered = (f"{name}-{n}" for n in count(2))
-        names.append(name if name not in names else next(other for other in numbered if other not in names))
-    return names

@@ -39,7 +39,7 @@ class Supposition:
 
 
 def suppositions(texts: Sequence[str]) -> list[Supposition]:
-    """Parse values of the option `--what-if`: `all`, a name of NAMED, or FIELD=VALUE,FIELD=VALUE.
+    """Parse values of the option `--what-if`: `all`, a name of NAMED, or FIELD=VALUE,FIELD=VALUE; each once.
 
     Raises:
         ConfigError: a value is none of these.
@@ -54,7 +54,7 @@ def suppositions(texts: Sequence[str]) -> list[Supposition]:
             found.append(Supposition(*NAMED[text]))
         else:
             raise ConfigError(f"--what-if {text}: must be FIELD=VALUE, all, or one of {', '.join(NAMED)}")
-    return found
+    return list({one.name: one for one in found}.values())
 
 
 def retimed(program: Program, chip: Chip, what: Supposition) -> tuple[Program, Chip]:
