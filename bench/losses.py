@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.bounds import group_bound, op_works
+from systolith.compiler.bounds.bound import group_bound, op_works
 from systolith.compiler.hlo.ir import Module
 from systolith.isa.chip import Chip
 from systolith.sim.simulate import RunResult

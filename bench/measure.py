@@ -8,10 +8,10 @@ from time import perf_counter
 
 import numpy as np
 
-from bench.bounds import Bound, bound
 from bench.losses import Loss, losses
 from bench.modules import module, native_seconds
 from bench.prediction import Predicted, predictions
+from systolith.compiler.bounds.bound import Bound, bound
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.passes.pipeline import canonicalise

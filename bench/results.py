@@ -56,8 +56,8 @@ def report(chip: str, rows: Sequence[Measured], scaled: Sequence[Scaled]) -> str
         "",
         f"Written by `make bench` in one run on {platform.machine()}, {platform.python_implementation()}"
         f" {platform.python_version()}. Cycles are the simulated chip's. What the columns mean: `bench/measure.py`; the"
-        " bound that cycles are divided by: `bench/bounds.py`, from the canonical HLO and the chip alone. Seconds are"
-        " this machine's; the last column is values and time over XLA's CPU backend.",
+        " bound that cycles are divided by: `compiler/bounds/bound.py`, from the canonical HLO and the chip alone."
+        " Seconds are this machine's; the last column is values and time over XLA's CPU backend.",
     ]
     for family, of_family in groupby(rows, lambda m: CASES[m.name].family):
         found = list(of_family)

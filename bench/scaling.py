@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bench.bounds import bound
 from bench.modules import module
+from systolith.compiler.bounds.bound import bound
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.passes.pipeline import canonicalise

@@ -45,7 +45,7 @@ def test_ratios_are_to_the_first_run() -> None:
     rows = {row[0].text: row for row in figure_table(RUNS).rows}
     a, b = BASE.total, SLOW.total
     assert [cell.text for cell in rows["Cycles"][1:]] == [f"{a:,}", f"{b:,}", f"{b / a:.2f}x"]
-    assert rows["Floor"][3].value == pytest.approx(2, rel=1e-3)
+    assert rows["Bound"][3].value == pytest.approx(2, rel=1e-3)
 
 
 def test_groups_are_matched_by_name() -> None:

@@ -29,7 +29,7 @@ def test_the_summary_has_figures_units_and_groups() -> None:
     ):
         assert part in text
     assert text.rstrip().endswith("ok")
-    assert "of bound: its roofline bound over its cycles" in text
+    assert "of bound: the least cycles of any program for it" in text
 
 
 def test_at_most_ten_groups() -> None:

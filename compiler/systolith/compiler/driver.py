@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from systolith.compiler.bounds.bound import Bounds, bounds
 from systolith.compiler.emit.known_programs import KnownPrograms
 from systolith.compiler.errors import CompileError, DoesNotFitError, HbmError
 from systolith.compiler.explain import Alternative, Decision, as_text, each_once
@@ -99,9 +100,11 @@ class Compiled(Assembled):
 
     Attributes:
         module: the grouped module.
+        bounds: makes the bounds of its cycles; None: it was compiled from groups.
     """
 
     module: Module = field(kw_only=True)
+    bounds: Callable[[], Bounds] | None = field(default=None, kw_only=True)
 
 
 @collection_paused()
@@ -176,6 +179,7 @@ class Front:
                 left_out[name] = Decision(kind, "", chosen, "", {}, (Alternative(lost, str(problem)),))
         if options.plan is not None:
             compiled.explain += options.plan.unmet(compiled.explain)
+        compiled.bounds = lambda: bounds(self.canonical, chip, options.precision)
         compiled.stages = Stages({"canonical.hlo": lambda: print_hlo(self.canonical)}) | compiled.stages
         return compiled
 

@@ -17,7 +17,7 @@ from typing import Any
 from systolith.isa.files import Fill, text_fill
 from systolith.reports.attribution import attribute_run
 from systolith.reports.headline import figures
-from systolith.reports.roofline import group_roof, peaks
+from systolith.reports.roofline import group_roof, least, peaks, took
 from systolith.reports.run_data import Cost, RunData
 
 Row = dict[str, Any]
@@ -75,14 +75,22 @@ def _groups(run: RunData) -> Iterator[Row]:
         row = {"kind": group.kind, "root": group.root, "executions": group.executions, "planned": group.planned}
         row |= {"predicted": group.predicted, "flops": roof.flops, "bytes": roof.bytes, "flop_per_byte": roof.intensity}
         row |= {"transcendentals": group.transcendentals * group.executions}
-        row |= {"bound_cycles": roof.bound, "bound_by": roof.roof if roof.bound else None, "of_bound": roof.fraction}
+        row |= {
+            "bound_cycles": roof.bound,
+            "bound_by": roof.bound_by if roof.bound else None,
+            "of_bound": roof.fraction,
+        }
         row |= {"limiter": reason.unit, "cause": reason.cause, "limited_by": reason.bound, "why": reason.sentence}
         yield _cost(group) | row
 
 
 def _ops(run: RunData) -> Iterator[Row]:
+    chip = peaks(run.chip_parameters)
     for op in run.ops:
-        yield _cost(op)
+        by = least(op.bound) if op.bound else {}
+        cycles = max(by.values(), default=None)
+        row: Row = {"bound_cycles": cycles, "bound_by": max(by, key=lambda r: by[r]) if cycles else None}
+        yield _cost(op) | row | {"of_bound": cycles / took(op, chip) if cycles is not None and op.cycles else None}
 
 
 def _stalls(run: RunData) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from systolith.reports.attribution import Attribution
 from systolith.reports.numbers import NONE, count, decimal, percent, si, size
-from systolith.reports.roofline import Floor, Peaks, bandwidth_fraction, module_floor, mxu_use
+from systolith.reports.roofline import Peaks, bandwidth_fraction, module_bound, mxu_use
 from systolith.reports.run_data import RunData
 
 
@@ -32,7 +32,7 @@ class Figure:
 
 def figures(run: RunData, chip: Peaks) -> list[Figure]:
     """The headline figures of a timed run."""
-    use, floor, bandwidth = mxu_use(run, chip), module_floor(run, chip), bandwidth_fraction(run, chip)
+    use, bandwidth = mxu_use(run, chip), bandwidth_fraction(run, chip)
     moved = run.hbm_bytes.read + run.hbm_bytes.written
     seconds = run.seconds or run.total / chip.clock_hz
     wall = run.wall_seconds
@@ -42,7 +42,7 @@ def figures(run: RunData, chip: Peaks) -> list[Figure]:
         Figure("seconds", "Simulated time", si(seconds, "s"), f"{run.instructions:,} instructions", seconds, True),
         _launch(run, chip),
         *_held(run),
-        _floor(run, floor),
+        _bound(run, module_bound(run, chip)),
         Figure("mxu_busy", "MXU busy", percent(use.busy), "a stream instruction occupies the unit", use.busy),
         Figure("mxu_active", "Array active", active, "a row of operands enters the array", use.active),
         Figure(
@@ -108,12 +108,13 @@ def energy_figure(run: RunData) -> Figure:
     return Figure("energy", "Energy", si(e.total_fj * 1e-15, "J"), note, e.total_fj * 1e-15)
 
 
-def _floor(run: RunData, floor: Floor) -> Figure:
-    note = (
-        f"{percent(floor.cycles / run.total)} of the run, set by {floor.limit}: useful MACs at peak "
-        f"{count(round(floor.compute))}, parameters and results once, where moved, {count(round(floor.memory))}"
-    )
-    return Figure("floor", "Floor", f"{count(round(floor.cycles))} cycles", note, floor.cycles, True)
+def _bound(run: RunData, least: dict[str, float]) -> Figure:
+    """The least cycles of the module, and what each resource alone would take."""
+    cycles, by = max(least.values()), max(least, key=lambda resource: least[resource])
+    each = ", ".join(f"{resource} {count(round(n))}" for resource, n in least.items())
+    what = "no program takes less" if run.bound else "useful MACs at peak, parameters and results once"
+    note = f"{percent(cycles / run.total)} of the run, set by {by}; {what}: {each}"
+    return Figure("bound", "Bound", f"{count(round(cycles))} cycles", note, cycles, True)
 
 
 BOUNDS = {

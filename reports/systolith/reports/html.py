@@ -75,7 +75,7 @@ def render_report(run: RunData, top: int | None = None) -> str:
         roofline_chart=roofline(roofs),
         unplotted=roofs.undrawn,
         groups_table=group_table(run, chip, why, top),
-        ops_table=op_table(run, top),
+        ops_table=op_table(run, chip, top),
         power_chart=time.power(watts) if (watts := data.power(run, chip)) else "",
         energy_units=energy_unit_table(run),
         energy_ops=energy_op_table(run),

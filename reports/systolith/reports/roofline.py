@@ -1,10 +1,11 @@
 """Roofs of a chip, and how near a run and each of its groups come to them.
 
-A group's bound is the longest of the least times of its resources: useful multiply-accumulates at the peak of all
-MXUs, other operations on all ALU slots of the VPU, transcendentals on its transcendental slots, its inputs and outputs
-once, as far as they were moved, at the HBM bandwidth.  It is set against the time that the group took: the cycles
-charged to it, or those that its busiest unit or its transfers take where these are more, since work of a group that
-runs ahead is in cycles charged to others.
+The roofs are peaks: useful multiply-accumulates of all MXUs, other operations on all ALU slots of the VPU,
+transcendentals on its transcendental slots, inputs and outputs once, as far as they were moved, at the HBM bandwidth.
+The bound is what no program can go below (`compiler/bounds`): the record says it, of the run, of groups and of
+operations.  Records of binaries do not; there the roofs take its place.  It is set against the
+time that a group took: the cycles charged to it, or those that its busiest unit or its transfers take where these are
+more, since work of a group that runs ahead is in cycles charged to others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from systolith.isa.chip import SCHEMA
 from systolith.reports.causes import OCCUPIED
 from systolith.reports.record_version import MOST
-from systolith.reports.run_data import ChipRow, Group, RunData, RunDataError, short
+from systolith.reports.run_data import Bound, ChipRow, Cost, Group, RunData, RunDataError, short
 
 MXU, VPU, TRANS, HBM = "MXU", "VPU", "transcendental", "HBM"
 NEEDED = (
@@ -101,7 +102,8 @@ class GroupRoof:
     """A group against the roofs.
 
     Attributes:
-        needs: resource to the cycles that it needs at least, all executions.
+        needs: resource to the cycles that it needs at its peak, all executions.
+        least: resource to the cycles of the bound.
         flops, bytes: all executions.
         intensity: flops a byte; None without either.
         achieved: FLOP/s during the time that it took; None if no cycle is charged to it.
@@ -110,6 +112,7 @@ class GroupRoof:
     """
 
     needs: dict[str, float]
+    least: dict[str, float]
     flops: int
     bytes: int
     intensity: float | None
@@ -119,22 +122,40 @@ class GroupRoof:
 
     @property
     def roof(self) -> str:
-        """The resource that bounds it; of equals the first."""
+        """The lowest roof over it; of equals the first."""
         return max(self.needs, key=lambda resource: self.needs[resource])
 
     @property
     def bound(self) -> float:
         """Cycles that it takes at least."""
-        return max(self.needs.values())
+        return max(self.least.values())
+
+    @property
+    def bound_by(self) -> str:
+        """The resource of the bound; of equals the first."""
+        return max(self.least, key=lambda resource: self.least[resource])
 
     @property
     def fraction(self) -> float | None:
-        """Bound over cycles that it took: 1 is on the roof."""
+        """Bound over cycles that it took: 1 is as fast as can be."""
         return self.bound / self.took if self.cycles else None
 
 
-OF_BOUND = "its roofline bound over its cycles, or over those of its busiest unit where these are more"
-"""The meaning of the column `of bound` of tables of groups."""
+OF_BOUND = (
+    "the least cycles of any program for it (products in whole tiles of the arrays, vector operations on all slots, or"
+    " inputs and outputs once over HBM, as far as moved) over its cycles, or over those of its busiest unit if more"
+)
+"""The meaning of the column `of bound`."""
+
+
+def took(cost: Cost, chip: Peaks) -> float:
+    """The cycles that a group or operation took: those charged to it, of its busiest unit, or of its transfers."""
+    return max(cost.cycles, *cost.busy.values(), (cost.hbm_bytes.read + cost.hbm_bytes.written) / chip.hbm)
+
+
+def least(bound: Bound) -> dict[str, float]:
+    """A bound by resource."""
+    return {MXU: bound.mxu, VPU: bound.alu, TRANS: bound.trans, HBM: bound.hbm}
 
 
 def group_roof(group: Group, chip: Peaks) -> GroupRoof:
@@ -143,48 +164,36 @@ def group_roof(group: Group, chip: Peaks) -> GroupRoof:
     once = group.bytes * group.executions
     moved = group.hbm_bytes.read + group.hbm_bytes.written
     rest = max(0, flops - 2 * group.macs)
+    spent = took(group, chip)
     needs = {
         MXU: group.macs / chip.macs,
         VPU: rest / chip.alu,
         TRANS: group.transcendentals * group.executions / chip.trans,
         HBM: min(once, moved) / chip.hbm,
     }
-    took = max(group.cycles, *group.busy.values(), moved / chip.hbm)
     return GroupRoof(
         needs=needs,
+        least=least(group.bound) if group.bound else needs,
         flops=flops,
         bytes=once,
         intensity=flops / once if flops and once else None,
-        achieved=flops * chip.clock_hz / took if flops and group.cycles else None,
+        achieved=flops * chip.clock_hz / spent if flops and group.cycles else None,
         cycles=group.cycles,
-        took=took,
+        took=spent,
     )
 
 
-@dataclass(frozen=True)
-class Floor:
-    """Lower bounds of the whole module, in cycles: useful MACs at peak; parameters and results once over HBM.
+def module_bound(run: RunData, chip: Peaks) -> dict[str, float]:
+    """The least cycles of the module by resource: those of the record, else products at the peak, and HBM.
 
-    Of tables that are read in part, and results that are written in part, what was moved counts.
+    Of a record without them, parameters and results count once; of tables that are read in part, and results that are
+    written in part, what was moved.
     """
-
-    compute: float
-    memory: float
-
-    @property
-    def cycles(self) -> float:
-        return max(self.compute, self.memory)
-
-    @property
-    def limit(self) -> str:
-        return "MXU peak" if self.compute >= self.memory else "HBM bandwidth"
-
-
-def module_floor(run: RunData, chip: Peaks) -> Floor:
-    """The module's floor."""
+    if run.bound:
+        return least(run.bound)
     read = min(run.hbm_allocated.get("parameter", 0), run.hbm_bytes.read)
     written = min(run.hbm_allocated.get("result", 0), run.hbm_bytes.written)
-    return Floor(run.macs / chip.macs, (read + written) / chip.hbm)
+    return {MXU: run.macs / chip.macs, HBM: (read + written) / chip.hbm}
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,24 @@ class ChipRow(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bound(Model):
+    """Cycles that work takes at least on the chip, by unit, all executions; from canonical HLO and the chip alone.
+
+    Attributes:
+        mxu: of the matrix units together, K and the other dimension of the stationary operand in whole tiles, none of
+            which is replaced before the next one has been loaded.
+        alu, trans: of the vector unit's arithmetic and transcendental slots.
+        hbm: of the run's arguments and results once, and of values that have to leave VMEM, at HBM's bandwidth; of
+            parts of the run, of their inputs and outputs once, as far as they were moved.
+    """
+
+    mxu: Amount = 0
+    alu: Amount = 0
+    trans: Amount = 0
+    hbm: Amount = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost(Model):
     """Costs of the instructions of one origin: an HLO instruction, or a fusion group.
 
@@ -98,6 +116,7 @@ class Cost(Model):
         first_start, last_retire: cycles.
         stalls: by queue and cause, cycles that its instructions waited at the head of the queue; may be absent.
         op_name, source: the operation and the line of the user's program, where the HLO's metadata has them.
+        bound: the least cycles of it; None: the record does not say (of a binary none does).
     """
 
     name: Label
@@ -111,6 +130,7 @@ class Cost(Model):
     stalls: dict[Label, dict[Label, Count]] = field(default_factory=dict)
     op_name: Label = ""
     source: Label = ""
+    bound: Bound | None = None
 
     @property
     def title(self) -> str:
@@ -297,6 +317,7 @@ class RunData(Model):
         hostile: memory started as NaNs, and races were looked for.
         chip, chip_digest, chip_parameters: the chip that it ran on: name, digest of its configuration, its fields.
         cycles, seconds: simulated time; None in mode `values`.
+        bound: the least cycles of any program of the module; None: the record does not say (of a binary none does).
         launch: cycles that the call of the program takes beside `cycles` (`host.launch`); None: it is not known.
         host_held: by config of the infeed queues whose times were given, the default one empty: cycles in which the
             host had bytes to send and the queue was full.
@@ -334,6 +355,7 @@ class RunData(Model):
     chip_parameters: list[ChipRow] = field(default_factory=list)
     cycles: Count | None
     seconds: Amount | None
+    bound: Bound | None = None
     launch: Count | None = None
     host_held: dict[Label, Count] = field(default_factory=dict)
     wall_seconds: WallSeconds = WallSeconds()

@@ -9,7 +9,7 @@ from systolith.reports.attribution import Attribution
 from systolith.reports.causes import cause as shown
 from systolith.reports.causes import in_order, unit_label
 from systolith.reports.numbers import NONE, count, decimal, percent, si, size
-from systolith.reports.roofline import OF_BOUND, Peaks, group_roof
+from systolith.reports.roofline import OF_BOUND, Peaks, group_roof, least, took
 from systolith.reports.run_data import RunData
 from systolith.reports.svg import shorten
 
@@ -89,13 +89,13 @@ def group_table(run: RunData, chip: Peaks, why: Mapping[str, Attribution], top: 
             number(roof.bytes, size(roof.bytes)),
             number(roof.intensity, decimal(roof.intensity)),
             number(roof.fraction, percent(roof.fraction)),
-            word(roof.roof if roof.bound else NONE),
+            word(roof.bound_by if roof.bound else NONE),
             word(why[group.name].sentence, "why"),
         ))  # fmt: skip
     return Table("groups-table", GROUP_HEADS, tuple(rows))
 
 
-def op_table(run: RunData, top: int | None = None) -> Table:
+def op_table(run: RunData, chip: Peaks, top: int | None = None) -> Table:
     """HLO ops by cycles, the `top` ones."""
     queues = [q for q in run.units if any(op.busy.get(q) for op in run.ops)]
     heads = (
@@ -105,11 +105,13 @@ def op_table(run: RunData, top: int | None = None) -> Table:
         ("instructions", "executed"),
         ("HBM bytes", "moved by its transfers"),
         ("useful MACs", "multiply-accumulates"),
+        ("of bound", OF_BOUND),
         *((unit_label(q), "occupied cycles") for q in queues),
     )
     rows = []
     for op in sorted(run.ops, key=lambda o: -o.cycles)[:top]:
         moved = op.hbm_bytes.read + op.hbm_bytes.written
+        of_bound = max(least(op.bound).values()) / took(op, chip) if op.bound and op.cycles else None
         busy = (number(op.busy.get(q, 0), count(op.busy[q]) if q in op.busy else NONE) for q in queues)
         rows.append((
             name(op.title if op.name else "(no op)", op.op_name, op.source),
@@ -118,6 +120,7 @@ def op_table(run: RunData, top: int | None = None) -> Table:
             number(op.instructions, count(op.instructions)),
             number(moved, size(moved)),
             number(op.macs, count(op.macs)),
+            number(of_bound, percent(of_bound)),
             *busy,
         ))  # fmt: skip
     return Table("ops-table", heads, tuple(rows))

@@ -320,7 +320,8 @@ class Executable:
         started = perf_counter()
         result = simulated()
         result.outputs = []  # in buffers, whose memory may be freed before the run is forgotten
-        return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory)
+        bounds = self.compiled.bounds if self.compiled else None
+        return Run(self.client.chip, self.program, result, perf_counter() - started, self.memory, bounds)
 
     def _started(self, device: Device, work: Callable[[], Run], cancelled: Event) -> Task[Run]:
         self._latest = self.client.latest = task = device.queue.submit(work, cancelled)

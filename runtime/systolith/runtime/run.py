@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from systolith.compiler.memory.report import MemoryUse
 from systolith.isa.checked import checked
@@ -13,6 +14,9 @@ from systolith.isa.program import Program
 from systolith.runtime.records.record import Circumstances, run_record
 from systolith.runtime.task import Task
 from systolith.sim.simulate import RunResult
+
+if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
+    from systolith.compiler.bounds.bound import Bounds
 
 
 @dataclass(repr=False)
@@ -23,6 +27,7 @@ class Run:
         result: the simulator's measurements.
         wall_seconds: host seconds of the simulation.
         memory: use of HBM and VMEM.
+        bounds: makes the bounds of the module's cycles; None: it is not known.
     """
 
     chip: Chip
@@ -30,6 +35,7 @@ class Run:
     result: RunResult
     wall_seconds: float
     memory: MemoryUse
+    bounds: Callable[[], Bounds] | None = None
 
     @property
     def cycles(self) -> int | None:
@@ -76,7 +82,8 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """The JSON object of the run, as `systolith run --json` prints it."""
-        return run_record(self.result, self.memory, Circumstances(simulate_seconds=self.wall_seconds))
+        about = Circumstances(simulate_seconds=self.wall_seconds)
+        return run_record(self.result, self.memory, about, self.bounds() if self.bounds else None)
 
 
 _of_process: list[Task[Run]] = []

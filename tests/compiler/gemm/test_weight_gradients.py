@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.bounds import bound
+from systolith.compiler.bounds.bound import bound
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip

@@ -25,7 +25,8 @@ class Point:
         intensity: FLOP/byte.
         achieved: FLOP/s during the cycles charged to it.
         cycles: charged to it.
-        roof: the resource that bounds it.
+        roof: the lowest roof over it.
+        bound_by: the resource of its bound.
         fraction: its bound over its cycles.
         sentence: why it takes so long.
     """
@@ -35,6 +36,7 @@ class Point:
     achieved: float
     cycles: int
     roof: str
+    bound_by: str
     fraction: float | None
     sentence: str
 
@@ -65,7 +67,16 @@ class Roofline:
 def roofline(run: RunData, chip: Peaks, why: Mapping[str, Attribution]) -> Roofline:
     """Every group that has flops, bytes and cycles."""
     points = [
-        Point(g.title, roof.intensity, roof.achieved, g.cycles, roof.roof, roof.fraction, why[g.name].sentence)
+        Point(
+            g.title,
+            roof.intensity,
+            roof.achieved,
+            g.cycles,
+            roof.roof,
+            roof.bound_by,
+            roof.fraction,
+            why[g.name].sentence,
+        )
         for g in run.groups
         if (roof := group_roof(g, chip)).intensity and roof.achieved
     ]

@@ -60,7 +60,7 @@ def roofline(data: Roofline) -> str:
         placed.append((point, x, y, radius))
         tip = (
             f"{point.name}\n{count(point.cycles)} cycles, {si(point.achieved, 'FLOP/s')}, "
-            f"{point.intensity:.3g} FLOP/byte\n{percent(point.fraction)} of its bound ({point.roof})\n"
+            f"{point.intensity:.3g} FLOP/byte\n{percent(point.fraction)} of its bound ({point.bound_by})\n"
             f"{point.sentence}"
         )
         svg.circle(x, y, radius, f"point p-{COLOUR[point.roof]}", tip)

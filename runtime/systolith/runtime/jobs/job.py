@@ -31,6 +31,7 @@ from systolith.sim.sequencer import TraceNeededError
 from systolith.sim.simulate import RunResult, simulate
 
 if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
+    from systolith.compiler.bounds.bound import Bounds
     from systolith.compiler.driver import Compiled
     from systolith.compiler.explain import Decision
     from systolith.compiler.hlo.ir import Module
@@ -123,6 +124,7 @@ class Outcome:
     note: str = ""
     explain: Sequence[Decision] = ()
     what_if: Sequence[dict[str, Any]] = ()
+    bounds: Callable[[], Bounds] | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -152,7 +154,8 @@ class Outcome:
             max_abs_error=max((a for a, _ in errors), default=None),
             max_rel_error=max((r for _, r in errors), default=None),
         )
-        return run_record(self.result, self.memory or MemoryUse(self.program), about) | {"what_if": list(self.what_if)}
+        memory, bounds = self.memory or MemoryUse(self.program), self.bounds() if self.bounds else None
+        return run_record(self.result, memory, about, bounds) | {"what_if": list(self.what_if)}
 
 
 Stage = Callable[[str], None]
@@ -195,6 +198,7 @@ def run(request: Request, stage: Stage = lambda _: None) -> Outcome:
     if request.mode != "time":
         outcome.results = _shaped(program, results)
     outcome.explain = compiled.explain if compiled else ()
+    outcome.bounds = compiled.bounds if compiled else None
     outcome.memory, outcome.note = compiled.memory if compiled else None, note
     if checker:
         outcome.check = checker.report()

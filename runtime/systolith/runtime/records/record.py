@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from systolith.isa.chip_schema import describe_beside
 from systolith.reports.record_version import VERSION
 from systolith.runtime.records.held import held
 from systolith.sim.simulate import RunResult
+
+if TYPE_CHECKING:  # the compiler takes long to import, and binaries do without it
+    from systolith.compiler.bounds.bound import Bounds
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,16 @@ class Circumstances:
     max_rel_error: float | None = None
 
 
-def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> dict[str, Any]:
-    """The run as JSON values."""
+def run_record(
+    result: RunResult, memory: MemoryUse, about: Circumstances, bounds: Bounds | None = None
+) -> dict[str, Any]:
+    """The run as JSON values; `bounds`: of the module, if it is known."""
     chip, energy = result.chip, result.energy
     measured = result.to_json()
     line = measured["timeline"]
     line |= {space: steps.most(line["edges"]) for space, steps in held(result, memory).items()}
+    if bounds and result.cycles is not None:
+        _add_bounds(measured, bounds)
     return measured | {
         "schema_version": VERSION,
         "ok": result.ok and not about.failures,
@@ -84,3 +91,21 @@ def run_record(result: RunResult, memory: MemoryUse, about: Circumstances) -> di
         "max_abs_error": about.max_abs_error,
         "max_rel_error": about.max_rel_error,
     }
+
+
+def _add_bounds(measured: dict[str, Any], bounds: Bounds) -> None:
+    """Add the least cycles of the run, and of each group and operation for all executions.
+
+    Of HBM what a part moved counts, as far as it is its inputs and outputs once.
+    """
+    measured["bound"] = dict(bounds.whole.units)
+    executions: dict[str, int] = {}
+    for group in measured["groups"]:
+        names, times = group.get("hlo", ()), group.get("executions", 1)
+        executions |= {n: max(times, executions.get(n, 0)) for n in names}
+        moved = min(sum(group["hbm_bytes"].values()), group.get("bytes", 0) * times)
+        group["bound"] = dict(bounds.of(names, times, moved).units)
+    for op in measured["ops"]:
+        times = executions.get(op["name"], 0)
+        moved = min(sum(op["hbm_bytes"].values()), bounds.ends.get(op["name"], 0) * times)
+        op["bound"] = dict(bounds.of([op["name"]], times, moved).units)

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from bench.live import spilled_bytes
-from bench.products import PRODUCTS, Tiles, product_of, read_share, together
-from bench.vector_work import NOTHING, Slots, vector_slots
+from systolith.compiler.bounds.live import spilled_bytes
+from systolith.compiler.bounds.products import PRODUCTS, Tiles, product_of, read_share, together
+from systolith.compiler.bounds.vector_work import NOTHING, Slots, vector_slots
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.memory.aliasing import read_aliases
@@ -66,25 +66,51 @@ class Work:
         }
 
 
-def bound(module: Module, chip: Chip) -> Bound:
-    """The bound of a canonical module."""
-    works = _works(module.entry, chip)
+def bound(module: Module, chip: Chip, precision: str | None = None) -> Bound:
+    """The bound of a canonical module; `precision`: of its products, in place of what they ask for."""
+    works = _works(module.entry, chip, precision)
     total = _sum(works.values())
     ends = argument_bytes(module) + result_bytes(module)
     moved = ends + spilled_bytes(module.entry, chip.vmem.bytes)
     return Bound({**total.cycles(chip), "hbm": moved / _bandwidth(chip)}, total.macs)
 
 
-def op_works(module: Module, chip: Chip) -> dict[str, Work]:
+def op_works(module: Module, chip: Chip, precision: str | None = None) -> dict[str, Work]:
     """The work of each operation, those in the bodies of loops included: of one execution."""
     found: dict[str, Work] = {}
     todo = [module.entry]
     while todo:
         computation = todo.pop()
-        works = _works(computation, chip)
+        works = _works(computation, chip, precision)
         found |= {i.name: work for i, work in works.items() if i.opcode not in ("while", "conditional")}
         todo += [c for i in computation.instructions if i.opcode in ("while", "conditional") for c in i.called]
     return found
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of a module and of its operations on a chip.
+
+    Attributes:
+        whole: of the module.
+        works: of each operation, of one execution.
+        ends: bytes of its operands and its result.
+    """
+
+    chip: Chip
+    whole: Bound
+    works: Mapping[str, Work]
+    ends: Mapping[str, int]
+
+    def of(self, names: Iterable[str], executions: int, moved: int) -> Bound:
+        """The bound of some operations together; as for `group_bound`."""
+        return group_bound(names, executions, moved, self.works, self.chip)
+
+
+def bounds(module: Module, chip: Chip, precision: str | None = None) -> Bounds:
+    """The bounds of a canonical module; `precision`: as for `bound`."""
+    ends = {i.name: sum(v.shape.bytes for v in (i, *i.operands)) for i in module.instructions()}
+    return Bounds(chip, bound(module, chip, precision), op_works(module, chip, precision), ends)
 
 
 def group_bound(names: Iterable[str], executions: int, moved: int, works: Mapping[str, Work], chip: Chip) -> Bound:
@@ -103,23 +129,23 @@ def _sum(works: Iterable[Work]) -> Work:
     return Work(tuple(t for w in found for t in w.tiles), slots, sum(w.macs for w in found))
 
 
-def _works(computation: Computation, chip: Chip) -> dict[Instruction, Work]:
+def _works(computation: Computation, chip: Chip, precision: str | None) -> dict[Instruction, Work]:
     """The work of each instruction; of a loop all its iterations, of a conditional the least of its branches."""
     found = {i: Work(slots=slots) for i, slots in vector_slots(computation).items()}
     for i in computation.instructions:
         if i.opcode in PRODUCTS:
-            found[i] = _product_work(i, chip)
+            found[i] = _product_work(i, chip, precision)
         elif i.opcode == "while":
-            found[i] = _sum(_works(i.computation("body"), chip).values()).times(trip_count(i) or 1)
+            found[i] = _sum(_works(i.computation("body"), chip, precision).values()).times(trip_count(i) or 1)
         elif i.opcode == "conditional":
-            branches = [_sum(_works(b, chip).values()) for b in i.called]
+            branches = [_sum(_works(b, chip, precision).values()) for b in i.called]
             found[i] = min(branches, key=lambda w: max(w.cycles(chip).values()))
     return found
 
 
-def _product_work(i: Instruction, chip: Chip) -> Work:
+def _product_work(i: Instruction, chip: Chip, precision: str | None) -> Work:
     """On the matrix units, or on the vector unit where that takes fewer cycles (depthwise convolutions)."""
-    p = product_of(i)
+    p = product_of(i, precision)
     tiles, slots = p.tiles(chip), Slots(alu=2 * p.macs)
     if slots.alu_cycles(chip) < tiles.cycles / chip.mxu.count:
         return Work((), slots, p.macs)

@@ -1,4 +1,4 @@
-"""The bound of `bench/bounds.py`: by hand, and never above a program's cycles."""
+"""The bound of `compiler/bounds/bound.py`: by hand, and never above a program's cycles."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bench.bounds import argument_bytes, bound, result_bytes
-from bench.live import spilled_bytes
-from bench.products import Tiles, product_of
+from systolith.compiler.bounds.bound import argument_bytes, bound, result_bytes
+from systolith.compiler.bounds.live import spilled_bytes
+from systolith.compiler.bounds.products import Tiles, product_of
 from systolith.compiler.driver import compile_module
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.clone import clone

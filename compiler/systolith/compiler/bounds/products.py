@@ -134,10 +134,10 @@ def _tiles(tiles: float, streamed: float, k: int, chip: Chip) -> Tiles:
     return Tiles(((streamed / tiles, tiles),), tuple(row for row in loads if row[1]))
 
 
-def product_of(i: Instruction) -> Product:
-    """The matrix products of a dot or convolution."""
+def product_of(i: Instruction, precision: str | None = None) -> Product:
+    """The matrix products of a dot or convolution; `precision`: in place of what it asks for."""
     lhs, rhs = (o.shape.dtype for o in i.operands)
-    passes = 1 if {lhs.name, rhs.name} <= set(INTEGER_OPERANDS) else len(passes_of(i, None, lhs, rhs))
+    passes = 1 if {lhs.name, rhs.name} <= set(INTEGER_OPERANDS) else len(passes_of(i, precision, lhs, rhs))
     return _dot(i, passes) if i.opcode == "dot" else _convolution(i, passes)
 
 

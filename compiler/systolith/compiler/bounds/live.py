@@ -15,10 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
-from scipy.sparse import csr_array  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 
-from bench.products import PRODUCTS
+from systolith.compiler.bounds.products import PRODUCTS
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.index.affine import reshape_factors
@@ -107,6 +105,10 @@ def _reachable(start: Iterable[Instruction], step: Callable[[Instruction], Seque
 
 def _least_cut(live: Mapping[Instruction, int], late: Region, after: Collection[Instruction]) -> int:
     """The fewest bytes from which the operations in `after` can be had, given the sums in `live`."""
+    # It takes long to import, and few modules need it.
+    from scipy.sparse import csr_array  # type: ignore[import-untyped]  # scipy ships no types
+    from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
+
     number = {i: n for n, i in enumerate(late)}
     source, sink = 2 * len(number), 2 * len(number) + 1
     edges: dict[tuple[int, int], int] = {}
