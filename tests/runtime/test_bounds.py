@@ -15,7 +15,8 @@ GEMM = """HloModule gemm
 ENTRY main {{
   x = f32[256,4096] parameter(0)
   y = f32[4096,4096] parameter(1)
-  ROOT d = f32[256,4096] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, operand_precision={{{0},{0}}}
+  ROOT d = f32[256,4096] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
+    operand_precision={{{0},{0}}}
 }}
 """
 TILES, BYTES = 1024 * 256 / 2, 4 * (2 * 256 * 4096 + 4096 * 4096) * 47 / 22500
