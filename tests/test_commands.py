@@ -1,0 +1,208 @@
+"""The commands and the Python of the README and the pages, run as they are written, in the order of the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systolith import api as sl
+from tests.test_examples import JAX_SCRIPTS, SCRIPTS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("host", "jax", "reports", "service", "sweeps")),
+]
+PYTHON = ("README", "reports", "service", "sweeps")  # those whose snippets stand for themselves
+COMMAND = re.compile(r"^    (?=(?:systolith|python|pip|make|eval|[A-Z_]+=\S+) )")
+
+MODEL = """\
+HloModule jit_mlp
+
+relu {
+  v = f32[] parameter(0)
+  zero = f32[] constant(0)
+  ROOT m = f32[] maximum(v, zero)
+}
+
+ENTRY main {
+  x = f32[8,32] parameter(0)
+  w = f32[32,16] parameter(1)
+  d = f32[8,16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(mlp)/dot_general"}
+  ROOT max.19.1 = f32[8,16] map(d), dimensions={0,1}, to_apply=relu
+}
+"""
+TRAIN = "import jax.numpy as jnp\nprint(jnp.ones((4, 4)) @ jnp.ones((4, 4)))\n"
+FILES = {
+    "model.hlo": MODEL,
+    "train.py": TRAIN,
+    "my_chip.toml": 'base = "tpu_v3"\nname = "mine"\n[vmem]\nbytes = "8MiB"\n',
+    "table.csv": "component,action,energy\nmxu,mac_bf16,1.0\nhbm,byte,30\nvmem,byte,2\n",
+    "net.csv": "Layer, M, N, K,\nFC, 32, 32, 32,\n",
+    "scale.cfg": "[architecture_presets]\nArrayHeight : 32\nArrayWidth : 32\nIfmapSramSzkB : 64\nFilterSramSzkB : 64\n"
+    "OfmapSramSzkB : 64\nDataflow : ws\nBandwidth : 64\n[run_presets]\nInterfaceBandwidth : USER\n",
+}
+
+
+def commands(text: str) -> Iterator[str]:
+    """The lines of indented blocks that are commands, without their remarks; one that goes on goes with it."""
+    lines = iter(re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S).splitlines())
+    for line in lines:
+        if COMMAND.match(line):
+            while line.endswith("\\"):
+                line = line[:-1] + next(lines)
+            yield re.sub(r"(\s{2,}|(?<=\s))#\s.*", "", line).strip()
+
+
+def snippets(text: str) -> Iterator[str]:
+    """Fenced Python, and indented blocks that import the API."""
+    yield from re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    for block in re.findall(r"(?:^    .*\n)+", text, re.M):
+        if "import api as sl" in block:
+            yield re.sub("^    ", "", block, flags=re.M)
+
+
+def limits(reports: str) -> str:
+    """The thresholds that the page shows, for the test's model, whose group has the name of the page's."""
+    block = next(b for b in re.findall(r"(?:^(?:    .*)?\n)+", reports, re.M) if 'baseline = "base.json"' in b)
+    return re.sub("^    ", "", block, flags=re.M).replace("least = 0.3", "least = 0.0001")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader has: a model, arguments and results, a chip, records of runs."""
+    folder = tmp_path_factory.mktemp("reader")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    (folder / "limits.toml").write_text(limits((ROOT / "docs" / "reports.md").read_text()))
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(dims, np.float32) for dims in ((8, 32), (32, 16)))
+    np.savez(folder / "in.npz", arg0=x, arg1=w)
+    np.savez(folder / "out.npz", out0=np.maximum(x @ w, 0))
+    for name in ("run", "a", "b", "base", "wide"):
+        run("systolith run model.hlo --mode time --json -q > " + name + ".json", folder)
+    return folder
+
+
+def run(command: str, folder: Path, seconds: float | None = None) -> str:
+    """What a shell prints for a command that has to end well, or, after so many seconds, to be stopped."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        ("bash", "-euo", "pipefail", "-c", command), cwd=folder, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        printed, _ = process.communicate(timeout=seconds or 300)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGTERM)
+        printed, _ = process.communicate()
+        assert seconds, f"{command}: {printed}"
+        return printed
+    assert process.returncode == 0, f"{command}\n{printed}"
+    return printed
+
+
+def follow(command: str, folder: Path) -> None:
+    """Run a command, or see that other tests do."""
+    if extra := re.search(r"^pip install 'systolith\[(\w+)\]'$", command):
+        assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    elif target := re.match(r"make ([\w-]+)$", command):
+        assert re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text(), re.M)
+    elif script := re.search(r"python examples/(\w+)\.py$", command):
+        assert script[1] in SCRIPTS + JAX_SCRIPTS  # which have tests of their own
+    elif command.startswith("systolith serve"):
+        printed = run(command.replace(":8470", ":0"), folder, 8)
+        assert re.search(r"^serving 1 x tpu_v3 at (unix:|127\.0\.0\.1:\d+)", printed, re.M), printed
+    else:
+        run(command, folder)
+
+
+def pages() -> Iterator[object]:
+    for page in PAGES:
+        for slow in (False, True):
+            if any(is_slow(c) is slow for c in commands(page.read_text())):
+                marks = [pytest.mark.slow] if slow else []
+                yield pytest.param(page, slow, id=page.stem + ("-slow" if slow else ""), marks=marks)
+
+
+def is_slow(command: str) -> bool:
+    return "lockstep" in command or "JAX_PLATFORMS" in command
+
+
+@pytest.mark.parametrize(("page", "slow"), list(pages()))
+def test_the_commands_of_the_page_work(page: Path, slow: bool, prepared: Path, tmp_path: Path) -> None:
+    for path in prepared.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
+    found = [command for command in commands(page.read_text()) if is_slow(command) is slow]
+    assert found
+    for command in found:
+        follow(command, tmp_path)
+
+
+def test_what_is_a_command() -> None:
+    text = "Words.\n\n    systolith run a.hlo --x 1 \\\n        --y     # a remark\n    (no command)\n\n    make demo\n"
+    assert list(commands(text)) == ["systolith run a.hlo --x 1         --y", "make demo"]
+    assert len(list(commands((ROOT / "README.md").read_text()))) > 30
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The address of a service."""
+    command = [sys.executable, "-m", "systolith", "serve", f"unix:{tmp_path / 'socket'}", "--chip", "tiny"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        yield said.split(" at ")[1].strip()
+        process.terminate()
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_the_python_of_the_page_works(
+    name: str, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    jax = pytest.importorskip("jax")
+    page = next(page for page in PAGES if page.stem == name)
+    for path in ("run.json", "in.npz"):
+        (tmp_path / path).write_bytes((prepared / path).read_bytes())
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "study.toml").write_text((ROOT / "examples" / "study.toml").read_text())
+    (tmp_path / "mlp_infer.hlo").symlink_to(ROOT / "examples" / "mlp_infer.hlo")
+    monkeypatch.chdir(tmp_path)
+    given = np.load(ROOT / "examples" / "mlp_infer.in.npz")
+    builder = sl.XlaBuilder("double")
+    builder.add(*[builder.parameter(0, sl.make_shape("f32", (2,)), "x")] * 2)
+    if name == "service":
+        monkeypatch.setattr(sl, "connect", partial(sl.connect, request.getfixturevalue("served")))
+    points = ((1, 9), (2, 6), (3, 5))
+    names = {
+        "sl": sl,
+        "jax": jax,
+        "arrays": [given[f"arg{n}"] for n in range(len(given.files))],
+        "rows": [{"area": a, "cycles": c, "name": f"p{a}", "parameter": "vmem.bytes", "value": a} for a, c in points],
+        "computation": builder.build(),
+    }
+    found = list(snippets(page.read_text()))
+    assert found
+    for text in found:
+        exec(compile(text, str(page), "exec"), names)
+
+
+def test_a_command_that_fails_is_found(tmp_path: Path) -> None:
+    for command in ("systolith ops missing.hlo", "make nothing-of-this-name", "python examples/missing.py"):
+        with pytest.raises(AssertionError):
+            follow(command, tmp_path)
