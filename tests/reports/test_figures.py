@@ -63,6 +63,7 @@ def test_captions_say_what_is_counted(drawn: dict[str, Any]) -> None:
     assert "inputs and outputs once" in drawn["roofline"].caption
     assert "(1) dot_gelu_fusion" in drawn["roofline"].caption
     assert "the smaller the better" in drawn["pareto"].caption
+    assert "On the front, from the left, by name: design 1" in drawn["pareto"].caption
 
 
 def test_the_roofline_has_a_circle_a_group(drawn: dict[str, Any]) -> None:

@@ -115,18 +115,19 @@ def _names(runs: Sequence[AnyRun], found: Sequence[RunData]) -> list[str]:
     return run_names(paths) if len(paths) == len(runs) else numbered(f"{run.title}, {run.chip}" for run in found)
 
 
-def pareto(table: study.Table, x: str, y: str, label: str | None = None) -> PaperFigure:
+def pareto(table: study.Table, x: str, y: str, label: str | None = None, subject: str = "") -> PaperFigure:
     """Design points of a table (DataFrame or list of dicts) and their Pareto front.
 
     Args:
         table: a row a design point.
         x, y: columns of numbers, the smaller the better.
         label: column of the points' names.
+        subject: what the points are of, for the caption.
     """
     _require_matplotlib()
     from systolith.reports.figures import studies
 
-    return studies.pareto(study.pareto(table, x, y, label))
+    return studies.pareto(study.pareto(table, x, y, label), subject)
 
 
 def sensitivity(

@@ -63,6 +63,7 @@ def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest
     assert [(p.x, p.y) for p in drawn] == front
     caption = (folder / "pareto-layer.txt").read_text()
     assert f"On the line the {len(front)} points" in caption
+    assert re.search(r"design points of layer\.hlo, .* from the left, by [a-z.]+(, [a-z.]+)*: ", caption)
 
 
 def test_tables_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

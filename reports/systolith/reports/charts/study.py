@@ -41,12 +41,14 @@ class Pareto:
 
     Attributes:
         x, y: names of the columns.
+        label: what the points are named by, for people; empty: they are not.
         points: in the table's order.
         undrawn: rows without a finite number for either.
     """
 
     x: str
     y: str
+    label: str
     points: tuple[Design, ...]
     undrawn: int
 
@@ -75,7 +77,7 @@ def pareto(table: Table, x: str, y: str, label: str | None = None) -> Pareto:
             front.add((a, b))
             best = b
     points = tuple(Design(a, b, name, (a, b) in front) for a, b, name in drawn)
-    return Pareto(x, y, points, len(rows) - len(drawn))
+    return Pareto(x, y, label or "", points, len(rows) - len(drawn))
 
 
 @dataclass(frozen=True)

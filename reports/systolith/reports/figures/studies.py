@@ -26,17 +26,17 @@ LABELS = 8  # names along a front
 WIDE, HIGH = 60, 32  # characters of a line of an axis' name: a formula may be long
 
 
-def pareto(data: Pareto) -> PaperFigure:
+def pareto(data: Pareto, subject: str = "") -> PaperFigure:
     """Design points, and the front as steps."""
-    front = data.front
+    front, of = data.front, f" of {subject}" if subject else ""
     caption = (
-        f"{data.y} over {data.x} of {len(data.points)} design points, both the smaller the better. On the line the"
+        f"{data.y} over {data.x} of {len(data.points)} design points{of}, both the smaller the better. On the line the"
         f" {len(front)} points of the Pareto front: no other is as good in one and better in the other."
     )
     if data.undrawn:
         caption += f" Without numbers, not drawn: {data.undrawn}."
     if names := [p.label for p in front if p.label]:
-        caption += " On the front, from the left: " + "; ".join(names) + "."
+        caption += f" On the front, from the left, by {data.label}: " + "; ".join(names) + "."
     with styled():
         figure = paper_figure(2.3, caption)
         axes = figure.add_subplot()

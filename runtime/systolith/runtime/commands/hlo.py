@@ -165,7 +165,9 @@ def cost(
 
 
 def seconds(row: Row, chip: Chip) -> tuple[float, str]:
-    """The least time that a row's work takes with every unit at its peak, and the unit that bounds it."""
+    """The least time of a row's work by itself, with every unit at its peak and all its operands and results over HBM,
+    and the unit that bounds it.
+    """
     clock = chip.clock_mhz * 1e6
     vector = chip.vpu.lanes * chip.vpu.sublanes
     needs = {
@@ -202,7 +204,7 @@ def _print_costs(name: str, found: list[Row], shown: list[Row], top: int, chip: 
     table = Table(box=None, pad_edge=False)
     table.add_column("instruction", overflow="ellipsis")
     table.add_column("opcode", no_wrap=True)
-    for heading in ("runs", "flops", "transc.", "bytes", "flops/byte", *(("at least", "bound") if chip else ())):
+    for heading in ("runs", "flops", "transc.", "bytes", "flops/byte", *(("by itself", "bound") if chip else ())):
         table.add_column(heading, justify="right", no_wrap=True)
 
     def add(row: Row, time: float | None, bound: str) -> None:
@@ -218,5 +220,8 @@ def _print_costs(name: str, found: list[Row], shown: list[Row], top: int, chip: 
     console.print(table)
     if hidden := len(shown) - len(shown[: top or None]):
         console.print(f"{hidden} more rows; --top 0 shows them", highlight=False)
+    if chip:
+        text = "by itself: at the peaks of the units, operands and results over HBM; what stays in VMEM takes less"
+        console.print(text, highlight=False)
     share = f" ({whole.products / whole.flops:.1%})" if whole.flops else ""
     console.print(f"{name}: {si(whole.products, 'FLOP')} in dots and convolutions{share}", highlight=False)

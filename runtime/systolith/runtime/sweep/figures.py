@@ -30,14 +30,14 @@ def figure_files(results: Results, folder: Path, suffix: str) -> tuple[dict[Path
     missing = []
     formulas = results.study.pareto[:2]
     if len(formulas) == 2:
-        good = results.good()
+        good, label = results.good(), ", ".join([*results.study.fields, *results.study.options])
         for model in dict.fromkeys(results.rows[n]["model"] for n in good):
             points = [
-                {f.text: results.value(f, n) for f in formulas} | {"point": _point(results, n)}
+                {f.text: results.value(f, n) for f in formulas} | {label: _point(results, n)}
                 for n in good
                 if results.rows[n]["model"] == model
             ]
-            figure = plot.pareto(points, formulas[0].text, formulas[1].text, "point")
+            figure = plot.pareto(points, formulas[0].text, formulas[1].text, label, str(model))
             files |= plot.fills(figure, folder / f"pareto-{_name(model)}.{suffix}")
     else:
         missing.append("no figure of a front: the study has no two formulas in `pareto`")
