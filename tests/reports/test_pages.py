@@ -121,6 +121,28 @@ def test_the_head_of_a_table_is_on_every_page_that_it_covers(tmp_path: Path) -> 
     assert all("flop/byte" in text for text in with_rows)
 
 
+SORT = """<script>addEventListener("load", () => {
+  const head = document.querySelectorAll("#groups-table th [role=button]")[2];
+  const order = () => [...document.querySelectorAll("#groups-table tbody td:nth-child(3)")].map(td => td.dataset.v);
+  const found = [order()];
+  for (let n = 0; n < 2; n++) { head.click(); found.push(order()); }
+  head.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter"})); found.push(order());
+  document.title = "order " + found.join(";");
+});</script>"""
+
+
+@browser
+@pytest.mark.slow
+def test_the_head_of_a_column_turns_its_order_round(tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    path.write_text(render_report(from_json(fabricate())) + SORT)
+    title = re.search(r"<title>order ([\d,;]+)</title>", chromium("--dump-dom", path.as_uri()))
+    assert title is not None
+    orders = [[int(n) for n in part.split(",")] for part in title[1].split(";")]
+    down = sorted(orders[0], reverse=True)
+    assert orders == [down, down[::-1], down, down[::-1]]
+
+
 def test_no_text_is_below_nine_pixels_where_charts_begin_to_scroll() -> None:
     """Without a browser: every size of the style for screens, and those in charts at the least width of these."""
     page = render_report(from_json(fabricate()))

@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
     button.addEventListener("click", () => {
       const number = head.classList.contains("n");
-      const down = head.getAttribute("aria-sort") === (number ? "none" : "ascending");
+      const now = head.getAttribute("aria-sort"), down = number ? now !== "descending" : now === "ascending";
       table.querySelectorAll("th").forEach(other => other.setAttribute("aria-sort", "none"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const key = row => row.cells[column].dataset.v;
