@@ -79,7 +79,11 @@ CASES = [
     Case("BatchNormalization", [X, f32(3), f32(3), f32(3), np.abs(f32(3))], {"epsilon": 1e-3}),
     *(
         Case(f"Reduce{name}", [X, axes], {"keepdims": keep})
-        for name in ("Max", "Mean", "Min", "Prod", "Sum")
+        for name in ("L1", "L2", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+        for axes, keep in ((i64(1, -1), 1), (i64(0), 0), (None, 0))
+    ),
+    *(
+        Case("ReduceLogSum", [X, axes], {"keepdims": keep}, positive=True)
         for axes, keep in ((i64(1, -1), 1), (i64(0), 0), (None, 0))
     ),
     Case("MatMul", [(3, 4), (4, 5)]),

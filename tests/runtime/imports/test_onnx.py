@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from systolith.compiler.hlo.values.evaluator import evaluate  # noqa: E402
 from systolith.isa.errors import SystolithError  # noqa: E402
-from systolith.runtime.imports.onnx.model import import_model  # noqa: E402
+from systolith.runtime.imports.onnx.model import import_model, read_onnx  # noqa: E402
 from systolith.runtime.imports.onnx.table import TABLE  # noqa: E402
 from tests.runtime.command import systolith  # noqa: E402
 from tests.runtime.imports.onnx_cases import CASES, Case, bert_block, model, model_of, resnet_block  # noqa: E402
@@ -40,6 +40,15 @@ def test_operations_are_those_of_onnx(case: Case) -> None:
 
 def test_every_operation_of_the_table_has_a_case() -> None:
     assert {case.op for case in CASES} == set(TABLE)
+
+
+@pytest.mark.parametrize("name", ["mlp", "attention", "convolutions"])
+def test_models_exported_from_jax_have_the_values_of_xla(name: str) -> None:
+    """`from_jax` beside this file was written by `from_jax/export.py`: what jax2onnx makes, and XLA's results."""
+    folder = Path(__file__).parent / "from_jax"
+    made, kept = read_onnx(folder / f"{name}.onnx"), np.load(folder / f"{name}.npz")
+    (got,) = evaluate(made.module, kept["x"], *made.weights, precision="highest")
+    np.testing.assert_allclose(got, kept["y"], rtol=1e-5, atol=1e-5 * np.abs(kept["y"]).max())
 
 
 @pytest.mark.parametrize("make", [resnet_block, bert_block])

@@ -57,6 +57,20 @@ def _reduction(method: str) -> Rule:
     return rule
 
 
+def _of(before: str, after: str = "") -> Rule:
+    """A sum of a function of the elements, and a function of that; empty: the value itself."""
+
+    def rule(n: Node) -> Made:
+        x, b = n.x(), n.b
+        n.only("noop_with_empty_axes", 0)
+        rank = len(dims(x))
+        axes = [a % rank for a in n.ints("axes", 1) or range(rank)]
+        total = reduced(b, getattr(b, before)(x) if before else x, "add", axes, bool(n.get("keepdims", 1)))
+        return [getattr(b, after)(total) if after else total]
+
+    return rule
+
+
 def _softmax(n: Node) -> Made:
     x, b = n.x(), n.b
     axis = [n.axis(-1, len(dims(x)))]
@@ -100,6 +114,10 @@ REDUCTIONS: Mapping[str, Rule] = {
     **{op: _reduction(method) for op, method in {
         "ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "mul", "ReduceSum": "add",
     }.items()},
+    "ReduceL1": _of("abs"),
+    "ReduceL2": _of("square", "sqrt"),
+    "ReduceLogSum": _of("", "log"),
+    "ReduceSumSquare": _of("square"),
     "BatchNormalization": _batch_normalization,
     "GlobalAveragePool": _global_pool,
     "GlobalMaxPool": _global_pool,
