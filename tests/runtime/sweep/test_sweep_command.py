@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -176,3 +177,19 @@ def test_the_study_of_the_page_is_the_example_and_runs(tmp_path: Path, capsys: p
     ran = systolith(capsys, "sweep", example, "-o", tmp_path / "r.csv", "--jobs", 1)
     assert ran.code == 0, ran
     assert "study: 8 points" in ran.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [None, "-"], ids=["file", "standard input"])
+def test_the_script_of_the_page_runs_as_it_is(given: str | None, tmp_path: Path) -> None:
+    found = re.search(r"^```python\n(.*?)^```$", (ROOT / "docs" / "sweeps.md").read_text(), re.M | re.S)
+    assert found
+    for name in ("study.toml", "mlp_infer.hlo"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    text = found[1].replace("results.sqlite\"", "results.sqlite\", workers=2") + "print(found.computed, found.ok)\n"
+    (tmp_path / "weigh.py").write_text(text)
+    ran = subprocess.run(
+        [sys.executable, given or "weigh.py"], cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1] == "8 True"

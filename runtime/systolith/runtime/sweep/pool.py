@@ -5,12 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import chain, islice
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, Protocol
 
 from systolith.isa.errors import SystolithError
@@ -119,6 +122,24 @@ def lost(job: Job) -> Results:
     return [(key, {"status": FAILED, "reason": reason}) for key, *_ in job.points]
 
 
+class _Process(SpawnProcess):
+    """A process that does not begin with the script of this one, which may be what called for the sweep."""
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # has neither the name nor the file that is to be run there
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    """Makes such processes; not forked, as this one may have threads."""
+
+    Process = _Process
+
+
 class Processes(_Flow):
     """Does jobs in several processes of this machine; those that die are made anew."""
 
@@ -127,8 +148,7 @@ class Processes(_Flow):
         self._executors = [self._made() for _ in range(workers)]
 
     def _made(self) -> ProcessPoolExecutor:
-        # Not forked: this process may have threads.
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begun)
+        return ProcessPoolExecutor(1, _Context(), _begun)
 
     def _submitted(self, job: Job, worker: int) -> Future[Results]:
         return self._submit(worker, measure_alone, job)
