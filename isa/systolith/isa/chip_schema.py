@@ -220,7 +220,7 @@ FIELDS: dict[str, Declared] = SCHEMA | ENERGY | AREA
 TIME_FIELDS = frozenset(
     {
         "clock_mhz", "seq.branch_penalty", "seq.fetch_words", "fifo.depth", "mxu.segments", "mxu.segment_bytes",
-        "mxu.load_latency", "mxu.pipeline", "xlu.latency", "hbm.p", "hbm.q", "hbm.granule", "hbm.latency",
+        "mxu.load_latency", "mxu.pipeline", "xlu.latency", "hbm.p", "hbm.q", "hbm.chunk", "hbm.granule", "hbm.latency",
         "dma.segments", "dma.local_latency", "host.launch",
     }
 )  # fmt: skip

@@ -60,6 +60,16 @@ def test_fixed_points_run_one_binary_for_each_set_of_other_fields(tmp_path: Path
         assert row["cycles"] == cycles(only | {"hbm.p": row["hbm.p"]}, only)
 
 
+def test_fixed_points_run_one_binary_where_the_chunk_follows_the_bandwidth(
+    tmp_path: Path, compilations: list[str]
+) -> None:
+    rates = [0.8, 4, 40]
+    found = sweep(study(tmp_path, program="fixed", vary={"hbm.gbps": rates}), workers=1)
+    assert len({value["hbm.chunk"] for value in found.values}) > 1
+    assert len(compilations) == 1
+    assert [row["cycles"] for row in found.rows] == [cycles({"hbm.gbps": rate}, {}) for rate in rates]
+
+
 def test_several_processes_give_the_same_rows(tmp_path: Path) -> None:
     here, there = (sweep(study(tmp_path), workers=n) for n in (1, 2))
     walls = ("compile_seconds", "simulate_seconds")

@@ -16,9 +16,6 @@ from systolith.isa.errors import ConfigError
 from systolith.isa.program import Program
 from systolith.sim.simulate import RunResult, simulate
 
-# Of `hbm.chunk`, which follows the bandwidth, the compiler chooses loads by: a program is right with any.
-MOVABLE = TIME_FIELDS | {"hbm.chunk"}
-
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "hbm-bandwidth": ("unlimited HBM bandwidth (64 KiB a cycle)", {"hbm.p": 65536, "hbm.q": 1}),
     "hbm-latency": ("HBM latency of 1 cycle", {"hbm.latency": 1}),
@@ -65,11 +62,11 @@ def retimed(program: Program, chip: Chip, what: Supposition) -> tuple[Program, C
     """
     other = variant(chip, what.changes)
     both = zip(describe(chip), describe(other), strict=True)
-    moved = [a.field for a, b in both if a.value != b.value and a.field not in {*MOVABLE, "name"}]
+    moved = [a.field for a, b in both if a.value != b.value and a.field not in {*TIME_FIELDS, "name"}]
     if moved:
         raise ConfigError(
             f"--what-if {what.name}: {moved[0]} decides which programs there are, not only their times:"
-            f" run again with --set, which compiles again; of times are {', '.join(sorted(MOVABLE))}"
+            f" run again with --set, which compiles again; of times are {', '.join(sorted(TIME_FIELDS))}"
         )
     return replace(program, chip=other.name, chip_digest=other.digest(), target=other), other
 
