@@ -136,6 +136,14 @@ def test_a_file_with_a_base_says_only_what_differs(tmp_path: Path) -> None:
         ('base = "tpu_v3"\nhbm.gbps = 1e5', "hbm.gbps = 100000.0: must be at most 61603.8: the largest hbm.chunk, "
          "65536 bytes, a cycle; or raise clock_mhz"),
         ('base = "tiny"\nhbm.gbps = 0', "hbm.gbps = 0: must be a number above 0"),
+        ('base = "tpu_v3"\nclock_mhz = 0', "mine.toml: clock_mhz = 0: must be a number from 1 to 100000 (MHz)"),
+        ('base = "tpu_v3"\nclock_mhz = "1 s"', "mine.toml: clock_mhz = '1 s': must be a number from 1 to 100000 (MHz)"),
+        ("hbm.gbps = 3", "mine.toml: clock_mhz: missing; needed: a number from 1"),
+        ('base = "tpu_v3"\nhbm.p = 3', "mine.toml: hbm.q: missing; needed: an integer from 1 to 1048576 (cycles), "
+         "beside hbm.p; or hbm.gbps in place of both"),
+        ('base = "tiny"\nenergy.leakage = 3', "missing; needed: an integer from 0 to 1000000000000 (fJ); a chip states "
+         "all of its energies, or none"),
+        ('base = "tpu_v3"\nenergy.hbm_byte = 0.5', "energy.hbm_byte = 0.5: must be an integer"),
         ('base = "tiny"\nhbm.gbps = true', "hbm.gbps = True: must be"),
         ('base = "tiny"\nhbm.gbps = nan', "hbm.gbps = nan: must be"),
         ('base = "tiny"\nvmem.bytes = 1024\nmxu.rows = 16', "at least 1728: one f32 weight tile, `rows` rows, three "

@@ -48,7 +48,7 @@ def resolve(entries: Entries, fixed: frozenset[str], file: str, absent: Mapping[
     """
     for name, entry in entries.items():
         if name not in KNOWN:
-            raise ConfigError(f"{file}: {cut(name)} = {short(entry.value)}: unknown field{_nearest(name)}")
+            raise ConfigError(f"{file}: {cut(name)} = {short(entry.value)}: unknown field{nearest(name)}")
     clock = _clock(entries, file)
     values = {n: _number(n, e.value, clock, file) for n, e in entries.items() if n != GBPS}
     provenance = {n: e.provenance for n, e in entries.items() if n != GBPS}
@@ -63,7 +63,7 @@ def resolve(entries: Entries, fixed: frozenset[str], file: str, absent: Mapping[
         provenance[name] = Provenance("derived", because)
     for name in (*SCHEMA, *(ENERGY if values.keys() & ENERGY.keys() else ())):
         if name not in values:
-            raise ConfigError(f"{file}: {name}: missing; needed: {limits(FIELDS[name])}")
+            raise _missing(name, file)
     beside = {"provenance": provenance, "declared": declared, "absent": absent or {}}
     chip = _validated(values, beside, file)
     for rule in rules(chip):
@@ -132,7 +132,8 @@ def scalar(name: str, text: str) -> Any:
         return text
 
 
-def _nearest(name: str) -> str:
+def nearest(name: str) -> str:
+    """What there is in place of a field that is unknown: the end of a message."""
     from difflib import get_close_matches
 
     inside = [of.removeprefix(f"{name}.") for of in KNOWN if of.startswith(f"{name}.")]
@@ -143,11 +144,22 @@ def _nearest(name: str) -> str:
 
 
 def _clock(entries: Entries, file: str) -> Fraction:
-    """The clock in MHz; 0 where it is to be refused later."""
-    value = _number("clock_mhz", entries["clock_mhz"].value, Fraction(0), file) if "clock_mhz" in entries else 0
-    d = SCHEMA["clock_mhz"]
-    good = isinstance(value, int | float) and not isinstance(value, bool) and (d.lo or 0) <= value <= (d.hi or 0)
-    return Fraction(str(float(value))) if good else Fraction(0)
+    """The clock in MHz, by which others are read."""
+    name = "clock_mhz"
+    if name not in entries:
+        raise _missing(name, file)
+    value = _number(name, entries[name].value, Fraction(0), file)
+    _require_good(name, value, file)
+    return Fraction(str(float(value)))
+
+
+def _missing(name: str, file: str) -> ConfigError:
+    beside = ""
+    if name in _RATE:
+        beside = f", beside {_RATE[name == _RATE[0]]}; or {GBPS} in place of both"
+    elif name in ENERGY:
+        beside = "; a chip states all of its energies, or none"
+    return ConfigError(f"{file}: {name}: missing; needed: {limits(FIELDS[name])}{beside}")
 
 
 def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
@@ -156,8 +168,6 @@ def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
     if not isinstance(value, str) or d.doc.unit not in UNITS:
         return value
     number = quantity(value, d.doc.unit, clock)
-    if number is not None and d.doc.unit == "fJ":
-        return int(number + Fraction(1, 2))
     if number is None or (d.type is int and number.denominator != 1):
         raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}; units: {units_of(d.doc.unit)}")
     return d.type(number)
@@ -167,7 +177,7 @@ def _rate(value: Any, clock: Fraction, file: str) -> Fraction:
     """Bytes a cycle of a bandwidth in GB/s; as close as `hbm.q` allows."""
     text = value if isinstance(value, str) else str(value)
     number = None if isinstance(value, bool) else quantity(text, "GB/s")
-    rate = (number * 1000 / clock).limit_denominator(_LARGEST_Q) if number and clock else Fraction(0)
+    rate = (number * 1000 / clock).limit_denominator(_LARGEST_Q) if number else Fraction(0)
     if not rate:
         raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be a number above 0; units: {units_of('GB/s')}")
     if rate > _LARGEST_CHUNK:
@@ -212,11 +222,16 @@ def _validated(values: Mapping[str, Any], beside: Mapping[str, Any], file: str) 
         if name not in values:
             continue
         value = values[name]
-        if not _is_good(value, d):
-            raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}")
+        _require_good(name, value, file)
         group, _, leaf = name.rpartition(".")
         (nested.setdefault(group, {}) if group else nested)[leaf] = d.type(value)
     return Chip(**{n: GROUPS[n](**v) if n in GROUPS else v for n, v in nested.items()})
+
+
+def _require_good(name: str, value: Any, file: str) -> None:
+    d = FIELDS[name]
+    if not _is_good(value, d):
+        raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}")
 
 
 def _is_good(value: Any, d: Declared) -> bool:

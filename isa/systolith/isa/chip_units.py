@@ -40,7 +40,9 @@ def quantity(text: str, kind: str, clock_mhz: Fraction | None = None) -> Fractio
     Args:
         text: a number with a unit, or without one.
         kind: a key of `UNITS`; any other takes plain numbers only.
-        clock_mhz: the clock by which times become cycles, rounded to the nearest.
+        clock_mhz: the clock by which times become cycles.
+
+    Times in cycles and energies with a unit are rounded to the nearest whole cycle and femtojoule.
     """
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
@@ -49,9 +51,15 @@ def quantity(text: str, kind: str, clock_mhz: Fraction | None = None) -> Fractio
     if not unit:
         return number
     if kind == "cycles" and unit in TIMES and clock_mhz is not None:
-        return Fraction(int(number * TIMES[unit] * clock_mhz / 1000 + Fraction(1, 2)))
+        return _nearest(number * TIMES[unit] * clock_mhz / 1000)
     size = UNITS.get(kind, {}).get(unit)
-    return None if size is None else number * size
+    if size is None:
+        return None
+    return _nearest(number * size) if kind == "fJ" else number * size
+
+
+def _nearest(number: Fraction) -> Fraction:
+    return Fraction(int(number + Fraction(1, 2)))
 
 
 def is_time(value: object) -> bool:
