@@ -58,3 +58,15 @@ def test_without_energies_there_are_no_joules_and_formulas_of_them_are_refused(t
     with pytest.raises(SystolithError, match=r"'joules': chip tiny states no energies"):
         sweep(plan, tmp_path / "other.sqlite")
     assert not (tmp_path / "other.sqlite").exists()
+
+
+def test_energies_are_varied_with_their_units_and_named_in_formulas(tmp_path: Path) -> None:
+    path = chip_file(tmp_path, "one", 1000)
+    vary = {"energy.hbm_byte": ["3 pJ", 30_000, "300 pJ"]}
+    few = study(tmp_path, chips=[str(path)], vary=vary, constraints=["energy.hbm_byte < 1e5"])
+    found = sweep(few, tmp_path / "r.sqlite", 1)
+    assert found.left_out == 1
+    assert [row["energy.hbm_byte"] for row in found.rows] == [3000, 30_000]
+    moved = found.rows[0]["hbm_read_bytes"] + found.rows[0]["hbm_written_bytes"]
+    low, high = energies(found.rows)
+    assert high - low == pytest.approx(moved * 27_000 * 1e-15)

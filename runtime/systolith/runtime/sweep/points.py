@@ -17,7 +17,8 @@ import systolith.compiler
 import systolith.isa
 import systolith.sim
 from systolith.isa.chip import SCHEMA, Chip, describe, load_chip, value_of, variant
-from systolith.isa.chip_schema import TIME_FIELDS
+from systolith.isa.chip_entries import GBPS
+from systolith.isa.chip_schema import TIME_FIELDS, describe_beside
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_bytes
 from systolith.runtime.inputs.sources import SourceError
@@ -92,7 +93,8 @@ class Point:
         """The columns that say which point it is."""
         named = {"model": self.model.name, "chip": self.base} | {f: self.settings.get(f) for f in study.fields}
         if self.chip is not None:
-            named |= {f: settings_of(self.chip)[f] for f in study.fields if f in SCHEMA}
+            values = settings_of(self.chip)
+            named |= {f: values[f] for f in study.fields if f != GBPS}
         return named | {name: self.options.get(name) for name in study.options} | {"program": study.program}
 
 
@@ -108,9 +110,9 @@ def version() -> str:
 
 
 def settings_of(chip: Chip) -> dict[str, Any]:
-    """All fields of a chip, and its bandwidth, by their names in formulas."""
-    values = {row.field: row.value for row in describe(chip)}
-    return values | {"hbm.gbps": chip.hbm.p / chip.hbm.q * chip.clock_mhz / 1000}
+    """All fields of a chip that it states, and its bandwidth, by their names in formulas."""
+    values = {row.field: row.value for row in (*describe(chip), *describe_beside(chip))}
+    return values | {GBPS: chip.hbm.p / chip.hbm.q * chip.clock_mhz / 1000}
 
 
 def read_models(study: Study) -> list[Model]:
@@ -144,7 +146,7 @@ class Space:
         self.models = read_models(study)
         self.chips = {name: load_chip(name) for name in study.chips}
         self.options = [dict(zip(study.options, v, strict=True)) for v in product(*study.options.values())]
-        self._need_energies()
+        self._need_what_formulas_name()
         self._before = [f for f in study.constraints if not f.names & {*MEASURED}]
         each = len(self.models) * len(self.options) * len(self.chips)
         count = each * (study.sample.points or len(study.points or [0]) * prod(map(_length, study.vary.values())))
@@ -155,14 +157,18 @@ class Space:
             texts = " and ".join(repr(f.text) for f in self._before) or "the limits of chips"
             raise StudyError(f"{study.name}: no point fulfils {texts}{self._example()}")
 
-    def _need_energies(self) -> None:
-        """Refuse formulas of joules where a chip states no energies, before any work."""
+    def _need_what_formulas_name(self) -> None:
+        """Refuse formulas of energies and areas that a chip does not state, before any work."""
         study = self.study
-        for formula in (*study.constraints, *study.pareto, *study.sample.objective):
-            without = [name for name, chip in self.chips.items() if chip.energy is None]
-            if "joules" in formula.names and without:
-                text = f"chip {without[0]} states no energies ([energy] in its file)"
-                raise StudyError(f"{study.name}: {formula.text!r}: {text}: take another, or leave joules out")
+        for name, chip in self.chips.items():
+            stated = (
+                settings_of(chip).keys() | study.fields | {*MEASURED} - ({"joules"} if chip.energy is None else set())
+            )
+            for formula in (*study.constraints, *study.pareto, *study.sample.objective):
+                for lacking in sorted(formula.names - stated):
+                    what = lacking if lacking.startswith("area.") else "energies ([energy] in its file)"
+                    text = f"chip {name} states no {what}: take another, or leave {lacking} out"
+                    raise StudyError(f"{study.name}: {formula.text!r}: {text}")
 
     def _chosen(self) -> list[dict[str, Any]]:
         """The settings of points, for any chip; for an optimiser such as show that its constraints are possible."""

@@ -11,7 +11,9 @@ from typing import Any
 
 from systolith.compiler.hlo.values.contraction import PRECISIONS
 from systolith.isa.chip import SCHEMA, load_chip
+from systolith.isa.chip_entries import nearest
 from systolith.isa.chip_rules import KNOWN
+from systolith.isa.chip_schema import FIELDS as DECLARED
 from systolith.isa.chip_units import is_time, quantity, units_of
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import read_text
@@ -158,14 +160,25 @@ class _Reader:
     def fail(self, text: str) -> StudyError:
         return StudyError(f"{self.what}: {text}")
 
-    def known(self, table: Any, names: Sequence[str], kind: str) -> None:
-        if not isinstance(table, Mapping):
-            raise self.fail(f"{table!r}: must be a table")
+    def table(self, value: Any, key: str) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise self.fail(f"{key} = {value!r}: must be a table")
+        return value
+
+    def known(self, table: Mapping[str, Any], names: Sequence[str], kind: str) -> None:
         for name in table:
             if name not in names:
                 near = get_close_matches(str(name), names, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
                 raise self.fail(f"{name}: unknown {kind}; {hint}")
+
+    def fields(self, given: Any, key: str) -> dict[str, Any]:
+        """The entries of a table of fields of the chip."""
+        table = _dotted(self.table(given, key))
+        for name in table:
+            if name not in FIELDS:
+                raise self.fail(f"{name}: unknown field of a chip{nearest(name)}")
+        return table
 
     def text(self, value: Any, key: str) -> str:
         if not isinstance(value, str) or not value:
@@ -207,7 +220,7 @@ class _Reader:
         """A number of the field's unit; times in place of cycles stay as they are, to follow the clock."""
         if isinstance(given, bool | int | float) or (is_time(given) and name in SCHEMA):
             return given
-        unit = SCHEMA[name].doc.unit if name in SCHEMA else "GB/s"
+        unit = DECLARED[name].doc.unit if name in DECLARED else "GB/s"
         number = quantity(given, unit) if isinstance(given, str) else None
         if number is None:
             units = f"; units: {units_of(unit)}" if units_of(unit) else ""
@@ -227,7 +240,9 @@ class _Reader:
         if "from" not in given or "to" not in given:
             raise self.fail(f"vary.{name}: a range has from and to")
         low, high = (self.value(name, given[k]) for k in ("from", "to"))
-        if any(isinstance(x, bool | str) for x in (low, high)) or not low < high:
+        if is_time(low) or is_time(high):
+            raise self.fail(f"vary.{name}: from {low} to {high}: must be in cycles; a list of values may have times")
+        if any(isinstance(x, bool) for x in (low, high)) or not low < high:
             raise self.fail(f"vary.{name}: from {low} to {high}: must be two numbers, the smaller first")
         log = self.one_of(given.get("scale", "linear"), _SCALES, f"vary.{name}.scale") == "log"
         if log and low <= 0:
@@ -235,18 +250,15 @@ class _Reader:
         return Range(low, high, log)
 
     def vary(self, given: Any) -> dict[str, Axis]:
-        table = _dotted(given) if isinstance(given, Mapping) else given
-        self.known(table, FIELDS, "field of a chip")
+        table = self.fields(given, "vary")
         return {n: self.range(n, v) if isinstance(v, Mapping) else self.values(n, v) for n, v in table.items()}
 
     def points(self, given: Any) -> tuple[Mapping[str, Any], ...]:
-        rows = self.items(given, "points") if given else []
-        for row in rows:
-            self.known(row if not isinstance(row, Mapping) else _dotted(row), FIELDS, "field of a chip")
-        return tuple({n: self.value(n, v) for n, v in _dotted(row).items()} for row in rows)
+        rows = [self.fields(row, "points") for row in (self.items(given, "points") if given else [])]
+        return tuple({n: self.value(n, v) for n, v in row.items()} for row in rows)
 
     def options(self, given: Any) -> dict[str, tuple[Any, ...]]:
-        self.known(given, tuple(OPTIONS), "option")
+        self.known(self.table(given, "options"), tuple(OPTIONS), "option")
         found = {n: tuple(v) if isinstance(v, list | tuple) else (v,) for n, v in given.items()}
         for name, values in found.items():
             good, needed = OPTIONS[name]
@@ -262,7 +274,7 @@ class _Reader:
         return value
 
     def sample(self, given: Any) -> Sample:
-        self.known(given, _SAMPLE, "key of sample")
+        self.known(self.table(given, "sample"), _SAMPLE, "key of sample")
         method = self.one_of(given.get("method", METHODS[0]), METHODS, "sample.method")
         factorial, optimise = method == "factorial", method == "optimise"
         if factorial and "points" in given:
