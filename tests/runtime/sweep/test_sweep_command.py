@@ -49,6 +49,25 @@ def test_points_that_break_constraints_are_counted(tmp_path: Path, capsys: pytes
     assert json.loads(again.out)["left_out"] == 2
 
 
+def test_points_whose_results_break_constraints_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = toml(tmp_path, TEXT.replace("pareto =", 'constraints = ["cycles < 5"]\npareto ='))
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
+    assert ran.code == 0, ran
+    assert "s: 4 points (0 known before), 4 with results that break constraints" in ran.out
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1, "--json")
+    assert json.loads(ran.out)["broken"] == 4
+
+
+def test_the_summary_has_joules_of_chips_that_state_energies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = toml(tmp_path, TEXT.replace("tiny", "tpu_v3").replace('"vmem.bytes" = ["4KiB", "64KiB"]\n', ""))
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
+    heading, first = (line.split() for line in ran.out.split("fastest")[1].splitlines()[1:3])
+    best = pandas.read_csv(tmp_path / "r.csv").sort_values("seconds").joules.iloc[0]
+    assert float(first[heading.index("mJ")]) == pytest.approx(best * 1e3, rel=1e-3)
+
+
 def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out, folder = toml(tmp_path, TEXT), tmp_path / "r.csv", tmp_path / "f"
     ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1, "--figures", folder, "--format", "svg")
@@ -186,7 +205,7 @@ def test_the_script_of_the_page_runs_as_it_is(given: str | None, tmp_path: Path)
     assert found
     for name in ("study.toml", "mlp_infer.hlo"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
-    text = found[1].replace("results.sqlite\"", "results.sqlite\", workers=2") + "print(found.computed, found.ok)\n"
+    text = found[1].replace('results.sqlite"', 'results.sqlite", workers=2') + "print(found.computed, found.ok)\n"
     (tmp_path / "weigh.py").write_text(text)
     ran = subprocess.run(
         [sys.executable, given or "weigh.py"], cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300

@@ -121,6 +121,7 @@ def _record(results: Results) -> dict[str, Any]:
         "failed": len(results.failures),
         "known": results.known,
         "left_out": results.left_out,
+        "broken": results.broken,
         "computed": results.computed,
         "best": results.best(),
         "pareto": results.pareto() if results.study.pareto else [],
@@ -134,17 +135,22 @@ def _summary(results: Results) -> Iterator[RenderableType]:
     study = results.study
     bad = f", {len(results.failures)} without cycles" if results.failures else ""
     out = f", {results.left_out} left out by constraints" if results.left_out else ""
-    yield f"{study.name}: {len(results.rows)} points ({results.known} known before){out}{bad}"
+    broken = f", {results.broken} with results that break constraints" if results.broken else ""
+    yield f"{study.name}: {len(results.rows)} points ({results.known} known before){out}{bad}{broken}"
     named = ["chip", *study.fields, *study.options]
+    energy = any(row.get("joules") is not None for row in results.rows)
     for title, rows in (("fastest", results.best()), ("Pareto front", results.pareto() if study.pareto else [])):
         if not rows:
             continue
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for heading in ("model", *named, "cycles", "ms", "MXU"):
+        for heading in ("model", *named, "cycles", "ms", *(["mJ"] if energy else []), "MXU"):
             table.add_column(heading, justify="left" if heading in ("model", "chip") else "right")
         for row in rows[: 2 * _SHOWN]:
-            figures = [f"{row['cycles']:,}", f"{row['seconds'] * 1e3:.4g}", f"{row['mxu_utilization'] or 0:.1%}"]
-            table.add_row(row["model"], *(_shown(row[n]) for n in named), *figures)
+            figures = [f"{row['cycles']:,}", f"{row['seconds'] * 1e3:.4g}"]
+            if energy:
+                figures.append("" if row["joules"] is None else f"{row['joules'] * 1e3:.4g}")
+            utilization = f"{row['mxu_utilization'] or 0:.1%}"
+            table.add_row(row["model"], *(_shown(row[n]) for n in named), *figures, utilization)
         yield ""
         yield table
         if len(rows) > 2 * _SHOWN:

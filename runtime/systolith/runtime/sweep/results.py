@@ -82,6 +82,11 @@ class Results:
         """Whether every point ran."""
         return not self.failures
 
+    @property
+    def broken(self) -> int:
+        """How many points ran, and break a constraint on results."""
+        return len(self.rows) - len(self.failures) - len(self.good())
+
     def frame(self) -> DataFrame:
         """A pandas frame of all rows.
 
