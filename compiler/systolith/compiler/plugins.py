@@ -18,12 +18,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from systolith.compiler.errors import CompileError
+from systolith.isa import host_functions
 from systolith.isa.errors import SystolithError
 from systolith.isa.routines import GROUP
 
@@ -94,19 +96,19 @@ def installed(group: str) -> Mapping[str, Plugin]:
 
 
 def stamp() -> str:
-    """Tells installed extensions apart: their entry points, versions, and sizes and dates of files."""
-    return " ".join(_stamp(point) for group in (*SIGNATURES, GROUP) for point in sorted(entry_points(group=group)))
+    """Tells installed extensions apart: their entry points, versions and files."""
+    groups = (*SIGNATURES, GROUP, host_functions.GROUP)
+    return " ".join(_stamp(point) for group in groups for point in sorted(entry_points(group=group)))
 
 
 def _stamp(point: EntryPoint) -> str:
     package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
     try:
         found = find_spec(point.module)
-        status = Path(found.origin).stat() if found is not None and found.origin is not None else None
+        data = Path(found.origin).read_bytes() if found is not None and found.origin is not None else b""
     except (Exception, SystemExit):  # it says what is wrong when a module is compiled
-        status = None
-    file = f"{status.st_size} {status.st_mtime_ns}" if status is not None else ""
-    return f"{point.group} {point.name} {point.value} {package} {file}"
+        data = b""
+    return f"{point.group} {point.name} {point.value} {package} {sha256(data).hexdigest()[:12]}"
 
 
 def _loaded(point: EntryPoint) -> Callable[..., Any]:

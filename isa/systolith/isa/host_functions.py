@@ -116,6 +116,11 @@ def is_known(target: str) -> bool:
     return target in _FUNCTIONS or target in _installed()
 
 
+def registered() -> list[str]:
+    """The targets whose functions were registered in this process."""
+    return sorted(_FUNCTIONS.keys() - _installed())
+
+
 def why_elsewhere() -> str:
     """Why no target that begins with `PYTHON` runs here, and what can be done."""
     return (

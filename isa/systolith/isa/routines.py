@@ -73,6 +73,11 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
+def registered() -> dict[str, str]:
+    """The texts of routines that were registered in this process, by target."""
+    return {target: routine.text for target, routine in sorted(_ROUTINES.items())}
+
+
 def known() -> list[str]:
     """All targets with a routine."""
     return sorted({*_ROUTINES, *_installed()})
@@ -99,7 +104,7 @@ def find(target: str) -> Routine:
         raise RoutineError(f"{where}: cannot be imported: {what}") from problem
     if not isinstance(found, Routine):
         raise RoutineError(f"{where}: must be a Routine, is a {type(found).__name__}")
-    return _ROUTINES.setdefault(target, found)
+    return found
 
 
 def call(signature: Signature, operands: Sequence[Array]) -> list[Array]:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,18 @@ import pytest
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.options import Options
+from systolith.isa import host_functions, routines
 from systolith.isa.chip import SCHEMA, load_chip, variant
 from systolith.isa.chip_schema import TIME_FIELDS, value_of
 from systolith.isa.errors import ConfigError, SystolithError
 from systolith.runtime.sweep import run, work
-from systolith.runtime.sweep.points import Space, with_times_of
+from systolith.runtime.sweep.points import Space, version, with_times_of
 from systolith.runtime.sweep.pool import Processes
 from systolith.runtime.sweep.run import sweep
 from systolith.runtime.sweep.study import study_of
 from systolith.runtime.sweep.work import Job
 from systolith.sim.simulate import simulate
+from tests.installed import install, path_of
 from tests.runtime.sweep.studies import MODEL, study
 
 
@@ -138,6 +141,83 @@ def test_a_study_can_grow_and_a_model_can_change(tmp_path: Path) -> None:
     assert (more.known, more.computed) == (4, 2)
     (tmp_path / "layer.hlo").write_text(MODEL.replace("tanh", "negate"))
     assert sweep(study(tmp_path), store, workers=1).computed == 4
+
+
+def test_results_depend_on_installed_extensions(tmp_path: Path) -> None:
+    text = "class Nothing:\n    def run(self, module):\n        return False\n"
+    folder, store = tmp_path / "site", tmp_path / "r.sqlite"
+    folder.mkdir()
+    install(folder, "extension_of_a_sweep", text, {"systolith.passes": {"nothing": "extension_of_a_sweep:Nothing"}})
+    computed = []
+    for changed in (None, "", "", "# changed\n"):
+        version.cache_clear()
+        if changed is None:
+            computed.append(sweep(study(tmp_path), store, workers=1).computed)
+            continue
+        (folder / "extension_of_a_sweep.py").write_text(text + changed)
+        with path_of(folder):
+            computed.append(sweep(study(tmp_path), store, workers=1).computed)
+    version.cache_clear()
+    assert computed == [4, 4, 0, 4]
+
+
+CALLS = """\
+HloModule calls
+ENTRY e {
+  x = f32[8]{0} parameter(0)
+  y = f32[8]{0} custom-call(x), custom_call_target="of.a.sweep"
+  ROOT z = f32[8]{0} add(x, y)
+}
+"""
+
+
+LOAD = "dma.load hbm(x)[0]:flat, vmem[copy]:flat"
+COPY = f"""\
+.buffer x parameter f32 [n]
+.buffer y result f32 [n]
+.scratch copy vmem 4 * n
+.token loaded ld -> st
+.pattern flat f32 counts=(n) strides=(4)
+COPIES
+{LOAD} signal loaded
+dma.store vmem[copy]:flat, hbm(y)[0]:flat wait loaded
+halt
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A study of a model with a custom call; what is registered for it is forgotten."""
+    (tmp_path / "calls.hlo").write_text(CALLS)
+    yield study(tmp_path, models=[str(tmp_path / "calls.hlo")], vary={"hbm.gbps": [1, 2]})
+    host_functions.unregister("of.a.sweep")
+    routines.unregister("of.a.sweep")
+
+
+def test_a_call_that_was_refused_runs_once_it_is_registered(calls: dict[str, Any], tmp_path: Path) -> None:
+    store = tmp_path / "r.sqlite"
+    assert not sweep(calls, store, workers=1).ok
+    host_functions.register("of.a.sweep", lambda x: x)
+    assert sweep(calls, store, workers=1).ok
+
+
+def test_another_routine_has_results_of_its_own(calls: dict[str, Any], tmp_path: Path) -> None:
+    found = []
+    for copies in (1, 2):
+        routines.register("of.a.sweep", COPY.replace("COPIES", "\n".join([LOAD] * copies)))
+        found.append(sweep(calls, tmp_path / "r.sqlite", workers=1))
+        assert found[-1].ok, found[-1].rows
+    assert [row["cycles"] for row in found[0].rows] < [row["cycles"] for row in found[1].rows]
+
+
+@pytest.mark.slow
+def test_processes_know_what_is_registered(calls: dict[str, Any]) -> None:
+    host_functions.register("of.a.sweep", lambda x: x)
+    assert sweep(calls, workers=2).ok
+    host_functions.unregister("of.a.sweep")
+    routines.register("of.a.sweep", COPY.replace("COPIES", LOAD))
+    here, there = sweep(calls, workers=1), sweep(calls, workers=2)
+    assert [row["cycles"] for row in there.rows] == [row["cycles"] for row in here.rows]
 
 
 def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import systolith.compiler
 import systolith.isa
 import systolith.sim
+from systolith.compiler import plugins
 from systolith.isa.chip import SCHEMA, Chip, describe, load_chip, value_of, variant
 from systolith.isa.chip_entries import GBPS
 from systolith.isa.chip_schema import TIME_FIELDS, describe_beside
@@ -23,6 +24,7 @@ from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_bytes
 from systolith.runtime.inputs.sources import SourceError
 from systolith.runtime.sweep.formula import Formula
+from systolith.runtime.sweep.registered import NOTHING, Registered
 from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, Axis, Range, Study, StudyError
 
 _ORDER = sorted(SCHEMA.keys() - {"name"}, key=lambda name: (name in TIME_FIELDS, name == "clock_mhz", name))
@@ -34,11 +36,19 @@ _TRIED = 4096  # settings in ranges, before constraints are said to be impossibl
 
 @dataclass(frozen=True)
 class Model:
-    """A module, as its file has it."""
+    """A module, as its file has it.
+
+    Attributes:
+        name: of the file.
+        data: its bytes.
+        digest: of them, and of what is registered.
+        registered: for its custom calls.
+    """
 
     name: str
     data: bytes
     digest: str
+    registered: Registered = NOTHING
 
 
 @dataclass(frozen=True)
@@ -100,8 +110,8 @@ class Point:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """The version of systolith, and a digest of the sources that results depend on."""
-    digest = hashlib.sha256()
+    """The version of systolith, and a digest of the sources and installed extensions that results depend on."""
+    digest = hashlib.sha256(plugins.stamp().encode())
     for package in (systolith.isa, systolith.compiler, systolith.sim):
         for folder in package.__path__:
             for path in sorted(p for p in Path(folder).rglob("*") if p.suffix in {".py", ".toml"}):
@@ -124,7 +134,9 @@ def read_models(study: Study) -> list[Model]:
     models = []
     for path in study.models:
         data = read_bytes(path, SourceError)
-        models.append(Model(path.name, data, hashlib.sha256(data).hexdigest()))
+        registered = Registered.of(data)
+        digest = hashlib.sha256(data + (repr(registered).encode() if registered != NOTHING else b""))
+        models.append(Model(path.name, data, digest.hexdigest(), registered))
     names = [m.name for m in models]
     if twice := next((n for n in names if names.count(n) > 1), None):
         raise StudyError(f"models: two files are called {twice}: give one another name")

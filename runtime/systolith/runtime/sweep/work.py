@@ -92,6 +92,7 @@ _programs = count(1)
 @collection_paused()
 def measure(job: Job) -> list[tuple[str, Row]]:
     """Results of a job's points, by their keys; a point that is refused has its reason."""
+    job.model.registered.register()
     return [(key, _measured(job, chip, compiled_for)) for key, chip, compiled_for in job.points]
 
 
