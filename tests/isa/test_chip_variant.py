@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from systolith.isa.chip import (
@@ -68,6 +68,13 @@ def test_values_as_people_write_them(changes: dict[str, Any], field: str, value:
 def test_a_bandwidth_is_exact(rate: object, clock: int, expected: Fraction) -> None:
     hbm = variant(V3, {"hbm.gbps": rate, "clock_mhz": clock}).hbm
     assert Fraction(hbm.p, hbm.q) == expected
+
+
+@given(rate=st.floats(0.1, 20_000), clock=st.sampled_from([333.3, 940, 1750]))
+@example(rate=1832.9491970117897, clock=940)
+def test_any_bandwidth_is_as_close_as_a_fraction_can_be(rate: float, clock: float) -> None:
+    hbm = variant(V3, {"hbm.gbps": rate, "clock_mhz": clock}).hbm
+    assert hbm.p / hbm.q * clock / 1000 == pytest.approx(rate, rel=1e-6)
 
 
 def test_a_bandwidth_and_times_stay_when_the_clock_changes() -> None:
@@ -144,6 +151,8 @@ def test_a_file_with_a_base_says_only_what_differs(tmp_path: Path) -> None:
         ('base = "tiny"\nenergy.leakage = 3', "missing; needed: an integer from 0 to 1000000000000 (fJ); a chip states "
          "all of its energies, or none"),
         ('base = "tpu_v3"\nenergy.hbm_byte = 0.5', "energy.hbm_byte = 0.5: must be an integer"),
+        ('base = "tpu_v3"\nhbm.gbps = 1e-9', "hbm.gbps = 1e-09: must be at least 8.96454e-07: a byte in the most "
+         "cycles of hbm.q, 1048576; or lower clock_mhz"),
         ('base = "tiny"\nhbm.gbps = true', "hbm.gbps = True: must be"),
         ('base = "tiny"\nhbm.gbps = nan', "hbm.gbps = nan: must be"),
         ('base = "tiny"\nvmem.bytes = 1024\nmxu.rows = 16', "at least 1728: one f32 weight tile, `rows` rows, three "

@@ -20,6 +20,7 @@ from systolith.isa.errors import ConfigError
 
 GBPS = "hbm.gbps"
 _RATE = ("hbm.p", "hbm.q")
+_LARGEST_P = int(SCHEMA["hbm.p"].hi or 1)
 _LARGEST_Q = int(SCHEMA["hbm.q"].hi or 1)
 _LARGEST_CHUNK = int(SCHEMA["hbm.chunk"].hi or 1)
 
@@ -174,16 +175,19 @@ def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
 
 
 def _rate(value: Any, clock: Fraction, file: str) -> Fraction:
-    """Bytes a cycle of a bandwidth in GB/s; as close as `hbm.q` allows."""
+    """Bytes a cycle of a bandwidth in GB/s; as close as `hbm.p` and `hbm.q` allow."""
     text = value if isinstance(value, str) else str(value)
     number = None if isinstance(value, bool) else quantity(text, "GB/s")
-    rate = (number * 1000 / clock).limit_denominator(_LARGEST_Q) if number else Fraction(0)
-    if not rate:
+    if not number:
         raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be a number above 0; units: {units_of('GB/s')}")
-    if rate > _LARGEST_CHUNK:
+    exact = number * 1000 / clock
+    if exact > _LARGEST_CHUNK:
         most = f"at most {float(_LARGEST_CHUNK * clock / 1000):.6g}: the largest hbm.chunk, {_LARGEST_CHUNK} bytes"
         raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be {most}, a cycle; or raise clock_mhz")
-    return rate
+    if exact < Fraction(1, _LARGEST_Q):
+        least = f"at least {float(clock / 1000 / _LARGEST_Q):.6g}: a byte in the most cycles of hbm.q, {_LARGEST_Q}"
+        raise ConfigError(f"{file}: {GBPS} = {short(value)}: must be {least}; or lower clock_mhz")
+    return exact.limit_denominator(min(_LARGEST_Q, _LARGEST_P // exact))
 
 
 _TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
