@@ -63,9 +63,21 @@ def test_the_summary_has_joules_of_chips_that_state_energies(
 ) -> None:
     path = toml(tmp_path, TEXT.replace("tiny", "tpu_v3").replace('"vmem.bytes" = ["4KiB", "64KiB"]\n', ""))
     ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
-    heading, first = (line.split() for line in ran.out.split("fastest")[1].splitlines()[1:3])
+    heading, first = (line.split() for line in ran.out.split("Pareto")[0].splitlines()[-3:-1])
     best = pandas.read_csv(tmp_path / "r.csv").sort_values("seconds").joules.iloc[0]
     assert float(first[heading.index("mJ")]) == pytest.approx(best * 1e3, rel=1e-3)
+
+
+def test_no_figure_of_the_summary_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = '"mxu.acc_rows" = [128, 256]\n"mxu.load_latency" = [10, 12]\n"vpu.trans_latency" = [15, 16]\n'
+    path = toml(tmp_path, TEXT.replace("[1, 2]", "[1.23456]") + fields)
+    ran = systolith(capsys, "sweep", path, "-o", tmp_path / "r.csv", "--jobs", 1)
+    assert ran.code == 0, ran
+    assert "…" not in ran.out
+    fastest = ran.out.split("fastest")[1].split("Pareto")[0]
+    best = pandas.read_csv(tmp_path / "r.csv").sort_values("cycles").iloc[0]
+    for text in ("layer.hlo", "1.23456", str(best["vmem.bytes"]), f"{best.cycles:,}", f"{best.seconds * 1e3:.4g}"):
+        assert text in fastest.split()
 
 
 def test_figures_of_the_front_and_of_elasticities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

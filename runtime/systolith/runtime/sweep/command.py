@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from systolith.runtime.sweep.run import Watch
 
 _SHOWN = 12
+_WIDEST = 1000
 
 
 @click.command()
@@ -103,7 +104,7 @@ def sweep(
         emit(json_text(_record(results)))
     else:
         for item in _summary(results):
-            output_console().print(item)
+            _print(item)
         tell(f"wrote {', '.join(map(str, [*outputs, *folders]))}")
     for row in results.failures[:_SHOWN]:
         where = " ".join(f"{name}={row[name]}" for name in (*results.study.fields, *results.study.options))
@@ -129,6 +130,16 @@ def _record(results: Results) -> dict[str, Any]:
     }
 
 
+def _print(item: RenderableType) -> None:
+    """Print a line or a table, which is as wide as its figures need: none is cut."""
+    from rich.measure import Measurement
+
+    console = output_console()
+    needed = Measurement.get(console, console.options.update(width=_WIDEST), item).minimum
+    console.width = max(console.width, needed)
+    console.print(item)
+
+
 def _summary(results: Results) -> Iterator[RenderableType]:
     from rich.table import Table
 
@@ -144,7 +155,8 @@ def _summary(results: Results) -> Iterator[RenderableType]:
             continue
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for heading in ("model", *named, "cycles", "ms", *(["mJ"] if energy else []), "MXU"):
-            table.add_column(heading, justify="left" if heading in ("model", "chip") else "right")
+            left = heading in ("model", "chip")
+            table.add_column(heading.replace(".", ".\n"), justify="left" if left else "right", no_wrap=not left)
         for row in rows[: 2 * _SHOWN]:
             figures = [f"{row['cycles']:,}", f"{row['seconds'] * 1e3:.4g}"]
             if energy:
