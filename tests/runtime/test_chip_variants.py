@@ -143,3 +143,15 @@ def test_a_client_of_a_variant() -> None:
     run = last_run()
     assert run is not None
     assert run.chip is chip
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_line_of_chips_has_a_field_its_value_and_its_provenance(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = systolith(capsys, "chips", "tpu_v3").out.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("hbm.granule "))
+    assert lines[first].split()[:4] == ["hbm.granule", "32", "bytes", "inferred"]
+    assert len(lines[first : next(n for n, line in enumerate(lines) if line.startswith("hbm.latency "))]) <= 3
+    assert max(map(len, lines)) <= width

@@ -13,7 +13,10 @@ from systolith.runtime.commands.console import emit, output_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from systolith.isa.chip import Chip
+    from systolith.isa.chip import Chip, Row
+
+_WIDE = 110
+"""Columns of a terminal from which on the parameters of a chip are a table."""
 
 
 @click.command()
@@ -34,7 +37,11 @@ def chips(name: str | None, changes: Mapping[str, str], as_toml: bool) -> None:
     if as_toml:
         emit(to_toml(chip), newline=False)
     else:
-        output_console().print(_parameters(chip))
+        width = output_console().width
+        if width < _WIDE:
+            emit(_listing(chip, width))
+        else:
+            output_console().print(_parameters(chip))
         if chip.absent:
             output_console().print(_absent(chip))
 
@@ -66,14 +73,32 @@ def _absent(chip: Chip) -> Table:
 def _parameters(chip: Chip) -> Table:
     from rich.table import Table
 
-    from systolith.isa.chip import describe
-    from systolith.isa.chip_schema import describe_beside
-
     table = Table(box=None, pad_edge=False)
     for heading in ("parameter", "value", "unit", "provenance"):
         table.add_column(heading, no_wrap=True)
     table.add_column("meaning (source)", overflow="fold")
-    for row in (*describe(chip), *describe_beside(chip)):
-        meaning = f"{row.text} ({row.source})" if row.source else row.text
-        table.add_row(row.field, str(row.value), row.unit, row.provenance, meaning)
+    for row in _rows(chip):
+        table.add_row(row.field, str(row.value), row.unit, row.provenance, _meaning(row))
     return table
+
+
+def _listing(chip: Chip, width: int) -> str:
+    """The same with meaning and source on lines of their own, for which a narrow terminal has no column."""
+    from textwrap import wrap
+
+    lines = []
+    for row in _rows(chip):
+        lines.append(f"{row.field:26}{f'{row.value} {row.unit}':26}{row.provenance}".rstrip())
+        lines += wrap(_meaning(row), width, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines)
+
+
+def _rows(chip: Chip) -> list[Row]:
+    from systolith.isa.chip import describe
+    from systolith.isa.chip_schema import describe_beside
+
+    return [*describe(chip), *describe_beside(chip)]
+
+
+def _meaning(row: Row) -> str:
+    return f"{row.text} ({row.source})" if row.source else row.text
