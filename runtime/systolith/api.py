@@ -86,6 +86,9 @@ if not TYPE_CHECKING:  # type checkers know the names
         globals()[name] = found
         return found
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "BF16",

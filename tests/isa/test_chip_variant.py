@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -44,6 +45,9 @@ def source(name: str, changes: dict[str, Any]) -> tuple[str, str]:
         ({"hbm.bytes": "1.5GiB"}, "hbm.bytes", 3 * 2**29),
         ({"clock_mhz": "1.05 GHz"}, "clock_mhz", 1050.0),
         ({"clock_mhz": "700"}, "clock_mhz", 700.0),
+        ({"vmem.bytes": np.int64(2**23)}, "vmem.bytes", 2**23),
+        ({"clock_mhz": np.float32(700)}, "clock_mhz", 700.0),
+        ({"hbm.gbps": np.int32(470)}, "hbm.p", 500),
         ({"mxu.rows": "256"}, "mxu.rows", 256),
         ({"features.wide": "true"}, "features.wide", True),
         ({"hbm.latency": "1us"}, "hbm.latency", 940),

@@ -118,6 +118,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "precision": (lambda: sl.Options(precision="best"), "precision 'best': must be one of default"),
     "devices": (lambda: sl.Client("tiny", 0), "devices: 0"),
     "chip": (lambda: sl.Client(3), "chip: expected str or Path or Chip, got int"),  # type: ignore[arg-type]
+    "changes": (lambda: sl.load_chip("tiny", 5), "changes: expected Mapping or None, got int"),  # type: ignore[arg-type]
     "a NUL": (lambda: sl.Client("a\0b.toml"), "null byte"),
     "a program's NUL": (lambda: things()["Client"].load("a\0b.slb"), "null byte"),
     "a report's NUL": (lambda: things()["Run"].report("a\0b.html"), "null byte"),
@@ -141,3 +142,7 @@ def test_a_chip_may_be_a_path(tmp_path: Path) -> None:
 
 def test_numbers_of_numpy_are_as_good_as_those_of_python() -> None:
     assert things()["Client"].device(np.int64(0)) is things()["Client"].devices[0]
+
+
+def test_names_that_are_imported_late_are_listed() -> None:
+    assert set(sl.__all__) <= set(dir(sl))

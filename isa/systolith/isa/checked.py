@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import numbers
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -88,6 +88,8 @@ def matches(value: object, hint: Any) -> bool:
         if origin is tuple and get_args(hint)[1:] not in ((), (...,)):
             return len(value) == len(get_args(hint)) and all(map(matches, value, get_args(hint)))
         return all(matches(item, kind) for item in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping)
     if origin is not None:
         return origin is not Callable or callable(value)
     if hint is Any or _is_array(hint):

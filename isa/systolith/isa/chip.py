@@ -31,6 +31,7 @@ from systolith.isa.checked import checked
 from systolith.isa.chip_energy import growth
 from systolith.isa.chip_entries import Entry, cut, entries_of, merged, resolve, scalar, short, to_toml
 from systolith.isa.chip_schema import FIELDS, SCHEMA, Chip, Provenance, Row, describe, value_of
+from systolith.isa.chip_units import plain
 from systolith.isa.errors import ConfigError
 from systolith.isa.files import read_text
 
@@ -96,7 +97,7 @@ def variant(chip: Chip, changes: Mapping[str, Any]) -> Chip:
     for name, value in changes.items():
         if not isinstance(name, str):
             raise ConfigError(f"chip {cut(chip.name)}: {short(name)}: must be the name of a field")
-        given[name] = scalar(name, value) if isinstance(value, str) else value
+        given[name] = scalar(name, value) if isinstance(value, str) else plain(value)
     said = " ".join(f"{name}={cut(str(value))}" for name, value in changes.items())
     entries = {n: Entry(v, Provenance("invented", f"in place of that of {chip.name}")) for n, v in given.items()}
     entries.setdefault("name", Entry(f"{chip.name} {said}".strip()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from numbers import Integral, Real
 
 UNITS: Mapping[str, Mapping[str, Fraction]] = {
     "bytes": {
@@ -60,6 +61,13 @@ def quantity(text: str, kind: str, clock_mhz: Fraction | None = None) -> Fractio
 
 def _nearest(number: Fraction) -> Fraction:
     return Fraction(int(number + Fraction(1, 2)))
+
+
+def plain(value: object) -> object:
+    """A number of numpy as Python's; anything else as it is."""
+    if isinstance(value, bool | int | float):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
 
 
 def is_time(value: object) -> bool:

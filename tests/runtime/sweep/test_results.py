@@ -99,3 +99,7 @@ def test_formulas_that_fail_say_so(text: str) -> None:
 def test_formulas_are_arithmetic_only(text: str) -> None:
     with pytest.raises(SystolithError, match="is no formula"):
         read_formula(text, "f")
+
+
+def test_results_have_a_short_repr(tmp_path: Path) -> None:
+    assert repr(sweep(study(tmp_path), workers=1)) == "<Results of study: 4 points>"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from systolith.isa.errors import SystolithError
@@ -68,6 +69,17 @@ def test_a_model_that_cannot_be_read_is_refused_before_any_work(tmp_path: Path) 
     (tmp_path / "bad.hlo").write_text("HloModule bad\nENTRY e { ROOT x = f32[2] parmeter(0) }\n")
     with pytest.raises(SystolithError, match=r"models: .*bad\.hlo.*parmeter"):
         sweep(study(tmp_path, models=[str(tmp_path / "bad.hlo")]))
+
+
+@pytest.mark.parametrize("junk", [3, None, [1]])
+def test_what_is_no_study_is_refused(junk: Any) -> None:
+    with pytest.raises(SystolithError, match="study: expected str or Path or Mapping or Study, got"):
+        sweep(junk)
+
+
+def test_numbers_may_be_of_numpy(tmp_path: Path) -> None:
+    space = Space(study_of(study(tmp_path, vary={"vmem.bytes": list(2 ** np.arange(12, 15))})))
+    assert [point.chip.vmem.bytes for point in space.points() if point.chip] == [4096, 8192, 16384]
 
 
 def test_points_are_all_combinations(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Sensitivity:
     points: int
 
 
-@dataclass
+@dataclass(repr=False)
 class Results:
     """The points of a sweep and what they took.
 
@@ -65,6 +65,10 @@ class Results:
     known: int = 0
     computed: int = 0
     left_out: int = 0
+
+    def __repr__(self) -> str:
+        bad = f", {len(self.failures)} without cycles" if self.failures else ""
+        return f"<Results of {self.study.name}: {len(self.rows)} points{bad}>"
 
     @property
     def columns(self) -> list[str]:

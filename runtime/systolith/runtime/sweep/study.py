@@ -11,10 +11,10 @@ from typing import Any
 
 from systolith.compiler.hlo.values.contraction import PRECISIONS
 from systolith.isa.chip import SCHEMA, load_chip
-from systolith.isa.chip_entries import nearest
+from systolith.isa.chip_entries import nearest, short
 from systolith.isa.chip_rules import KNOWN
 from systolith.isa.chip_schema import FIELDS as DECLARED
-from systolith.isa.chip_units import is_time, quantity, units_of
+from systolith.isa.chip_units import is_time, plain, quantity, units_of
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import read_text
 from systolith.runtime.sweep.formula import Formula, read_formula
@@ -182,7 +182,7 @@ class _Reader:
 
     def text(self, value: Any, key: str) -> str:
         if not isinstance(value, str) or not value:
-            raise self.fail(f"{key} = {value!r}: must be a text")
+            raise self.fail(f"{key} = {short(value)}: must be a text")
         return value
 
     def one_of(self, value: Any, choices: Sequence[str], key: str) -> str:
@@ -218,6 +218,7 @@ class _Reader:
 
     def value(self, name: str, given: Any) -> Any:
         """A number of the field's unit; times in place of cycles stay as they are, to follow the clock."""
+        given = plain(given)
         if isinstance(given, bool | int | float) or (is_time(given) and name in SCHEMA):
             return given
         unit = DECLARED[name].doc.unit if name in DECLARED else "GB/s"
