@@ -168,11 +168,21 @@ def parse_chip(text: str, file: str, above: tuple[str, ...] = ()) -> Chip:
     except ValueError as e:
         raise ConfigError(f"{file}: {e}") from None
     base, absent = raw.pop("base", None), _absent(raw.pop("absent", {}), file)
+    _no_misspelt(raw, file)
     entries = {name: _entry(entry, name, file) for name, entry in _flatten(raw, file)}
     if base is None:
         return resolve(entries, frozenset(entries), file, absent)
     entries.setdefault("name", Entry(Path(file).stem))
     return changed(_base(base, file, above), entries, file, absent)
+
+
+def _no_misspelt(raw: Mapping[str, Any], file: str) -> None:
+    """Refuse keys that are to be `base` or `absent`: without a base, fields would be missing."""
+    from difflib import get_close_matches
+
+    for key in raw.keys() - {name.partition(".")[0] for name in FIELDS}:
+        if near := get_close_matches(key, ("base", "absent"), 1, 0.7):
+            raise ConfigError(f"{file}: {cut(key)} = {short(raw[key])}: unknown; did you mean {near[0]}?")
 
 
 def _absent(raw: Any, file: str) -> dict[str, str]:

@@ -170,7 +170,8 @@ def _number(name: str, value: Any, clock: Fraction, file: str) -> Any:
         return value
     number = quantity(value, d.doc.unit, clock)
     if number is None or (d.type is int and number.denominator != 1):
-        raise ConfigError(f"{file}: {name} = {short(value)}: must be {limits(d)}; units: {units_of(d.doc.unit)}")
+        part = f", {float(number):.10g} {d.doc.unit}" if number is not None else ""
+        raise ConfigError(f"{file}: {name} = {short(value)}{part}: must be {limits(d)}; units: {units_of(d.doc.unit)}")
     return d.type(number)
 
 
