@@ -57,6 +57,15 @@ def test_parameters_that_move_together_have_no_elasticity() -> None:
     assert results([{"seconds": 1.0 / p, "hbm.p": p, "hbm.q": p} for p in (1, 2, 4)]).sensitivities() == []
 
 
+def test_a_parameter_beside_such_that_move_together_has_its_elasticity() -> None:
+    grid = [(x, y) for x in (1, 2, 4) for y in (1, 3, 9)]
+    rows = [{"seconds": x**-0.5 / y, "hbm.p": x, "hbm.q": x**2, "mxu.count": y} for x, y in grid]
+    (only,) = results(rows).sensitivities()
+    assert only.field == "mxu.count"
+    assert only.elasticity == pytest.approx(-1)
+    assert only.r2 == pytest.approx(1)
+
+
 def test_files_and_frames_agree(tmp_path: Path) -> None:
     found = sweep(study(tmp_path), workers=1)
     frame = found.frame()

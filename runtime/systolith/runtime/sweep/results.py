@@ -214,11 +214,11 @@ def _sensitivities(model: str, chip: str, rows: Sequence[Row], results: Results)
     time = np.log([row["seconds"] for row in rows])
     design = np.hstack([logs, level])
     solved, _, rank, _ = np.linalg.lstsq(design, time, rcond=None)
-    if rank < design.shape[1]:  # two parameters move together: neither has a share of its own
-        return []
     spread = float(((time - time.mean()) ** 2).sum())
     r2 = 1 - float(((time - design @ solved) ** 2).sum()) / spread if spread > 0 else 1.0
-    return [Sensitivity(model, chip, f, float(e), r2, len(rows)) for f, e in zip(names, solved, strict=False)]
+    # Parameters that move together have no share of their own: without one of them the others say as much.
+    alone = [np.linalg.matrix_rank(np.delete(design, n, axis=1)) < rank for n in range(len(names))]
+    return [Sensitivity(model, chip, f, float(solved[n]), r2, len(rows)) for n, f in enumerate(names) if alone[n]]
 
 
 def _positive(value: Any) -> bool:
