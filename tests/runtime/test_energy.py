@@ -343,6 +343,20 @@ def test_a_wrong_table_is_refused_in_one_line(name: str, text: str | None, messa
     assert message in ran.err
 
 
+def test_a_table_makes_a_chip(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "t.csv").write_text("component,action,energy\nhbm,byte,10\nchip,leakage,2000\n")
+    ran = systolith(capsys, "chips", "tpu_v3", "--energy", "t.csv", "--toml")
+    assert ran.code == 0, ran
+    (files / "mine.toml").write_text(ran.out)
+    words = ("run", "m.hlo", "--mode", "time", "--json")
+    records = [
+        json.loads(systolith(capsys, *words, *more).out)
+        for more in (("--chip", "mine.toml"), ("--chip", "tpu_v3", "--energy", "t.csv"))
+    ]
+    assert records[0]["energy"] == records[1]["energy"]
+    assert systolith(capsys, "chips", "--energy", "t.csv").code == 2
+
+
 def test_energy_of_a_run_in_python() -> None:
     client = sl.Client("tpu_v3")
     exe = client.compile("HloModule m\nENTRY e {\n  a = f32[64] parameter(0)\n  ROOT b = f32[64] add(a, a)\n}\n")

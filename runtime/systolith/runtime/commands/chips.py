@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from systolith.runtime.commands.chip_options import set_option
 from systolith.runtime.commands.console import emit, output_console
+from systolith.runtime.commands.options import FILE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,18 +24,21 @@ _WIDE = 110
 @click.command()
 @click.argument("name", required=False)
 @set_option
+@click.option("--energy", type=FILE, help="Energies of actions for the chip's, as for `run`.")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the whole file of chip NAME.")
-def chips(name: str | None, changes: Mapping[str, str], as_toml: bool) -> None:
+def chips(name: str | None, changes: Mapping[str, str], energy: Path | None, as_toml: bool) -> None:
     """List the chip presets, or every parameter of one with its unit and source, and what the machine lacks of it."""
     from systolith.isa.chip import load_chip, to_toml
+    from systolith.isa.energy_table import with_energy
     from systolith.isa.errors import SystolithError
 
     if name is None:
-        if changes or as_toml:
-            raise SystolithError("chips: --set and --toml need the NAME of a chip")
+        if changes or energy or as_toml:
+            raise SystolithError("chips: --set, --energy and --toml need the NAME of a chip")
         emit(_presets())
         return
     chip = load_chip(name, changes)
+    chip = with_energy(chip, energy) if energy else chip
     if as_toml:
         emit(to_toml(chip), newline=False)
     else:
