@@ -6,6 +6,7 @@ group computes, where its values lie, the room that it has, the chip and the com
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.options import Alone, Plan
 from systolith.isa.cache import cache_home
 from systolith.isa.errors import BinaryError, SystolithError
-from systolith.isa.files import OutputError, json_text, make_folder, text_fill, write_atomic
+from systolith.isa.files import OutputError, json_text, make_folder, read_bytes, text_fill, write_atomic
 from systolith.isa.json_values import read_json
 from systolith.isa.program import Program
 
@@ -125,12 +126,10 @@ def read_cache(path: Path) -> dict[str, Tuned]:
     Raises:
         CacheError: the file cannot be read, or is no memory of plans.
     """
-    try:
-        return read_json(path.read_bytes(), dict[str, Tuned])
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return {}
-    except (OSError, ValueError) as error:
-        raise CacheError(f"{path}: {error}") from None
+    try:
+        return read_json(read_bytes(path, CacheError), dict[str, Tuned])
     except BinaryError as error:
         raise CacheError(f"{path}: not a file of autotuning results: {error}") from None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
+from stat import S_ISCHR
 from typing import IO, Any
 
 from systolith.isa.errors import SystolithError
@@ -30,13 +30,18 @@ def read_bytes(path: str | Path, error: type[SystolithError]) -> bytes:
         error: it cannot be read, or is a device such as /dev/zero, which has no end.
     """
     try:
-        with Path(path).open("rb") as file:
-            endless = stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty()
-            if not endless:
-                return file.read()
+        file = Path(path)
+        if _is_endless(file.stat()):
+            raise error(f"{path}: is a device whose contents have no end")
+        return file.read_bytes()
     except (OSError, ValueError, TypeError) as problem:
         raise error(f"{path}: {_reason(problem)}") from None
-    raise error(f"{path}: is a device, not a file")
+
+
+def _is_endless(status: os.stat_result) -> bool:
+    """Whether it is one of Linux's devices of memory (`zero`, `full`, `random`), `null` apart."""
+    memory, null = 1, 3
+    return S_ISCHR(status.st_mode) and os.major(status.st_rdev) == memory and os.minor(status.st_rdev) != null
 
 
 def read_text(path: str | Path, error: type[SystolithError]) -> str:
