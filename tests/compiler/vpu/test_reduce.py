@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.kernel import Kernel
 from tests.compiler.hlo.computations import scalar_computation
+from tests.compiler.machine import check, run
 from tests.compiler.vpu.harness import Values, limits, run_groups, sample
 from tests.compiler.vpu.movement import show
 from tests.examples import examples
@@ -100,11 +102,9 @@ def test_rows_that_share_an_operand(rows: int, terms: int, columns: int, budget:
         outcome.assert_close(0.0)
 
 
-@pytest.mark.parametrize(("rows", "columns", "dim"), [(5, 70, 1), (70, 5, 0), (1, 33, 1), (40, 3, 0)])
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_argmax(rows: int, columns: int, dim: int, budget: int) -> None:
+def _argmax(rows: int, columns: int, dim: int) -> str:
     kept = (rows, columns)[1 - dim]
-    text = f"""HloModule m
+    return f"""HloModule m
 f {{
  a = f32[] parameter(0)
  i = s32[] parameter(1)
@@ -130,10 +130,27 @@ ENTRY e {{
  ROOT t = (f32[{kept}], s32[{kept}]) tuple(v, k)
 }}
 """
+
+
+@pytest.mark.parametrize(("rows", "columns", "dim"), [(5, 70, 1), (70, 5, 0), (1, 33, 1), (40, 3, 0)])
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_argmax(rows: int, columns: int, dim: int, budget: int) -> None:
     x = np.round(np.random.default_rng(3).standard_normal((rows, columns)) * 4).astype(np.float32)
-    for outcome in run_groups(text, x, budget=budget):
+    for outcome in run_groups(_argmax(rows, columns, dim), x, budget=budget):
         outcome.assert_same_bits()
         np.testing.assert_array_equal(outcome.got[1], x.argmax(axis=dim))
+
+
+@pytest.mark.parametrize(("chip", "rows", "columns"), [("tpu_v3", 300, 520), ("small", 100, 96), ("tiny", 24, 40)])
+def test_partial_results_of_rows_are_turned_to_be_read(chip: str, rows: int, columns: int) -> None:
+    """The vector unit reads neighbouring rows a few lanes at a time, the cross-lane unit a row of lanes at once."""
+    x = np.round(np.random.default_rng(rows).standard_normal((rows, columns)) * 4).astype(np.float32)
+    program = check(_argmax(rows, columns, 1), [x], chip).program
+    made = [program.origins[o].what for i, o in zip(program.code, program.debug, strict=True) if i.op == "xlu.shuffle"]
+    assert "across lanes" in made
+    values, places = run(program, load_chip(chip), [x])
+    np.testing.assert_array_equal(values, x.max(axis=1))
+    np.testing.assert_array_equal(places, x.argmax(axis=1))
 
 
 WINDOWS = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.integers(1, 2))

@@ -35,6 +35,7 @@ from systolith.compiler.vpu.parts import Traffic, split_parts
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.vpu.scan import lower_scan, scan_of
+from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -339,12 +340,26 @@ class _Lowering:
         rows = [replace(a, dims=(dims[0],), strides=(4,), origin=(0,)) for a in out]
         embed = inner.embedding()
         targets = [Target(a, embed) for a in rows]
-        scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, flat, strict=True))}
         nodes = [Carried(n) for n in range(len(inputs))]
-        job = AccumulationJob(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
-        k = Accumulation(inner, self.ctx.chip).kernel(job)
-        if k is None:
-            raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)
+
+        def kernel(arrays: Sequence[Array]) -> AccumulatingKernel:
+            scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, arrays, strict=True))}
+            job = AccumulationJob(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
+            k = Accumulation(inner, self.ctx.chip).kernel(job)
+            if k is None:
+                raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)
+            return k
+
+        # Lanes hold rows: the cross-lane unit brings neighbouring rows together where reading them apart takes longer.
+        k = kernel(flat)
+        turned = [replace(a, strides=(4, 4 * dims[0])) for a in flat]
+        by_columns = kernel(turned)
+        copying = sum(shuffle_cycles(self.ctx.chip, *pair) for pair in zip(flat, turned, strict=True))
+        if by_columns.nest.cycles + copying < k.nest.cycles:
+            copies = [replace(a, buf=self.ctx.vmem(f"{a.buf.name}.t", a.buf.bytes)) for a in turned]
+            for source, copy in zip(flat, copies, strict=True):
+                shuffle(self.ctx, source, copy, self.ctx.origin("across lanes"))
+            k = kernel(copies)
         k.run(self.ctx, "across lanes")
 
     def _elementwise(
