@@ -206,6 +206,7 @@ def test_stages() -> None:
     assert "stablehlo.multiply" in lowered.as_text()
     assert lowered.as_text("hlo").startswith("HloModule jit_power")
     assert lowered.out_info.shape == (4,)
+    assert lowered.cost_analysis() == jax.jit(power, static_argnums=1).lower(jnp.ones(4), 3).cost_analysis()
     compiled = lowered.compile()
     same(compiled(matrix(4)), jax.jit(power, static_argnums=1)(matrix(4), 3))
     assert compiled.cost_analysis()["flops"] == 8

@@ -15,6 +15,8 @@ import numpy as np
 from jax._src import config, core, dtypes, source_info_util
 from jax._src.api_util import infer_argnums_and_argnames
 
+from systolith.compiler.hlo.cost.analysis import HloCostAnalysis
+from systolith.compiler.hlo.ir import Module
 from systolith.compiler.memory.report import MemoryUse
 from systolith.compiler.options import Options
 from systolith.isa.checked import checked
@@ -185,8 +187,14 @@ class LoweredFunction:
         Raises:
             SystolithError: the compiler refuses it; names the operation and the line of Python.
         """
-        module = parse_proto(proto_of(self._stage.compiler_ir("stablehlo")))
-        return CompiledFunction(self._client.compile(module, self._options), self._stage)
+        return CompiledFunction(self._client.compile(self._module(), self._options), self._stage)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's keys of the program as JAX lowered it, before it is compiled: flops, bytes accessed, ..."""
+        return HloCostAnalysis(self._module()).total
+
+    def _module(self) -> Module:
+        return parse_proto(proto_of(self._stage.compiler_ir("stablehlo")))
 
 
 class CompiledFunction:
