@@ -38,7 +38,9 @@ def test_the_log_says_as_much_as_is_asked_for() -> None:
 
 def test_the_version() -> None:
     assert sl.__version__ == version("systolith")
-    assert CliRunner().invoke(cli, ["--version"], prog_name="systolith").output == f"systolith {sl.__version__}\n"
+    code = "import sys; sys.argv = ['systolith', '--version']; from systolith.runtime.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"systolith {sl.__version__}\n"
 
 
 def complete(words: str, number: int) -> list[str]:
