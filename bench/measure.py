@@ -26,7 +26,7 @@ class Measured:
 
     Attributes:
         cycles: of the run in mode `time`.
-        bound: cycles that it takes at least, by the rules of `bounds.py`.
+        bound: cycles that it takes at least, by the rules of `compiler/bounds/`.
         hbm_share: part of the HBM's bandwidth that was used.
         useful_macs: multiply-accumulates of the module over the peak of the arrays in that time.
         executed, program: instructions of the run, and of the binary.

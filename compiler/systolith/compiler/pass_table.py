@@ -159,7 +159,7 @@ def _rematerialize(module: Module, chip: Chip) -> Module:
 
 def _lower(module: Module, chip: Chip, share: int = 40) -> TileModule:
     """Lower groups, in tiles that take so many percent of the free VMEM, loads where they are used."""
-    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100, loops=False)
+    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100, loops=0)
     if lowering.oversized:
         raise lowering.oversized[0].problem
     verify_tile_ir(lowering.ctx.block)

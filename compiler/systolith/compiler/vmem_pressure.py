@@ -21,6 +21,7 @@ from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
 from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, predicted, schedule
+from systolith.compiler.schedule.group_loops import LOOP_SHARES
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block
 from systolith.compiler.tile.verifier import verify_tile_ir
@@ -113,6 +114,7 @@ class _Attempt:
             DoesNotFitError: it never does.
         """
         shares, spilled, share, before = self._shares, self._spilled, 0, ""
+        loops = 0
         for _ in range(MOST_ATTEMPTS):
             lowering = self.lowering
             if lowering.oversized:
@@ -122,8 +124,10 @@ class _Attempt:
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
             if lowering.rolled and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):
-                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=False)
+                loops = loops + 1 if plan.failed is not None else len(LOOP_SHARES) - 1
+                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=LOOP_SHARES[loops])
                 continue
+            loops = 0
             if plan.failed is None:
                 lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
                 return lowering, fitted

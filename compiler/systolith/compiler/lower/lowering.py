@@ -91,7 +91,7 @@ class Lowering:
         depth: loops and conditionals around what is lowered.
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         copies: of groups; None: each is lowered by itself.
-        loops: whether what repeats in a group becomes loops.
+        loops: part of the free VMEM that the buffers of a loop may take; 0: what repeats in a group stays written out.
         rolled: whether any has.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
@@ -109,7 +109,7 @@ class Lowering:
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
     copies: GroupCopies | None = None
-    loops: bool = False
+    loops: float = 0.0
     rolled: bool = False
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
@@ -133,7 +133,15 @@ class Lowering:
         """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan it is to have."""
         placement = Placement(live=dict(self.placement.live), share=self.placement.share)
         ctx = self.ctx.apart(group, picked)
-        return Lowering(self.rules, ctx, placement, self.bodies, cache=dict(self.cache), blockings=self.blockings)
+        return Lowering(
+            self.rules,
+            ctx,
+            placement,
+            self.bodies,
+            cache=dict(self.cache),
+            blockings=self.blockings,
+            loops=self.loops,
+        )
 
     # The entry.
 
@@ -330,12 +338,12 @@ class Lowering:
                 self._roll(at, i, inputs, outputs, (source.key, what))
                 return False
 
-            copies.lower(self.ctx, source, (what, self.loops and self.free), whole)
+            copies.lower(self.ctx, source, (what, self.free * self.loops), whole)
 
         self.ctx.emission = emission if i.unit is Unit.MXU else None
         outer, self.copies = copies, None
         try:
-            if copies.lower(self.ctx, source, (room, i.unit is Unit.MXU and self.loops and self.free), lower):
+            if copies.lower(self.ctx, source, (room, i.unit is Unit.MXU and self.free * self.loops), lower):
                 self.cramped.add(i)
         finally:
             self.ctx.emission, self.copies = None, outer
@@ -361,7 +369,7 @@ class Lowering:
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
-        loops = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free)
+        loops = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free, self.loops)
         key = None if alike is None else (alike, len(items))
         choice = self._ways.get(key) or loops.choice(items)
         if key is not None:

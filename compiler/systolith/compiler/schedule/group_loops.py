@@ -19,8 +19,8 @@ from systolith.compiler.schedule.reroll import Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf, Item, Loop
 
-LOOP_SHARE = 0.9
-"""Part of the free VMEM that the buffers of a loop may take."""
+LOOP_SHARES = (0.9, 0.6, 0.3, 0.0)
+"""Part of the free VMEM that the buffers of a loop may take: the first with which the module fits; 0: no loops."""
 
 WORTH = 0.75
 """Part of the operations that a group with loops may have: to see what larger ones take is not worth the time."""
@@ -75,10 +75,11 @@ class GroupLoops:
         ctx: where it was lowered.
         fixed: buffers that hold something before or after it.
         free: bytes of VMEM that no whole value takes.
+        share: part of these that the buffers of a loop may take.
     """
 
-    def __init__(self, ctx: TileBuilder, fixed: Collection[Buf], free: int) -> None:
-        self._ctx, self._fixed, self._free = ctx, fixed, free
+    def __init__(self, ctx: TileBuilder, fixed: Collection[Buf], free: int, share: float) -> None:
+        self._ctx, self._fixed, self._free, self._room = ctx, fixed, free, int(free * share)
 
     def choice(self, items: Sequence[Item]) -> Choice:
         """The first way to make loops of a group by which it takes no longer."""
@@ -119,9 +120,8 @@ class GroupLoops:
 
     def _rolled(self, items: Sequence[Item], way: Way) -> Rerolled | None:
         """With loops; None: with hardly fewer operations."""
-        room, ctx = int(self._free * LOOP_SHARE), self._ctx
-        block = prefetch(Block([*items]), Lookahead(room // 2, way.ahead), set())
-        found = reroll(block, self._fixed, room, ctx.chip, way.spare, numbers=ctx.loop_vars)
+        block = prefetch(Block([*items]), Lookahead(self._room // 2, way.ahead), set())
+        found = reroll(block, self._fixed, self._room, self._ctx.chip, way.spare, numbers=self._ctx.loop_vars)
         worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
         return found if worth else None
 
