@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from systolith.compiler import vmem_pressure
 from systolith.compiler.driver import Compiled
 from systolith.compiler.lower import lowering
 from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.lower.module import lower_module
+from systolith.compiler.memory.liveness import Live
 from systolith.compiler.schedule import group_loops, repetition, reroll
-from systolith.compiler.schedule.fitting import Predicted
-from systolith.compiler.schedule.group_loops import GroupLoops
+from systolith.compiler.schedule.fitting import Fitted, Predicted, schedule
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, GroupLoops
+from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Loop
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
@@ -162,6 +166,30 @@ def test_without_registers_for_loops_there_are_none(monkeypatch: pytest.MonkeyPa
     found = compiled(text)
     assert loops(found.program) == 0
     assert found.program.code == written_out(text).program.code
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("fits", [0.6, 0.3, 0.0])
+def test_loops_take_less_of_vmem_where_they_do_not_fit(fits: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = module(BODIES["elementwise"], *SIZES["elementwise"])
+    tried: list[float] = []
+
+    def lowered(*args: Any, **kwargs: Any) -> object:
+        tried.append(kwargs.get("loops", LOOP_SHARES[0]))
+        return lower_module(*args, **kwargs)
+
+    def scheduled(ctx: TileBuilder, free: int) -> Fitted:
+        fitted = schedule(ctx, free)
+        if tried[-1] > fits:
+            buf, first, last = next(iter(fitted.plan.lives))
+            fitted.plan.failed = Live(buf, first, last)
+        return fitted
+
+    monkeypatch.setattr(vmem_pressure, "lower_module", lowered)
+    monkeypatch.setattr(vmem_pressure, "schedule", scheduled)
+    program = compiled(text).program
+    assert tried == [share for share in LOOP_SHARES if share >= fits]
+    assert (loops(program) > 0) == (fits > 0)
 
 
 def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
