@@ -115,7 +115,7 @@ class _Attempt:
         """
         shares, spilled, share, before = self._shares, self._spilled, 0, ""
         loops = 0
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MOST_ATTEMPTS * len(LOOP_SHARES)):
             lowering = self.lowering
             if lowering.oversized:
                 return lowering, None

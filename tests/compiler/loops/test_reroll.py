@@ -159,8 +159,11 @@ def test_each_group_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
-def test_without_registers_for_loops_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("copied", [True, False])
+def test_without_registers_for_loops_there_are_none(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     text = module(BODIES["elementwise"], *SIZES["elementwise"])
+    if not copied:  # then groups are lowered by another way
+        monkeypatch.setattr(lowering, "source_of", lambda *_: None)
     assert loops(compiled(text).program)
     monkeypatch.setattr(vmem_pressure, "_has_registers", lambda *_: False)
     found = compiled(text)

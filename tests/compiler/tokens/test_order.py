@@ -68,7 +68,7 @@ def _order(work: list[Plan], boundaries: frozenset[int], token_max: int = 255) -
     return orderer.run(code, boundaries)
 
 
-def _happens_before(ordered: Ordered) -> list[set[int]]:
+def happens_before(ordered: Ordered) -> list[set[int]]:
     """For each instruction, those that have retired before it starts: from the rules, by transitive closure."""
     code = ordered.instructions
     last: dict[str, int] = {}
@@ -101,7 +101,7 @@ def _happens_before(ordered: Ordered) -> list[set[int]]:
     return known
 
 
-def _conflict(a: Plan, b: Plan) -> bool:
+def conflict(a: Plan, b: Plan) -> bool:
     return any(x.meets(y) and (x.write or y.write) for x in a.ranges for y in b.ranges)
 
 
@@ -109,12 +109,12 @@ def _conflict(a: Plan, b: Plan) -> bool:
 @examples(50, 150)
 def test_conflicts_are_ordered(work: list[Plan], places: set[int]) -> None:
     ordered = _order(work, frozenset(places))
-    known = _happens_before(ordered)
+    known = happens_before(ordered)
     where = {source: n for n, source in enumerate(ordered.sources) if source >= 0}
     assert sorted(where) == list(range(len(work)))
     for j, later in enumerate(work):
         for i, earlier in enumerate(work[:j]):
-            if _conflict(earlier, later):
+            if conflict(earlier, later):
                 same = earlier.queue == later.queue and earlier.queue not in FENCED
                 assert same or where[i] in known[where[j]], (i, j)
 
@@ -147,7 +147,7 @@ def test_a_boundary_leaves_nothing_under_way(work: list[Plan], place: int) -> No
     if place >= len(work):
         return
     entry = ordered.entries[place]
-    known = _happens_before(ordered)
+    known = happens_before(ordered)
     done: set[int] = set()
     for n in range(entry):
         if queue_of(ordered.instructions[n]) == "seq":

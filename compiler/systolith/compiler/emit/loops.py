@@ -83,8 +83,8 @@ class LoopEdge:
     """How a loop is ordered that would not be alike else.
 
     Attributes:
-        waits: before it: by queue and lane, what is waited for: so many instructions of the lane come after that up to
-            the loop.
+        waits: before it: by queue and lane, how many instructions of the lane stand between the one that is waited for
+            and the loop.
         primed: in its first iteration: by queue, number of an instruction and lane, what that waits for as it does
             later on.
         drained: before it, and in each of its iterations, all signals are taken that loops left over.

@@ -313,7 +313,13 @@ class Orderer:
                 node = left.popleft()
                 known = node.number
                 wanted.append((p, known, node))
-            if known < n:
+            own = self.number[self.names[p]]
+            if known < n and own != p and self._open(p, n) is None:
+                # An instruction beside the lane is to signal: those that loops left over there come first.
+                wanted += [(own, node.number, node) for node in self._left[own, q]]
+                self._left[own, q].clear()
+                wanted.append((own, self.counts[own], None))
+            elif known < n:
                 wanted.append((p, n, None))
         return wanted
 
@@ -397,13 +403,16 @@ class Orderer:
 
         A later one if it has no signal left, or lies so far back that a nearer one is as good: so no token counts far.
         """
-        for node in self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]:
-            if len(node.takers) < MAX_WAITS and not node.closed:
-                return node
-        own = self.number[self.names[p]]
-        node = self._node(self._carrier(own), own, -1)
-        self._record(node)
-        return node
+        if (found := self._open(p, n)) is None:
+            own = self.number[self.names[p]]
+            found = self._node(self._carrier(own), own, -1)
+            self._record(found)
+        return found
+
+    def _open(self, p: int, n: int) -> Node | None:
+        """The instruction of lane `p` from number n on that may still signal; None: there is none."""
+        nodes = self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]
+        return next((node for node in nodes if len(node.takers) < MAX_WAITS and not node.closed), None)
 
     def _join(self) -> None:
         """SEQ waits for the last instruction of every lane that it does not know to be complete."""

@@ -327,6 +327,8 @@ class _Reading:
                 if type(value[0]) is Ref:
                     streams.append((name, tuple(self._ref(v) for v in value)))
         turns = item.op.startswith("mxu.") and not self._lowered.source.in_blocks
+        if item.op == "nop" and item.args["queue"] not in ("ld", "st", "vpu", "xlu"):
+            raise NotCopiedError  # of a matrix unit, which may be another one for a copy
         row = item.args.get("acc")
         sums = self._sums(item.unit, row) if turns and type(row) is int else None
         return _Op(item.op, item.args, tuple(streams), self._origin(item.origin), item.unit, turns, sums)

@@ -291,7 +291,9 @@ class Lowering:
                 raise DoesNotFitError(str(problem)) from problem
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
-        ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
+        items = self.ctx.block.items[start:]
+        self.rolled = self.rolled or any(isinstance(item, Loop) for item in items)
+        ops = [op for op in items if isinstance(op, TileOp)]
         names = [o.name for o in i.operands]
         self.records.append(
             LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), tuple((i.name, array) for array in outputs))
@@ -323,49 +325,49 @@ class Lowering:
         given = any(a.buf in self.cache for a in inputs)
         asked = options.tuner is not None or options.plan is not None
         source = source_of(self.ctx, i, inputs, outputs) if self.ctx.region is None else None
-        if copies is None or source is None or i.unit is Unit.DMA or given or asked:
-            lower()
-            self._roll(start, i, inputs, outputs, source and (source.key, self.ctx.budget))
-            return
-        room: Hashable = None if source.asks_for_room else self.ctx.budget
-        if source.in_blocks:
-            room = room, self.placement.live.get(i, 0), self.placement.share
+        if source is None or i.unit is Unit.DMA or given or asked:
+            copies = None
+        for_loops = self.free * self.loops
 
         def emission(what: Hashable, emit: Callable[[], None]) -> None:
             def whole() -> Note:
                 at = len(self.ctx.block.items)
                 emit()
-                self._roll(at, i, inputs, outputs, (source.key, what))
+                self.roll(at, i, inputs, outputs, source and (source.key, what))
                 return False
 
-            copies.lower(self.ctx, source, (what, self.free * self.loops), whole)
+            if copies is None or source is None:
+                whole()
+            else:
+                copies.lower(self.ctx, source, (what, for_loops), whole)
 
-        self.ctx.emission = emission if i.unit is Unit.MXU else None
-        outer, self.copies = copies, None
+        product = i.unit is Unit.MXU and self.ctx.region is None
+        self.ctx.emission = emission if product else None
+        outer, self.copies = self.copies, None if copies is not None else self.copies
         try:
-            if copies.lower(self.ctx, source, (room, i.unit is Unit.MXU and self.free * self.loops), lower):
-                self.cramped.add(i)
+            if copies is None or source is None:
+                lower()
+            else:
+                room: Hashable = None if source.asks_for_room else self.ctx.budget
+                if source.in_blocks:
+                    room = room, self.placement.live.get(i, 0), self.placement.share
+                if copies.lower(self.ctx, source, (room, for_loops if product else None), lower):
+                    self.cramped.add(i)
         finally:
             self.ctx.emission, self.copies = None, outer
-        if i.unit is not Unit.MXU:
-            self._roll(start, i, inputs, outputs, (source.key, self.ctx.budget))
-        self.rolled = self.rolled or any(isinstance(item, Loop) for item in self.ctx.block.items[start:])
-
-    def _roll(
-        self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array], alike: Hashable = None
-    ) -> None:
-        """Make loops of what repeats in a group if loops are wanted here; arguments as for `roll`."""
-        if self.loops and self.ctx.region is None:
-            self.roll(start, i, inputs, outputs, alike)
+        if not product:
+            self.roll(start, i, inputs, outputs, source and (source.key, self.ctx.budget))
 
     def roll(
         self, start: int, i: Group, inputs: Sequence[Array], outputs: Sequence[Array], alike: Hashable = None
     ) -> None:
-        """Make loops of what repeats in a group, if it is large: of the items from `start` on.
+        """Make loops of what repeats in a group, if it is large and loops are wanted: of the items from `start` on.
 
         Groups that are alike (of the same key `alike`) have them in the same way.
         """
         items = self.ctx.block.items[start:]
+        if not self.loops or self.ctx.region is not None:
+            return
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}

@@ -93,8 +93,7 @@ def alone(
         lower_blocks(apart, group, inputs, outputs)
     else:
         lower_output(sub, group, inputs, outputs)
-    if apart.loops:
-        apart.roll(0, group, inputs, outputs)
+    apart.roll(0, group, inputs, outputs)
     fitted = schedule(sub, lowering.free)
     if fitted.plan.failed is not None:
         return None, sub.plans

@@ -47,10 +47,11 @@ LOOKED_AT = 6144
 NEAR_IN_LONG_ONES = 1.005
 """So many times the cycles written out count as equal in groups that are longer than that."""
 
-FAR_FEWER, NEAR_IF_FAR_FEWER = 0.25, 1.01
-"""Part of the operations that a group with loops may have for so many times the cycles to count as equal: where a loop
-ends, nothing of the next group is loaded yet.
-"""
+FAR_FEWER = 0.25
+"""Part of the operations up to which a group with loops has far fewer of them."""
+
+NEAR_IF_FAR_FEWER = 1.01
+"""So many times the cycles written out count as equal there: a few are lost where a loop begins and ends."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ class GroupLoops:
         for way in WAYS:
             looped = self._rolled(first, way)
             cycles = self._cycles(looped.block) if looped is not None else None
+            if looped is None and way == WAYS[0]:
+                break  # nothing repeats
             if looped is None or cycles is None:
-                if way == WAYS[0]:
-                    break
                 continue
             few = sum(1 for _ in looped.block.ops()) <= len(first) * FAR_FEWER
             limit = max(near, NEAR_IF_FAR_FEWER) if few else near

@@ -19,7 +19,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
 LEAST = 24
-"""Operations that a loop must save: each takes a few scalar instructions."""
+"""Operations that a loop must save: its scalar instructions take their place."""
 
 SMALLEST = 1024
 """Operations of a group in which repetitions are looked for."""

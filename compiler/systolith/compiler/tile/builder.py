@@ -204,6 +204,7 @@ class TileBuilder:
 
     def acc_rows(self, unit: int, count: int) -> int:
         """The first of `count` accumulator rows of MXU `unit`: a ring, so that what still drains is not in the way."""
+        assert count <= len(self._ring), f"{count} rows of a ring of {len(self._ring)}"
         row = self._next_row.get(unit, self._ring.start)
         if row + count > self._ring.stop:
             row = self._ring.start
@@ -213,7 +214,7 @@ class TileBuilder:
 
     @property
     def ring(self) -> int:
-        """As for `begin_ring`: what the last sums are of."""
+        """Accumulator rows that the last sums took turns on; 0: all of them."""
         return len(self._ring) % self.chip.mxu.acc_rows
 
     def begin_ring(self, rows: int) -> None:
@@ -249,6 +250,7 @@ class TileBuilder:
     def proceed(self, state: Hashable) -> None:
         """Go on from a state."""
         assert isinstance(state, tuple)
+        assert not self.ring
         self.unit, rows = state
         self._next_row = dict(rows)
 
