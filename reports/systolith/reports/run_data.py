@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import parse_json, read_bytes
 from systolith.isa.printable import printable, title
-from systolith.reports.record_model import Amount, Count, Energies, Error, Flag, Label, Model, Value
+from systolith.reports.record_energy import Energy
+from systolith.reports.record_model import Amount, Count, Error, Flag, Label, Model, Value
 from systolith.reports.record_version import VERSION
 
 if TYPE_CHECKING:  # it takes long to import, and the records of this process are not checked
@@ -256,50 +257,6 @@ class Memory(Model):
     vmem: Count = 0
     vmem_peak: dict[Label, Count] = field(default_factory=dict)
     instructions: Count = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnergyTime(Model):
-    """Power over the run.
-
-    Attributes:
-        edges: in cycles, one more than there are parts.
-        watts: in each part.
-    """
-
-    edges: list[Count] = field(default_factory=list)
-    watts: list[Amount] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Energy(Model):
-    """Energy of the run; whole numbers are femtojoules.
-
-    Attributes:
-        total_fj: dynamic, host, idle and leakage together.
-        dynamic_fj, host_fj: of events of instructions; those of host queues.
-        idle_fj, leakage_fj: of the clock, and of leakage during the run.
-        joules: the total in joules.
-        average_watts, peak_watts: over the run, and in the part of `timeline` that has most.
-        tops_per_watt: useful operations of the matrix units, two a product, in tera, over joules.
-        by_unit, by_event, by_op, by_group: of events, by unit, event, HLO instruction (those with most), fusion group.
-        timeline: power over time.
-    """
-
-    total_fj: Energies
-    dynamic_fj: Energies
-    host_fj: Energies
-    idle_fj: Energies
-    leakage_fj: Energies
-    joules: Amount
-    average_watts: Amount
-    peak_watts: Amount
-    tops_per_watt: Amount
-    by_unit: dict[Label, Energies] = field(default_factory=dict)
-    by_event: dict[Label, Energies] = field(default_factory=dict)
-    by_op: dict[Label, Energies] = field(default_factory=dict)
-    by_group: dict[Label, Energies] = field(default_factory=dict)
-    timeline: EnergyTime = EnergyTime()
 
 
 @dataclass(frozen=True, kw_only=True)
