@@ -129,7 +129,8 @@ class Location:
 
     Attributes:
         value: name of the HLO value.
-        space: "hbm" or "vmem".
+        space: "hbm" or "vmem"; "view": only the run knows, since it is what the probe of group `value`, which named a
+            part of an array before, found there.
         buffer: buffer-table entry, for HBM.
         address: byte offset of element 0.
         dtype: XLA's element type name.

@@ -22,9 +22,9 @@ o0 = Origin("h", "g", "copy")
 """
 
 
-def row(at: int = 0, moves: str = "") -> str:
-    """Copy a row: its offset, and how loops move it."""
-    there = f", {at}, moves=({moves})" if moves else f", {at}"
+def row(at: int = 0, moves: str = "", start: str = "") -> str:
+    """Copy a row: its offset, how loops move it, and the register of a further offset."""
+    there = f", {at}" + f", {start}" * bool(start) + f", moves=({moves})" * bool(moves)
     return f"""dma.load src=Ref(%a, p0{there}) dst=Ref(%x, p0) ; o0
 xlu.shuffle src=Ref(%x, p0) dst=Ref(%z, p0) ; o0
 dma.store src=Ref(%z, p0) dst=Ref(%r, p0{there}) ; o0

@@ -221,6 +221,10 @@ OUTSIDE = r"moves of %s: must be loops around it \(%s\), each once, the outermos
         (counted("13"), "line 9: .* src: bytes 0 to 8320 of a, 7680 long in all iterations"),
         ("li rd=$2 imm=0 ; o0\n" + counted("$2", 7680), "line 10: .* src: bytes 7680 to 8320 of a, 7680 long"),
         (nested("($1, 1920,), ($2, -640,),"), "line 10: .* src: bytes -1280 to 6400 of a"),
+        (
+            "li rd=$2 imm=0 ; o0\n" + loop("$1", 2, "li rd=$2 imm=0 ; o0\n" + row(0, "($1, 640,),", "$2")),
+            r"line 11: .* src: starts from register \$2, which a loop that moves it sets",
+        ),
         (loop("$1", 2, "lds rd=$3 ra=0 imm=Ref(%x, p0, 0, moves=(($1, 4,),)) ; o0\n"), "line 9: .* imm: a number"),
     ],
 )

@@ -29,6 +29,9 @@ p0 = Pattern("f32", ({WIDTH},), (4,))
 o0 = Origin("h", "g", "copy")
 """
 
+STARTS, START = 2, 900
+HEAD += "".join(f"li rd=${START + n} imm={n * BYTES} ; o0\n" for n in range(1, STARTS + 1))
+
 Rows = npt.NDArray[np.float32]
 Iterations = Mapping[int, int]
 """The iteration that each loop around is in, by its induction variable."""
@@ -53,17 +56,19 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """A row, which loops move."""
+    """A row, which loops move, from register `START + start` on, which holds the bytes of so many rows."""
 
     first: int
     moves: tuple[tuple[int, int], ...]
+    start: int = 0
 
     def at(self, iterations: Iterations) -> int:
         return self.first + sum(iterations[var] * stride for var, stride in self.moves)
 
     def text(self, buffer: str) -> str:
         moves = "".join(f"(${var}, {stride * BYTES},), " for var, stride in self.moves).rstrip()
-        return f"Ref(%{buffer}, p0, {self.first * BYTES}, moves=({moves}))"
+        start = f", ${START + self.start}" * bool(self.start)
+        return f"Ref(%{buffer}, p0, {(self.first - self.start) * BYTES}{start}, moves=({moves}))"
 
 
 class Nests:
@@ -108,7 +113,7 @@ class Nests:
         counts = dict(loops)
         ends = [max(0, counts[var] - 1) * stride for var, stride in moves]
         lo, hi = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends)
-        return Place(self._number(-lo, ROWS - 1 - hi), moves)
+        return Place(self._number(-lo, ROWS - 1 - hi), moves, self._number(0, STARTS))
 
     def _copy(self, loops: Sequence[tuple[int, int]], depth: int) -> Nest:
         buffer, src, dst = "ar"[self._number(0, 1)], self._place(loops), self._place(loops)

@@ -211,6 +211,8 @@ def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> 
 
 
 def _location(name: str, array: Array, plan: MemoryPlan, numbers: dict[Buf, int]) -> Location:
+    if array.dynamic is not None:
+        return Location(name, "view", 0, 0, array.dtype.name, array.dims, ())
     in_hbm = array.buf.space == Space.HBM
     return Location(
         name,

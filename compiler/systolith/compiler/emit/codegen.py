@@ -147,7 +147,7 @@ class Generator:
         if known is not None:
             return known
         base: Operand = self._address(ref)
-        moved = self.linear.pointers[ref.moves] if ref.moves else ref.dynamic
+        moved = self.linear.pointers[ref.pointer] if ref.pointer else ref.dynamic
         if moved is not None:
             base = self._sum(moved, self._address(ref), item.origin)
         space = ref.buf.space if ref.buf is not None else Space.NONE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Moves, Ref, Scalar, TileOp, VReg, While
+from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Pointer, Ref, Scalar, TileOp, VReg, While
 from systolith.isa.program import Origin
 
 REGISTERS = range(1, 28)
@@ -68,7 +68,7 @@ class Linear:
     items: list[Item] = field(default_factory=list)
     registers: dict[VReg, int] = field(default_factory=dict)
     loops: list[tuple[int, int]] = field(default_factory=list)
-    pointers: dict[Moves, VReg] = field(default_factory=dict)
+    pointers: dict[Pointer, VReg] = field(default_factory=dict)
     _labels: int = 0
     _vregs: int = 0
 
@@ -126,21 +126,23 @@ def _loop(line: Linear, item: Loop) -> None:
     if not _any(item.body):
         return
     name, origin = line.label("loop"), Origin(item.name, item.name, "loop")
-    steps = {m: m[-1][1] for m in _moves(item.body) if m[-1][0] == item.var}
+    steps = {p: p[1][-1][1] for p in _pointers(item.body) if p[1][-1][0] == item.var}
     used = _names(item.body, item.var)
-    for moves in steps:
-        line.pointers.setdefault(moves, line.vreg())  # loops one after another may name the same variable
-        made = {"rd": line.pointers[moves]}
-        if moves[1:]:
-            line.items.append(TileOp("add", {**made, "ra": line.pointers[moves[:-1]], "b": 0}, origin))
-        else:
+    for pointer in steps:
+        line.pointers.setdefault(pointer, line.vreg())  # loops one after another may name the same variable
+        made = {"rd": line.pointers[pointer]}
+        start, moves = pointer
+        before = line.pointers[start, moves[:-1]] if moves[1:] else start
+        if before is None:
             line.items.append(TileOp("li", {**made, "imm": 0}, origin))
+        else:
+            line.items.append(TileOp("add", {**made, "ra": before, "b": 0}, origin))
     if used:
         line.items.append(TileOp("li", {"rd": item.var, "imm": 0}, origin))
     line.items.append(LoopHead(name, item.count, origin))
     first = len(line.items)
     _block(line, item.body)
-    changed = [(line.pointers[m], step) for m, step in steps.items()] + [(item.var, 1)] * used
+    changed = [(line.pointers[p], step) for p, step in steps.items()] + [(item.var, 1)] * used
     line.items += [TileOp("add", {"rd": r, "ra": r, "b": step}, origin) for r, step in changed]
     if isinstance(line.items[-1], Label):
         line.items.append(TileOp("sync", {}, origin))  # jumps to what follows the body would leave the loop
@@ -165,21 +167,21 @@ def _names(block: Block, var: VReg) -> bool:
 
 def pointers(loop: Loop) -> int:
     """Registers for addresses that a loop moves; of loops in it, one after another, those of the one with most."""
-    own = sum(moves[-1][0] == loop.var for moves in _moves(loop.body))
+    own = sum(moves[-1][0] == loop.var for _, moves in _pointers(loop.body))
     return own + max((pointers(item) for item in loop.body.items if isinstance(item, Loop)), default=0)
 
 
-def _moves(block: Block) -> dict[Moves, None]:
-    """How loops move addresses in a block, by the loops around it too: what a loop in it starts from included."""
-    found: dict[Moves, None] = {}
+def _pointers(block: Block) -> dict[Pointer, None]:
+    """Addresses that loops move in a block, by the loops around it too: what a loop in it starts from included."""
+    found: dict[Pointer, None] = {}
     for item in block.items:
         if isinstance(item, TileOp):
-            found |= {ref.moves: None for ref in item.refs if ref.moves}
+            found |= {ref.pointer: None for ref in item.refs if ref.pointer}
             continue
-        inner = {m: None for region in item.regions for m in _moves(region)}
+        inner = {p: None for region in item.regions for p in _pointers(region)}
         if isinstance(item, Loop):
-            inner = {m[:-1] if m[-1][0] == item.var else m: None for m in inner}
-        found |= {m: None for m in inner if m}
+            inner = {(start, m[:-1] if m[-1][0] == item.var else m): None for start, m in inner}
+        found |= {(start, m): None for start, m in inner if m}
     return found
 
 
@@ -200,7 +202,7 @@ def _if(line: Linear, item: If) -> None:
     line.items.append(Label(end))
 
 
-def vregs_of(item: Item, pointers: Mapping[Moves, VReg] | None = None) -> list[VReg]:
+def vregs_of(item: Item, pointers: Mapping[Pointer, VReg] | None = None) -> list[VReg]:
     """Every virtual register that an item names, and those that hold how far loops have moved its addresses."""
     if isinstance(item, Label | LoopEnd):
         return []
@@ -214,9 +216,8 @@ def vregs_of(item: Item, pointers: Mapping[Moves, VReg] | None = None) -> list[V
             if type(part) is VReg:
                 found.append(part)
             elif type(part) is Ref:
-                found += [v for v in (part.dynamic, *part.bias) if isinstance(v, VReg)]
-                if pointers and part.moves:
-                    found.append(pointers[part.moves])
+                address = pointers[part.pointer] if pointers and part.pointer else part.dynamic
+                found += [v for v in (address, *part.bias) if isinstance(v, VReg)]
     return found
 
 

@@ -12,7 +12,7 @@ from systolith.compiler.hlo.text.stack_frames import source_lines
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
-from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.expand.scans import scanned
 from systolith.isa.program import GroupInfo
@@ -51,7 +51,7 @@ def _collect(computation: Computation, executions: int, lines: Mapping[int, str]
 def _info(group: Group, executions: int, lines: Mapping[int, str]) -> GroupInfo:
     inside = [i for i in group.body.instructions if i.opcode != "parameter"]
     counts = [work(i) for i in inside]
-    moved = group.shape.bytes + sum(o.shape.bytes for o in group.operands)
+    moved = 0 if group.unit is Unit.VIEW else group.shape.bytes + sum(o.shape.bytes for o in group.operands)
     return GroupInfo(
         group.name,
         group.kind,

@@ -11,7 +11,7 @@ from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
-from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.ir import Array, Block, If, Loop, TileOp, VReg, While
 from systolith.isa.instruction import Space
@@ -101,11 +101,14 @@ def _test(lowering: Lowering, i: Instruction, state: list[Array]) -> Steps[tuple
 def _bring_invariants(lowering: Lowering, body: Computation, state: list[Array], budget: int) -> None:
     """Load what the loop only reads once, before it, if there is room (somewhat more than for tiles) for all of it.
 
-    Where there is not, what is streamed anyway is better off without the rest in its way.
+    Where there is not, what is streamed anyway is better off without the rest in its way.  Of what has views, each
+    iteration reads another part.
     """
     aliases = Aliases(body)
     (parameter,) = body.parameters
     used = {leaf for j in body.instructions if family(j) in RUNNING for o in j.operands for leaf in aliases.leaves[o]}
+    named = (j for j in body.instructions if isinstance(j, Group) and j.unit is Unit.VIEW)
+    used -= {leaf for view in named for leaf in aliases.leaves[view]}
     wanted = {
         array.buf: array
         for k, array in enumerate(state)

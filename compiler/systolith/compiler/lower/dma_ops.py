@@ -93,6 +93,14 @@ def _least(ctx: TileBuilder, index: VReg, limit: int) -> VReg:
     return alu(ctx, "add", alu(ctx, "mul", difference, less, "clamp"), limit, "clamp")
 
 
+def slice_view(ctx: TileBuilder, group: Group, operands: Sequence[Array]) -> Array:
+    """A dynamic slice of an operand where it lies; arguments as for `lower_custom`."""
+    arrays = dict(zip(group.body.parameters, operands, strict=True))
+    source, *starts = (_operand(ctx, group.root, o, arrays) for o in group.root.operands)
+    assert isinstance(source, Array)
+    return window(ctx, group.root, source, group.root.ints("dynamic_slice_sizes"), _indices(starts))
+
+
 def _dynamic_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]) -> None:
     source, *starts = operands
     assert isinstance(source, Array)

@@ -28,7 +28,7 @@ from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import Choice, GroupLoops
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Block, Buf, Loop, TileOp
+from systolith.compiler.tile.ir import Array, Block, Buf, Loop, TileOp, VReg
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
 from systolith.isa.instruction import Space
@@ -45,6 +45,7 @@ class LoweringRules:
     Attributes:
         groups: a group, by its unit, from and to arrays.
         control: an instruction that runs computations, or moves arrays to or from the host, by its opcode.
+        view: gives the part of an operand that a group names.
         operands: brings what all blocks of a blocked group read to VMEM.
         blocks: a blocked group.
         alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
@@ -52,6 +53,7 @@ class LoweringRules:
 
     groups: Mapping[Unit, Callable[[TileBuilder, Group, Sequence[Array], Sequence[Array]], None]]
     control: Mapping[str, Callable[[Lowering, Instruction, list[Value]], Steps[Value]]]
+    view: Callable[[TileBuilder, Group, Sequence[Array]], Array]
     operands: Callable[[Lowering, Group, Sequence[Array]], list[Array]]
     blocks: Callable[[Lowering, Group, Sequence[Array], Sequence[Array]], None]
     alone: Callable[[Lowering, Group, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
@@ -64,7 +66,8 @@ class LoweredGroup:
     Attributes:
         group: the `fusion` instruction.
         ops: its operations.
-        inputs, outputs: where its operands and results lie, by the names of their values.
+        inputs, outputs: where its operands and results lie, by the names of their values; of what lies in a view, the
+            view's.
     """
 
     group: Instruction
@@ -118,6 +121,7 @@ class Lowering:
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
     _ways: dict[Hashable, Choice] = field(default_factory=dict)
+    _views: dict[VReg | None, str] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
@@ -266,6 +270,8 @@ class Lowering:
 
     def _group(self, within: Computation, i: Group, operands: list[Value]) -> Value:
         inputs = [a for o in operands for a in flatten(o)]
+        if i.unit is Unit.VIEW:
+            return self._view(i, inputs)
         outputs = self._updated(i, inputs) or self.results(i)
         start = len(self.ctx.block.items)
         if is_routine(i.root):  # it says itself where its operands are to be
@@ -294,11 +300,23 @@ class Lowering:
         items = self.ctx.block.items[start:]
         self.rolled = self.rolled or any(isinstance(item, Loop) for item in items)
         ops = [op for op in items if isinstance(op, TileOp)]
-        names = [o.name for o in i.operands]
-        self.records.append(
-            LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), tuple((i.name, array) for array in outputs))
-        )
+        self._record(i, ops, inputs, outputs)
         return shaped(iter(outputs), i.shape)
+
+    def _view(self, i: Group, inputs: list[Array]) -> Array:
+        """The array that a view is, whose offset is in a register."""
+        start = len(self.ctx.block.items)
+        array = self.rules.view(self.ctx, i, inputs)
+        if array.dynamic is not None:
+            self._views[array.dynamic] = i.name
+        ops = [op for op in self.ctx.block.items[start:] if isinstance(op, TileOp)]
+        self._record(i, ops, inputs, [])
+        return array
+
+    def _record(self, i: Group, ops: list[TileOp], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        names = [self._views.get(a.dynamic, o.name) for a, o in zip(inputs, i.operands, strict=True)]
+        made = tuple((i.name, array) for array in outputs)
+        self.records.append(LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), made))
 
     def _lower(self, i: Group, inputs: list[Array], outputs: list[Array], start: int) -> None:
         """Lower a group, or copy what was lowered for another one that is alike, and make loops in it.

@@ -11,7 +11,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.blocks import cached_operands, lower_blocks
 from systolith.compiler.lower.control import lower_conditional, lower_while
-from systolith.compiler.lower.dma_ops import lower_custom
+from systolith.compiler.lower.dma_ops import lower_custom, slice_view
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
@@ -123,6 +123,7 @@ RULES = LoweringRules(
         "infeed": lower_infeed,
         "outfeed": lower_outfeed,
     },
+    view=slice_view,
     operands=cached_operands,
     blocks=lower_blocks,
     alone=alone,

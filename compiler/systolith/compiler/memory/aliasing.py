@@ -343,6 +343,11 @@ class Uses:
         (leaf,) = self.aliases.leaves[group.operands[number]]
         return leaf if self._numbers(group, leaf) == [number] else None
 
+    def changed(self, group: Instruction) -> Leaf | None:
+        """The leaf that a group changes in places, whatever else uses it; None: it changes none."""
+        number = _updated_operand(group)
+        return None if number is None else self.aliases.leaves[group.operands[number]][0]
+
     def updates(self) -> dict[Leaf, int]:
         """Values that groups may make where those lie that they update: made by a group here, not needed afterwards.
 

@@ -108,6 +108,8 @@ class Aliases:
             return tuple(leaf for o in i.operands for leaf in self.leaves[o])
         if i.opcode == "bitcast":
             return self.leaves[i.operands[0]]
+        if isinstance(i, Group) and i.unit is Unit.VIEW:
+            return self.leaves[i.sliced]
         if i.opcode == "get-tuple-element":
             (operand,), index = i.operands, i.integer("index")
             start = sum(len(leaf_shapes(s)) for s in operand.shape.elements[:index])

@@ -22,11 +22,16 @@ from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 
 class Unit(StrEnum):
-    """The unit that computes the root operation of a group."""
+    """The unit that computes the root operation of a group; VIEW: none, the group names a part of its first operand."""
 
     MXU = "mxu"
     VPU = "vpu"
     DMA = "dma"
+    VIEW = "view"
+
+
+_VIEW = '{"view":true}'
+"""How a group that is a view prints."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,15 @@ class Group(Instruction):
             fields = {name: value for name, value in asdict(self.tiling).items() if value}
             text = json.dumps({"tiling": fields}, separators=(",", ":"))
             self.attributes["backend_config"] = Raw(text)
+        elif self.unit is Unit.VIEW:
+            self.attributes["backend_config"] = Raw(_VIEW)
+
+    def read_in_place(self) -> None:
+        """Be a view of what it is a slice of."""
+        assert self.unit is Unit.DMA
+        assert self.root.opcode == "dynamic-slice"
+        self.unit = Unit.VIEW
+        self.attributes["backend_config"] = Raw(_VIEW)
 
     @classmethod
     def of(
@@ -101,6 +115,14 @@ class Group(Instruction):
     def fed_to_root(self) -> frozenset[Instruction]:
         """The parameters of the body that the root operation is computed from."""
         return frozenset(i for i in cone(self.root.operands) if i.opcode == "parameter")
+
+    @property
+    def sliced(self) -> Instruction:
+        """The operand that its root is a dynamic slice of."""
+        number = self.root.operands[0].number
+        assert self.root.opcode == "dynamic-slice"
+        assert number is not None
+        return self.operands[number]
 
     @property
     def reduces(self) -> bool:
@@ -152,10 +174,11 @@ def read_groups(module: Module) -> Module:
 def _read(i: Instruction) -> Group:
     """The group that a fusion was printed from."""
     body, kind = i.computation("calls"), i.word("kind", "")
-    tiling = _tiling(i, group_roots(body))
     root = root_operation(body)
+    is_view = root.opcode == "dynamic-slice" and str(i.attributes.get("backend_config")) == _VIEW
+    tiling = None if is_view else _tiling(i, group_roots(body))
     summed = kind == "kInput" and root.opcode == "convolution" and is_depthwise(root)
-    unit = None if tiling else Unit.VPU if summed else unit_of(root)
+    unit = Unit.VIEW if is_view else None if tiling else Unit.VPU if summed else unit_of(root)
     group = Group(i.name, i.shape, i.operands, i.attributes, line=i.line, unit=unit, tiling=tiling)
     if group.kind != kind:
         raise compile_error(
@@ -172,7 +195,7 @@ def _obstacle(group: Group) -> str:
     roots = root_operations(body)
     inside = [i for i in body.instructions if family(i) is not Family.GIVEN and (i is not body.result or i in results)]
     odd = next((i for i in inside if i not in roots and not is_cheap(i)), None)
-    if group.unit is Unit.DMA:
+    if group.unit in (Unit.DMA, Unit.VIEW):
         return "" if inside == results == [root] else f"{root.opcode} {root.name!r} runs alone"
     if group.unit is None or odd is not None:
         return "" if odd is None or group.unit is None else f"{odd.opcode} {odd.name!r} is in no kernel"

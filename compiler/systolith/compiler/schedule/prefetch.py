@@ -83,8 +83,9 @@ def _segment(ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp]) -> 
 
 
 def _loads(ops: list[TileOp | Loop]) -> list[_Load]:
-    """Loads from HBM to VMEM whose address is fixed: their order is kept, so `after` never decreases."""
+    """Loads from HBM to VMEM that no loop moves: their order is kept, so `after` never decreases."""
     used: dict[Buf, int] = {}
+    set_at: dict[object, int] = {}
     found: list[_Load] = []
     floor = -1
     for place, op in enumerate(ops):
@@ -97,7 +98,10 @@ def _loads(ops: list[TileOp | Loop]) -> list[_Load]:
             # indices where the load goes is read.
             floor = max(floor, *(used.get(buf, -1) for buf in op.buffers))
             src = cast(Ref, op.args["src"])
+            floor = max(floor, set_at.get(src.dynamic, -1))
             found.append(_Load(op, place, floor, src.pattern.elements * src.pattern.dtype.size))
+        if "rd" in op.args:
+            set_at[op.args["rd"]] = place
         for buf in op.buffers:
             if not (load and buf.space == Space.HBM):
                 used[buf] = place
@@ -108,13 +112,6 @@ def _is_load(op: TileOp) -> bool:
     if op.op != "dma.load":
         return False
     src, dst = cast(Ref, op.args["src"]), cast(Ref, op.args["dst"])
-    if (
-        src.buf is None
-        or dst.buf is None
-        or src.dynamic is not None
-        or dst.dynamic is not None
-        or src.moves
-        or dst.moves
-    ):
+    if src.buf is None or dst.buf is None or dst.dynamic is not None or src.moves or dst.moves:
         return False
     return src.buf.space == Space.HBM and dst.buf.space == Space.VMEM and src.index is None

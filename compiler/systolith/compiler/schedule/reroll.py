@@ -195,7 +195,9 @@ class _Search:
         if part.buf is None:
             return self._number(part.pattern), part.bias
         fixed = part.offset if part.buf.space is Space.ACC else 0
-        return part.buf.space, part.buf.unit, self._number(part.pattern), fixed, part.bias, *(s for _, s in part.moves)
+        from_ = part.dynamic.n if part.dynamic is not None else 0
+        moves = [stride for _, stride in part.moves]
+        return part.buf.space, part.buf.unit, self._number(part.pattern), fixed, part.bias, from_, *moves
 
     def _number(self, value: object) -> int:
         """The same for equal objects."""
@@ -206,8 +208,8 @@ class _Search:
 
 
 def _bound(ref: Ref) -> bool:
-    """Whether a stream depends on registers or an index list: then it is like no other."""
-    return ref.dynamic is not None or ref.index is not None or any(type(b) is VReg for b in ref.bias)
+    """Whether a stream has biases in registers or an index list: then it is like no other."""
+    return ref.index is not None or any(type(b) is VReg for b in ref.bias)
 
 
 def _stretches(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], period: int) -> Iterator[tuple[int, int]]:

@@ -62,6 +62,9 @@ Scalar = int | VReg
 Moves = tuple[tuple[VReg, int], ...]
 """Bytes by which each iteration of loops moves an address: (induction variable, bytes), the outermost loop first."""
 
+Pointer = tuple[VReg | None, Moves]
+"""An address that loops move: a register with the bytes from where it starts, if there is one, and how it moves."""
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -74,7 +77,7 @@ class Ref:
         dynamic: a further byte offset in a scalar register (added by a SEQ instruction when lowered); None: none.
         bias: bias operands.
         index: the buffer that holds the index list (offset 0), for indirect patterns.
-        moves: further bytes by the loops around it; not together with `dynamic`.
+        moves: further bytes by the loops around it.
     """
 
     buf: Buf | None
@@ -84,6 +87,11 @@ class Ref:
     bias: tuple[Scalar, Scalar] = (0, 0)
     index: Buf | None = None
     moves: Moves = ()
+
+    @property
+    def pointer(self) -> Pointer | None:
+        """Its address in loops; None: these do not move it."""
+        return (self.dynamic, self.moves) if self.moves else None
 
 
 Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...] | tuple[str, ...]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NoReturn, cast
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, NoReturn, cast
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.ir import ROUTINE, Arg, Block, If, Item, Loop, Ref, TileModule, TileOp, VReg
@@ -16,7 +16,15 @@ from systolith.isa.opcodes import OPCODES, Field, FieldKind
 CONTROL = frozenset({"jmp", "loop", "halt", "beq", "bne", "blt", "bge", "bltu", "bgeu"})
 """Made of regions, never written in tile IR."""
 
-Loops = tuple[Loop, ...]
+
+class _Around(NamedTuple):
+    """A loop, and the registers that its body sets."""
+
+    loop: Loop
+    sets: Collection[object]
+
+
+Loops = tuple[_Around, ...]
 """Those around, the outermost first."""
 
 
@@ -82,9 +90,11 @@ def _loop(item: Loop, known: set[VReg], loops: Loops) -> None:
     else:
         _need(item.count in known, item, f"{where}: register {item.count} is not set")
     _need(item.var not in known, item, f"{where}: register {item.var} is set outside")
+    sets: set[object] = set()
     for op in item.body.ops():
         _need(op.args.get("rd") != item.var, op, f"{where}: its body sets the induction variable {item.var}")
-    _block(item.body, {*known, item.var}, (*loops, item))
+        sets.add(op.args.get("rd"))
+    _block(item.body, {*known, item.var}, (*loops, _Around(item, sets - {None})))
 
 
 def _need(good: bool, item: Item, what: str) -> None:
@@ -199,12 +209,12 @@ def _moved(op: TileOp, name: str, ref: Ref, loops: Loops) -> tuple[int, int]:
     """How many bytes loops move a stream down and up; those of unknown counts need not."""
     if not ref.moves:
         return 0, 0
-    if ref.dynamic is not None:
-        _fail(op, f"{name}: moves of loops and a dynamic offset")
     moving = [var for var, _ in ref.moves]
-    if moving != [loop.var for loop in loops if loop.var in moving]:
-        given, around = (", ".join(map(str, of)) or "none" for of in (moving, [loop.var for loop in loops]))
+    if moving != [loop.var for loop, _ in loops if loop.var in moving]:
+        given, around = (", ".join(map(str, of)) or "none" for of in (moving, [loop.var for loop, _ in loops]))
         _fail(op, f"{name}: moves of {given}: must be loops around it ({around}), each once, the outermost first")
-    counts = {loop.var: loop.count for loop in loops if isinstance(loop.count, int)}
+    if any(ref.dynamic in sets for loop, sets in loops if loop.var in moving):
+        _fail(op, f"{name}: starts from register {ref.dynamic}, which a loop that moves it sets")
+    counts = {loop.var: loop.count for loop, _ in loops if isinstance(loop.count, int)}
     ends = [stride * max(0, counts.get(var, 1) - 1) for var, stride in ref.moves]
     return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends)

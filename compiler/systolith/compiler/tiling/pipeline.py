@@ -11,6 +11,7 @@ from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import LARGE, Recompute
 from systolith.compiler.groups.slice_hoisting import HoistSlices
+from systolith.compiler.groups.slice_views import SliceViews
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
@@ -38,5 +39,6 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "fusion": lambda chip, options: Fuse(Limits(large=chip.vmem.bytes / LARGE), _units(chip, options)),
     "producer-fusion": FusePrologues,
     "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
+    "slice-views": lambda chip, options: SliceViews(chip),
 }
 """From canonical to grouped HLO: what makes each pass, by its name."""

@@ -63,8 +63,9 @@ class Checker:
         self._groups = groups_of(compiled.module)
         self._precision = precision
         self._open: dict[int, list[Array]] = {}
+        self._views: dict[str, Array] = {}
         self._without = {name: _without_reference(group) for name, group in self._groups.items()}
-        compared = {p.group for p in program.probes if not self._without[p.group]}
+        compared = {p.group for p in program.probes if p.outputs and not self._without[p.group]}
         missing = {t for p in program.probes for t in self._without[p.group]}
         self._report = CheckReport(groups=len(compared), without_reference=tuple(sorted(missing)))
         self._first: dict[int, list[int]] = {}
@@ -86,7 +87,7 @@ class Checker:
     def reached(self, index: int, machine: Machine) -> None:
         """Instruction `index` is about to run."""
         for number in self._first[index]:
-            self._open[number] = [read_location(machine, at) for at in self._program.probes[number].inputs]
+            self._open[number] = [self._read(machine, at) for at in self._program.probes[number].inputs]
 
     def done(self, index: int, machine: Machine) -> None:
         """Instruction `index` has run."""
@@ -94,7 +95,25 @@ class Checker:
             inputs = self._open.pop(number, None)
             if inputs is not None:
                 probe = self._program.probes[number]
-                self._compare(probe, inputs, [read_location(machine, at) for at in probe.outputs])
+                if probe.outputs:
+                    self._compare(probe, inputs, [read_location(machine, at) for at in probe.outputs])
+                else:
+                    self._views[probe.group] = self._named(probe, inputs)
+
+    def _read(self, machine: Machine, at: Location) -> Array:
+        if at.space != "view":
+            return read_location(machine, at)
+        return self._views[at.value].view(dtype(at.dtype).stored).reshape(at.dims)
+
+    def _named(self, probe: Probe, inputs: list[Array]) -> Array:
+        """The part of an array that a group without results names."""
+        group = self._groups[probe.group]
+        ((part, _),) = bounded(group, self._arguments(group, inputs), self._precision)
+        return part
+
+    @staticmethod
+    def _arguments(group: Computation, inputs: list[Array]) -> list[Array]:
+        return [_typed(x, p.shape) for x, p in zip(inputs, group.parameters, strict=True)]
 
     def _compare(self, probe: Probe, inputs: list[Array], outputs: list[Array]) -> None:
         report = self._report
@@ -103,9 +122,8 @@ class Checker:
             return
         report.executions += 1
         group = self._groups[probe.group]
-        inputs = [_typed(x, p.shape) for x, p in zip(inputs, group.parameters, strict=True)]
         outputs = [_typed(x, s) for x, s in zip(outputs, group.result.shape.leaves(), strict=True)]
-        expected = bounded(group, inputs, self._precision)
+        expected = bounded(group, self._arguments(group, inputs), self._precision)
         for at, got, (want, bound) in zip(probe.outputs, outputs, expected, strict=True):
             gap = distance(got, want)
             ratio = np.divide(gap, bound, out=np.where(gap > 0, np.inf, 0.0), where=bound > 0)
