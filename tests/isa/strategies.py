@@ -29,6 +29,7 @@ streams = st.builds(
     st.integers(0, 2**16 - 1),
     st.tuples(operands, operands),
     operands,
+    st.just(0) | st.builds(Reg, st.integers(1, 31)),
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from systolith.compiler.emit.assemble import assemble
-from systolith.compiler.errors import HbmError
+from systolith.compiler.errors import DoesNotFitError, HbmError
 from systolith.compiler.explain import Decision, planned_cycles
 from systolith.compiler.groups.stats import group_infos
 from systolith.compiler.hlo.ir import Module
@@ -19,6 +19,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.linear_schedule import ORDERS, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
+from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.passes.effects import moves_for_host
 from systolith.compiler.passes.expand.entry_states import states_of
 from systolith.compiler.schedule.fitting import Fitted
@@ -112,11 +113,16 @@ def relieved(lowered: Lowered, chip: Chip, lower: Callable[[Module], Lowered]) -
 
     Raises:
         CompileError: it still does not fit; says what takes most, and what to do.
+        DoesNotFitError: it does not, and has views, which no other order may have.
     """
     relief, before = Relief(), lowered.hbm
     lowered.share(into_results=True)
     relief.chose(HOSTED, before, lowered.hbm)
     module = lowered.module
+    if lowered.hbm > chip.hbm.bytes and any(
+        isinstance(i, Group) and i.unit is Unit.VIEW for i in module.instructions()
+    ):
+        raise DoesNotFitError(f"module {module.name!r} does not fit in HBM, and views are in the way of another order")
     if moves_for_host(module):
         if lowered.hbm > chip.hbm.bytes:
             raise _refusal(lowered, chip)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from systolith.hw.kernels import KERNEL_WORDS, MICROOP_WORDS, columns, kernel_tables
 from systolith.hw.model import CAPACITIES, Job, ModelError, Read, Write, core_parameters
 from systolith.hw.patterns import PATTERN_BITS, pattern_entry
+from systolith.isa.access import place_of
 from systolith.isa.chip import Chip
 from systolith.isa.encode import encode_code
 from systolith.isa.program import Program
@@ -62,10 +63,12 @@ class Contents:
 
 def _hbm(machine: Machine) -> tuple[Bytes, list[int]]:
     """HBM with every buffer, those that share memory once; and the bases of the table's entries."""
+    found = [place_of(n, machine.program) for n in range(len(machine.buffers))]
     places: dict[int, int] = {}
     owners: list[Bytes] = []
     end = 0
-    for data in machine.buffers:
+    for root, _ in found:
+        data = machine.buffers[root]
         if id(data) not in places:
             places[id(data)] = end
             owners.append(data)
@@ -73,7 +76,7 @@ def _hbm(machine: Machine) -> tuple[Bytes, list[int]]:
     memory = np.zeros(end, np.uint8)
     for data in owners:
         memory[places[id(data)] : places[id(data)] + data.size] = data
-    return memory, [places[id(data)] for data in machine.buffers]
+    return memory, [places[id(machine.buffers[root])] + offset for root, offset in found]
 
 
 def contents(machine: Machine) -> Contents:

@@ -5,6 +5,7 @@ Both use this function, so that the compiler orders the same accesses that the c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import IntEnum
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -74,9 +75,16 @@ class Access(NamedTuple):
 
 def memory_of(buffer: int, program: Program) -> int:
     """The buffer-table entry whose memory a buffer uses: itself, or the one that it is an alias of."""
+    return place_of(buffer, program)[0]
+
+
+def place_of(buffer: int, program: Program) -> tuple[int, int]:
+    """The buffer-table entry whose memory a buffer uses, and the bytes of that before it."""
+    offset = 0
     while program.buffers[buffer].alias >= 0:
+        offset += program.buffers[buffer].offset
         buffer = program.buffers[buffer].alias
-    return buffer
+    return buffer, offset
 
 
 def size_of(space: Space | Tile, buffer: int, program: Program, chip: Chip) -> int:
@@ -157,12 +165,16 @@ class AccessModel:
 
     def _stream(self, stream: Stream, write: bool, out: list[Access]) -> None:
         """Append the accesses of one stream: its elements, and the index list if it has one."""
-        space, buffer = stream.space, stream.buffer
+        space, buffer, before = stream.space, stream.buffer, 0
         if space is Space.NONE:
+            return
+        entry = _known(stream.entry)
+        if entry is None:
+            self._stack(stream, write, out)
             return
         pattern, fixed, reach, run, pitch = self._span(stream.pattern)
         if space is Space.HBM:
-            buffer = memory_of(buffer, self.program)
+            buffer, before = place_of(buffer + entry, self.program)
         elif space is Space.VMEM or space is Space.SMEM:
             buffer = 0
         indirect = pattern.indirect >= 0
@@ -182,10 +194,18 @@ class AccessModel:
         base = _known(stream.base)
         if base is None or not isinstance(reach, Interval):
             size = size_of(space, stream.buffer, self.program, self.chip)
-            out.append(Access(space, buffer, 0, size, write, True))
+            out.append(Access(space, buffer, before, before + size, write, True))
             return
+        base += before
         # Bounds depend on no index: an indirect interval that is known is one that its coordinates bound.
         out.append(Access(space, buffer, base + reach.lo, base + reach.hi, write, indirect, run, pitch))
+
+    def _stack(self, stream: Stream, write: bool, out: list[Access]) -> None:
+        """Append the accesses of a stream to each entry that it may name."""
+        for n in range(self.program.buffers[stream.buffer].stack):
+            found: list[Access] = []
+            self._stream(replace(stream, buffer=stream.buffer + n, entry=0), write, found)
+            out += [a._replace(dynamic=True) if a.space is Space.HBM else a for a in found]
 
     def _role(self, stream: Stream) -> Role | None:
         """The role of the array that a host stream moves; None: nothing is said of it."""

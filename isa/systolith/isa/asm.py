@@ -9,7 +9,8 @@ quotients, also of names that `.equ` defines and of the chip's integer fields (`
 
     .program axpy
     .equ n 16                                        # or a register: .equ row r5
-    .buffer x parameter f32 [16] number=0            # bytes=, alias=, name=, config=, sizes=[], data="hex", "hex"
+    .buffer x parameter f32 [16] number=0            # bytes=, alias=, offset=, stack=, name=, config=,
+                                                     # sizes=[], data="hex", "hex"
     .buffer y result f32 [16] number=0
     .token loaded ld -> vpu
     .token ok vpu -> st
@@ -131,6 +132,7 @@ class _Printer:
         text = f".buffer {self.buffers[i]} {b.role} {b.dtype} [{dims}] bytes={b.bytes}"
         text += f" name={json.dumps(b.name)}" * (b.name != self.buffers[i])
         text += f" number={b.number}" * (b.number != -1) + f" alias={b.alias}" * (b.alias != -1)
+        text += f" offset={b.offset}" * (b.offset != 0) + f" stack={b.stack}" * (b.stack != 1)
         text += f" config={json.dumps(b.config)}" * bool(b.config)
         text += f" sizes=[{', '.join(map(str, b.sizes))}]" if b.sizes else ""
         return text + (f' data="{b.data.hex()}"' if b.data else "")
@@ -146,10 +148,11 @@ class _Printer:
 
     def stream(self, s: Stream) -> str:
         text = s.space.name.lower()
+        entry = f", {_value(s.entry)}" if s.entry else ""
         if s.space is Space.HBM and s.buffer < len(self.buffers):
-            text += f"({self.buffers[s.buffer]})"
-        elif s.buffer or s.space in (Space.ACC, Space.HOST, Space.LINK, Space.HBM):
-            text += f"({s.buffer})"
+            text += f"({self.buffers[s.buffer]}{entry})"
+        elif s.buffer or entry or s.space in (Space.ACC, Space.HOST, Space.LINK, Space.HBM):
+            text += f"({s.buffer}{entry})"
         text += f"[{_value(s.base)}]" if s.base != 0 or s.space is not Space.NONE else ""
         text += f":p{s.pattern}" if s.pattern < len(self.program.patterns) else f":{s.pattern}"
         text += f" bias={_tuple(s.bias)}" if s.bias != (0, 0) else ""

@@ -158,7 +158,7 @@ class Parser:
         dtype = self._dtype(line, ELEMENT_TYPES)
         dims = self._list(line, "[", "]", lambda: line.integer("a dimension"))
         settings: dict[str, Any] = {"name": name, "number": -1, "alias": -1, "sizes": (), "data": b"", "bytes": None}
-        settings["config"] = ""
+        settings |= {"config": "", "offset": 0, "stack": 1}
         while (key := line.keyword()) is not None:
             if key not in settings:
                 line.fail(f"{key}: unknown setting of a buffer")
@@ -355,7 +355,7 @@ class Parser:
         return line.image("an operand") if image else line.integer("an operand or register")
 
     def _stream(self, line: Line) -> Stream:
-        """space(buffer)[base]:pattern, then bias=(a, b) and index=a, as far as they are not 0."""
+        """space(buffer, entry)[base]:pattern, then bias=(a, b) and index=a, as far as they are not 0."""
         column, name = line.peek.column, line.name("a space")
         if name not in SPACES:
             line.fail(f"{name}: no such space: {', '.join(SPACES)}", column)
@@ -363,6 +363,11 @@ class Parser:
         values: dict[str, Any] = {}
         if line.take("("):
             buffer = self._number(line, "buffer") if space is Space.HBM else line.integer(f"the number of {name}")
+            if line.take(","):
+                column = line.peek.column
+                values["entry"] = self._operand(line)
+                if not isinstance(values["entry"], Reg):
+                    line.fail("an entry of a stack: must be a register", column)
             line.expect(")")
         if line.take("["):
             values["base"] = self._operand(line)

@@ -149,6 +149,8 @@ class _Buffer:
     alias: int
     sizes: tuple[int, ...] = ()
     config: str = ""
+    offset: _Count = 0
+    stack: _Count = 1
 
 
 @dataclass(frozen=True)

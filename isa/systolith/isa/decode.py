@@ -65,7 +65,8 @@ def _stream(words: tuple[int, ...], what: str) -> Stream:
     if v["space"] > _LAST_SPACE:
         raise EncodingError(f"{what}: space {v['space']}: unknown")
     base, bias0, bias1, index = (_operand(v[n], v[f"{n}_reg"], what) for n in ("base", "bias0", "bias1", "index"))
-    return Stream(Space(v["space"]), v["pattern"], base, v["buffer"], (bias0, bias1), index)
+    entry: Operand = Reg(v["entry"]) if v["entry"] else 0
+    return Stream(Space(v["space"]), v["pattern"], base, v["buffer"], (bias0, bias1), index, entry)
 
 
 def _get_field(words: Words, f: Field, what: str) -> Value:

@@ -173,7 +173,8 @@ def _streams_of(table: Table) -> list[Stream]:
         raise _OddError
     base, bias0, bias1, index = (_operands(get[n], get[f"{n}_reg"]) for n in ("base", "bias0", "bias1", "index"))
     spaces = [_SPACES[s] for s in get["space"].tolist()]
-    parts = (spaces, get["pattern"].tolist(), base, get["buffer"].tolist(), zip(bias0, bias1, strict=True), index)
+    buffers, entry = get["buffer"].tolist(), _operands(get["entry"], get["entry"])
+    parts = (spaces, get["pattern"].tolist(), base, buffers, zip(bias0, bias1, strict=True), index, entry)
     made = [Stream(*row) for row in zip(*parts, strict=True)]
     return [made[n] for n in of]
 

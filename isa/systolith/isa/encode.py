@@ -125,6 +125,9 @@ def encode_stream(stream: Stream, what: str = "stream") -> list[int]:
     values["bias0"], values["bias0_reg"] = _operand(stream.bias[0], what, S32)
     values["bias1"], values["bias1_reg"] = _operand(stream.bias[1], what, S32)
     values["index"], values["index_reg"] = _operand(stream.index, what, S32)
+    values["entry"], is_register = _operand(stream.entry, what, (0, 0))
+    if is_register and not values["entry"]:
+        raise EncodingError(f"{what}: entry r0: write 0, which it reads as")
     return STREAM.pack(values, what)
 
 

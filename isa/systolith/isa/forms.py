@@ -53,7 +53,7 @@ def _stream_form(s: Stream) -> tuple[Hashable, int]:
     """Of a base that is a number, what matters is its remainder by 4; of a host stream it is an entry's number."""
     movable = type(s.base) is int and s.space is not Space.HOST
     base = cast(int, s.base) & 3 if movable else s.base
-    parts = (s.space, s.pattern, base, s.buffer, *s.bias, s.index)
+    parts = (s.space, s.pattern, base, s.buffer, *s.bias, s.index, s.entry)
     return (*parts, *map(type, parts), movable), cast(int, s.base) if movable else 0
 
 

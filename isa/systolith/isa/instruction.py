@@ -44,6 +44,7 @@ class Stream:
         buffer: buffer-table entry, MXU, queue or link, by `space`.
         bias: added to the coordinates that ask for it.
         index: VMEM byte address of the index list, for indirect patterns.
+        entry: HBM: a register, by whose value `buffer` is a later entry of its stack; 0: it is `buffer`.
     """
 
     space: Space
@@ -52,6 +53,7 @@ class Stream:
     buffer: int = 0
     bias: tuple[Operand, Operand] = (0, 0)
     index: Operand = 0
+    entry: Operand = 0
 
 
 Value = Operand | str | Stream | tuple[Stream, ...] | tuple[Operand, ...]

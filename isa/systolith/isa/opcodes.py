@@ -140,6 +140,7 @@ STREAM = Layout(
     Bits("bias1_reg", 0, 25, 25),
     Bits("index_reg", 0, 26, 26),
     Bits("buffer", 1, 15, 0),
+    Bits("entry", 1, 20, 16),
     Bits("base", 2, 31, 0),
     Bits("bias0", 3, 31, 0),
     Bits("bias1", 4, 31, 0),
@@ -344,7 +345,7 @@ def registers_of(instr: Instruction) -> list[Reg]:
 def _collect_registers(value: object, found: list[Reg]) -> None:
     if isinstance(value, Stream):
         b0, b1 = value.bias
-        value = (value.base, b0, b1, value.index)
+        value = (value.base, b0, b1, value.index, value.entry)
     if isinstance(value, tuple):
         for v in value:
             if type(v) is not int:

@@ -17,6 +17,8 @@ Image = bytes
 class Role(StrEnum):
     """The purpose of a buffer; a state begins with its data and keeps its contents from run to run.
 
+    A part is an entry of a stack, in the memory of another buffer, which says what that is for.
+
     Infeed and outfeed have no memory: they say what array a host stream moves, whose base is their entry.  So do those
     of a call of a function of the host (`host_functions.py`): what it sends, and what it takes.
     """
@@ -26,6 +28,7 @@ class Role(StrEnum):
     CONSTANT = "constant"
     TEMP = "temp"
     STATE = "state"
+    PART = "part"
     INFEED = "infeed"
     OUTFEED = "outfeed"
     CALL = "call"
@@ -52,6 +55,9 @@ class BufferDecl:
         number: parameter or result number, or host queue; -1 otherwise.
         data: initial contents, for constants; a call's signature.
         alias: buffer-table entry that this one shares its memory with; -1: none (results returned in place).
+        offset: bytes of that memory before it.
+        stack: so many entries from this one on, all of as many bytes, are one stack: a stream names any of them by a
+            register.
         config: of infeed and outfeed, the name of their queue on the host; empty: it has none.
         sizes: for each dimension the number of the parameter (of a result: of the result) that holds how much of it
             there is, an s32; -1: all of it.  Empty: all of everything.
@@ -67,6 +73,8 @@ class BufferDecl:
     alias: int = -1
     sizes: tuple[int, ...] = ()
     config: str = ""
+    offset: int = 0
+    stack: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, cast
 
-from systolith.isa.access import Access, accesses, memory_of, size_of
+from systolith.isa.access import Access, accesses, place_of, size_of
 from systolith.isa.chip import chip_differences
 from systolith.isa.collection import collection_paused
 from systolith.isa.dtypes import ELEMENT_TYPES, DType, Kind
@@ -80,6 +80,9 @@ def _check_stream(
     }
     limit, things = limits.get(s.space, (1, "of it"))
     need(0 <= s.buffer < limit, f"{name}: buffer {s.buffer}: {s.space.name} has {limit} {things}")
+    if s.entry != 0:
+        need(s.space is _S.HBM, f"{name}: an entry of {s.space.name}: only HBM has stacks")
+        need(program.buffers[s.buffer].stack > 1, f"{name}: buffer {program.buffers[s.buffer].name} begins no stack")
     if s.space is _S.HOST and isinstance(s.base, int) and 0 <= s.base < len(program.buffers):
         decl, roles = program.buffers[s.base], FROM_HOST if name == "src" else TO_HOST
         if decl.role in FEEDS:
@@ -322,6 +325,26 @@ def _check_configs(program: Program, role: Role) -> None:
             _need(same, f"buffer {b.name}: config {b.config!r} of {role} queue {b.number}: a queue has one, of its own")
 
 
+def _check_place(program: Program, i: int) -> None:
+    """The memory that a buffer shares, and the stack that it begins."""
+    b = program.buffers[i]
+    _need(b.offset >= 0 and (b.alias >= 0 or not b.offset), f"buffer {b.name}: offset {b.offset}: shares no memory so")
+    if b.alias >= 0:
+        root, before = place_of(i, program)
+        room = program.buffers[root].bytes - before
+        what = f"{room} from there on" if before else f"{room}"
+        _need(
+            b.bytes <= room,
+            f"buffer {b.name}: {b.bytes} bytes: {program.buffers[root].name}, which it shares, has {what}",
+        )
+    _need(b.alias >= 0 or b.role is not Role.PART, f"buffer {b.name}: a part of no other buffer: say alias")
+    _need(1 <= b.stack <= len(program.buffers) - i, f"buffer {b.name}: a stack of {b.stack}: there are not as many")
+    _need(
+        all(other.bytes == b.bytes for other in program.buffers[i : i + b.stack]),
+        f"buffer {b.name}: a stack of {b.stack}: must be of {b.bytes} bytes each",
+    )
+
+
 def _check_tables(program: Program, chip: Chip) -> None:
     require_chip(program, chip)
     for role in FEEDS:
@@ -338,12 +361,7 @@ def _check_tables(program: Program, chip: Chip) -> None:
             _need(b.bytes >= len(b.data), f"buffer {b.name}: {len(b.data)} bytes of data: it has {b.bytes}")
         _need(-1 <= b.alias < i, f"buffer {b.name}: alias {b.alias}: must be an earlier buffer")
         _check_sizes(program, b)
-        if b.alias >= 0:
-            root = program.buffers[memory_of(i, program)]
-            _need(
-                b.bytes <= root.bytes,
-                f"buffer {b.name}: {b.bytes} bytes: {root.name}, which it shares, has {root.bytes}",
-            )
+        _check_place(program, i)
     _need(
         len(program.debug) in (0, len(program.code)), f"debug: {len(program.debug)} of {len(program.code)} instructions"
     )

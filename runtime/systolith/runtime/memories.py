@@ -9,6 +9,7 @@ import numpy as np
 from systolith.isa.access import memory_of
 from systolith.isa.program import BufferDecl, Program, Role
 from systolith.runtime.arrays import Array
+from systolith.sim.memory import shared_memory
 
 
 def numbered(program: Program, role: Role) -> list[tuple[int, BufferDecl]]:
@@ -24,7 +25,8 @@ def in_place(program: Program) -> dict[int, int]:
 
 def overwritten(program: Program) -> set[int]:
     """Parameters in whose memory the program puts results or temporaries: their values are gone after a run."""
-    sharing = [memory_of(entry, program) for entry, b in enumerate(program.buffers) if b.alias >= 0]
+    owned = [n for n, b in enumerate(program.buffers) if b.alias >= 0 and b.role is not Role.PART]
+    sharing = [memory_of(entry, program) for entry in owned]
     return {program.buffers[root].number for root in sharing if program.buffers[root].role is Role.PARAMETER}
 
 
@@ -64,5 +66,5 @@ def bind(
             bound[entry] = np.zeros(decl.bytes, np.uint8)
     for entry, decl in enumerate(program.buffers):
         if decl.alias >= 0:
-            bound[entry] = bound[decl.alias]
+            bound[entry] = shared_memory(bound[decl.alias], [decl])
     return bound

@@ -83,7 +83,7 @@ def _kind(instr: Instruction) -> Hashable:
 def _fixed(value: object) -> Hashable:
     """What times, events and the registers that are named depend on."""
     if type(value) is Stream:
-        operands: tuple[Operand, ...] = (value.base, *value.bias, value.index)
+        operands: tuple[Operand, ...] = (value.base, *value.bias, value.index, value.entry)
         named = tuple([o for o in operands if type(o) is Reg])
         return value.space, value.pattern, value.buffer, named
     return tuple([_fixed(part) for part in value]) if type(value) is tuple else value

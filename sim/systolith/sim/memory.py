@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
-from systolith.isa.program import Program
+from systolith.isa.program import BufferDecl, Program
 from systolith.sim.calls import Calls, Direct
 from systolith.sim.host_calls import HostCalls
 from systolith.sim.host_queue import HostQueue, QueuesByNumber
@@ -27,6 +27,13 @@ _LARGE = 1 << 20  # bytes that take longer to clear than to get from the system
 _SPARE = 16  # times the bytes used: getting these from the system, a page each, takes longer than clearing all
 
 POISON = 0x7FA57FA5  # a NaN as f32, and both its halves as bf16 and as f16
+
+
+def shared_memory(owner: Bytes, chain: Sequence[BufferDecl]) -> Bytes:
+    """The memory of a buffer in that of another one, which its aliases lead to."""
+    offset = sum(b.offset for b in chain)
+    parts = offset or any(b.offset or b.stack > 1 for b in chain)
+    return owner[offset : offset + chain[0].bytes] if parts else owner
 
 
 class SimulationError(SystolithError):
@@ -120,7 +127,7 @@ class Machine:
             if owner not in bound:
                 decl = self.program.buffers[owner]
                 bound[owner] = np.frombuffer(decl.data, np.uint8).copy() if decl.data else self._fresh(decl.bytes)
-            bound[i] = bound[owner]
+            bound[i] = shared_memory(bound[owner], [self.program.buffers[n] for n in chain[:-1]])
         return [bound[i] for i in range(len(self.program.buffers))]
 
     def _checked(self, i: int, data: Bytes) -> Bytes:

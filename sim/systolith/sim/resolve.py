@@ -9,6 +9,9 @@ from systolith.isa.instruction import Instruction, Operand, Reg, Stream, Value
 from systolith.isa.opcodes import registers_of
 from systolith.sim.scalar import signed
 
+ENTRIES = 1 << 16
+"""Of the buffer table: a register's value is added to the number of a buffer modulo these."""
+
 _IMAGES = "scalars"  # the field whose operands are 32-bit images; all others are signed
 
 
@@ -17,11 +20,14 @@ class Resolver:
 
     Attributes:
         registers: numbers of those it reads.
+        entries: for each stream with a register for its entry of a stack, the first one and the register's number.
     """
 
     def __init__(self, instr: Instruction) -> None:
         self.instr = instr
         self.registers = tuple(sorted({r.n for r in registers_of(instr)}))
+        streams = [s for v in instr.args.values() for s in (v if isinstance(v, tuple) else (v,)) if type(s) is Stream]
+        self.entries = [(s.buffer, s.entry.n) for s in streams if isinstance(s.entry, Reg)]
         self._seen: dict[tuple[int, ...], Instruction] = {}
 
     def __call__(self, registers: list[int | None]) -> Instruction:
@@ -45,5 +51,6 @@ def _resolve(value: Value, known: dict[int, int], images: bool) -> Value:
     if isinstance(value, Stream):
         operand: Callable[[Operand], int] = lambda v: signed(known[v.n]) if isinstance(v, Reg) else v  # noqa: E731
         bias = (operand(value.bias[0]), operand(value.bias[1]))
-        return replace(value, base=operand(value.base), bias=bias, index=operand(value.index))
+        named = replace(value, base=operand(value.base), bias=bias, index=operand(value.index), entry=0)
+        return replace(named, buffer=(value.buffer + operand(value.entry)) % ENTRIES) if value.entry else named
     return value

@@ -21,6 +21,7 @@ from systolith.isa.program import Program
 from systolith.sim.decoded import Decoded, Issue
 from systolith.sim.memory import Bytes, Machine, SimulationError, error_at
 from systolith.sim.naming import Iterations, named
+from systolith.sim.resolve import ENTRIES
 from systolith.sim.scalar import ALU, BRANCH, MASK, signed
 
 MAX_STEPS = 50_000_000
@@ -171,6 +172,8 @@ class Sequencer:
         issue = self._plain[pc]
         resolver = self._resolvers.get(pc)
         if resolver is not None:
+            if resolver.entries and self.machine is not None:
+                self._check_entries(resolver.entries, self.machine)
             issue = Issue(pc, resolver(self.registers), issue.queue)
         if self.machine is not None:
             try:
@@ -180,6 +183,13 @@ class Sequencer:
         elif self._known and _stores_scalars(issue.instr):
             self._known.clear()
         return issue
+
+    def _check_entries(self, entries: Sequence[tuple[int, int]], machine: Machine) -> None:
+        """Whether registers name entries of the stacks that streams begin with."""
+        for buffer, register in entries:
+            first, number = machine.program.buffers[buffer], (self.registers[register] or 0) % ENTRIES
+            if number >= first.stack:
+                raise machine.error(f"entry {number} of the stack {first.name}: it has {first.stack}")
 
     def _loop_end(self, pc: int) -> int:
         """Where to go on from `pc`: back to the start of a loop at its end, out of loops that were left."""

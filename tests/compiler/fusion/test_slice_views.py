@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import compile_groups
+from systolith.compiler.driver import compile_groups, compile_tile
+from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
@@ -15,15 +18,20 @@ from systolith.compiler.ops.group import Group, Unit, read_groups
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tiling.pipeline import GROUPING
+from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import load_chip
-from systolith.isa.program import Probe
+from systolith.isa.instruction import Stream
+from systolith.isa.program import Probe, Role
 from systolith.runtime.jobs.checks import Checker
+from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import Array, check, compiled, run
 
 TINY = load_chip("tiny")
 LAYERS, WIDTH = 3, 80
+ONE = f"f32[{WIDTH},{WIDTH}]"
 
 
 def layers(
@@ -217,3 +225,61 @@ def test_loops_over_layers_take_no_longer_than_layers_written_out() -> None:
     texts = layers(width=width), written_out
     cycles = [simulate(compiled(text, chip).program, chip, mode="time").cycles or 0 for text in texts]
     assert cycles[0] < 1.08 * cycles[1]
+
+
+@pytest.fixture
+def short_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that reach less than the weights of all layers."""
+    monkeypatch.setattr("systolith.compiler.tile.ir.LARGEST", 2 * 4 * WIDTH * WIDTH)
+
+
+@pytest.mark.usefixtures("short_reach")
+def test_arrays_beyond_the_reach_of_offsets_are_stacks() -> None:
+    made = check(layers(), arguments())
+    (first, *others) = [b for b in made.program.buffers if b.role is Role.PART]
+    assert first.stack == 1 + len(others) == LAYERS
+    assert not overwritten(made.program)
+    assert any(s.entry for i in made.program.code for s in i.args.values() if isinstance(s, Stream))
+    text = made.stages["tile.txt"]
+    assert "Entry($" in text
+    again = compile_tile(parse_tile_ir(text), TINY).program
+    assert (again.code, again.buffers) == (made.program.code, made.program.buffers)
+
+
+@pytest.mark.usefixtures("short_reach")
+def test_layers_are_written_beyond_the_reach_of_offsets() -> None:
+    """Each layer's weights are replaced by their square where they are."""
+    more = f"""sq = {ONE} multiply(a, a)
+  d = f32[1,{WIDTH},{WIDTH}] reshape(sq)
+  u = f32[{LAYERS},{WIDTH},{WIDTH}] dynamic-update-slice(w, d, i, zero, zero)"""
+    text = layers(more=more, carried="u", read="sq")
+    text = text.replace(
+        "ROOT r = f32[8,80] get-tuple-element(l), index=1", "ROOT g = f32[3,80,80] get-tuple-element(l), index=2"
+    )
+    text = text.replace("HloModule layers", "HloModule layers, input_output_alias={ {}: (1, {}, must-alias) }")
+    check(text, arguments(), replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10)))
+
+
+@pytest.mark.usefixtures("short_reach")
+def test_what_reaches_further_is_refused() -> None:
+    text = f"""HloModule m
+ENTRY e {{
+  w = f32[{LAYERS},{WIDTH},{WIDTH}] parameter(0)
+  ROOT r = f32[{LAYERS},{WIDTH},{WIDTH}] tanh(w)
+}}
+"""
+    why = r"f32\[3, 80, 80\] in HBM takes 76800 bytes; an operation reaches 51200 bytes of an array"
+    with pytest.raises(CompileError, match=why):
+        compiled(text)
+
+
+@pytest.mark.usefixtures("short_reach")
+def test_the_core_reads_stacks() -> None:
+    made = compiled(layers())
+    given_args = {
+        n: arguments()[b.number].reshape(-1).view(np.uint8)
+        for n, b in enumerate(made.program.buffers)
+        if b.role == "parameter"
+    }
+    result = lockstep(made.program, TINY, given_args)
+    assert result.difference is None, result.difference

@@ -70,7 +70,7 @@ def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip
     program = Program.on(chip, name)
     program.patterns = list(generator.tables.patterns)
     program.kernels = list(generator.tables.kernels)
-    program.buffers = [b.decl for b in buffers if b.decl is not None]
+    program.buffers = [b.decl for b in buffers if b.decl is not None] + generator.tables.entries
     program.vmem_high_water = plan.high_water
     if given:
         verify_code(stripped.instructions, program, chip)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from systolith.compiler.emit.linearize import SCRATCH, Item, Jump, Label, Linear, LoopEnd, LoopHead
 from systolith.compiler.emit.routines import WrittenOut, written_out
-from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import ROUTINE, Arg, Buf, Ref, TileOp, VReg
+from systolith.compiler.errors import CompileError, DoesNotFitError
+from systolith.compiler.tile import ir
+from systolith.compiler.tile.ir import ROUTINE, Arg, Buf, Entry, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import Origin
+from systolith.isa.program import BufferDecl, Origin, Role
 
 NO_ORIGIN = Origin()
 
@@ -47,17 +48,40 @@ class LinearOp:
 
 @dataclass
 class Tables:
-    """Pattern, kernel and buffer tables: each entry once."""
+    """Pattern, kernel and buffer tables: each entry once.
+
+    Attributes:
+        entries: of the buffer table, behind those of buffers: entries of stacks.
+    """
 
     patterns: dict[Pattern, int] = field(default_factory=dict)
     kernels: dict[Kernel, int] = field(default_factory=dict)
     buffers: dict[Buf, int] = field(default_factory=dict)
+    entries: list[BufferDecl] = field(default_factory=list)
+    _stacks: dict[tuple[Buf, int], int] = field(default_factory=dict)
 
     def pattern(self, pattern: Pattern) -> int:
         return self.patterns.setdefault(pattern, len(self.patterns))
 
     def kernel(self, kernel: Kernel) -> int:
         return self.kernels.setdefault(kernel, len(self.kernels))
+
+    def stack(self, buf: Buf, pitch: int) -> int:
+        """The first entry of a buffer as a stack of arrays of so many bytes."""
+        if (buf, pitch) not in self._stacks:
+            self._stacks[buf, pitch] = len(self.buffers) + len(self.entries)
+            owner, count = self.buffers[buf], buf.bytes // pitch
+            for n in range(count):
+                decl = BufferDecl(f"{buf.name}[{n}]", Role.PART, "u8", (pitch,), pitch, alias=owner, offset=n * pitch)
+                self.entries.append(replace(decl, stack=1 if n else count))
+        return self._stacks[buf, pitch]
+
+
+def _too_large(buf: Buf, origin: Origin) -> CompileError:
+    assert buf.decl is not None
+    what = f"{buf.decl.dtype}{list(buf.decl.dims)} in HBM takes {buf.bytes} bytes"
+    why = f"an operation reaches {ir.LARGEST} bytes of an array, or one index of its first dimension, given at run time"
+    return CompileError(f"{origin.hlo or origin.group}: {what}; {why}: split it")
 
 
 class Generator:
@@ -147,17 +171,22 @@ class Generator:
         if known is not None:
             return known
         base: Operand = self._address(ref)
-        moved = self.linear.pointers[ref.pointer] if ref.pointer else ref.dynamic
+        moved = self.linear.pointers[ref.pointer] if ref.pointer else ref.start
         if moved is not None:
             base = self._sum(moved, self._address(ref), item.origin)
         space = ref.buf.space if ref.buf is not None else Space.NONE
         number = 0
         if ref.buf is not None:
             number = self.tables.buffers[ref.buf] if space == Space.HBM else ref.buf.unit
+            if isinstance(ref.dynamic, Entry):
+                number = self.tables.stack(ref.buf, ref.dynamic.pitch)
+            elif ref.buf.is_large:
+                raise _too_large(ref.buf, item.origin)
+        entry = self._register(ref.dynamic.number) if isinstance(ref.dynamic, Entry) else 0
         index = self.address[ref.index] if ref.index is not None else 0
         bias = (self._operand(ref.bias[0]), self._operand(ref.bias[1]))
-        made = Stream(space, self.tables.pattern(ref.pattern), base, number, bias, index)
-        if moved is None:
+        made = Stream(space, self.tables.pattern(ref.pattern), base, number, bias, index, entry)
+        if moved is None and not entry:
             self._streams[id(ref)] = made  # the operations hold their streams while lines are made of them
         return made
 

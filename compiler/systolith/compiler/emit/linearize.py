@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
-from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Pointer, Ref, Scalar, TileOp, VReg, While
+from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Pointer, Ref, Scalar, TileOp, VReg, While, registers_of
 from systolith.isa.program import Origin
 
 REGISTERS = range(1, 28)
@@ -216,8 +216,10 @@ def vregs_of(item: Item, pointers: Mapping[Pointer, VReg] | None = None) -> list
             if type(part) is VReg:
                 found.append(part)
             elif type(part) is Ref:
-                address = pointers[part.pointer] if pointers and part.pointer else part.dynamic
-                found += [v for v in (address, *part.bias) if isinstance(v, VReg)]
+                found += registers_of(part.dynamic)
+                if pointers and part.pointer:
+                    found = [v for v in found if v is not part.start] + [pointers[part.pointer]]
+                found += [v for v in part.bias if isinstance(v, VReg)]
     return found
 
 

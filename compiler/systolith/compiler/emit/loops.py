@@ -320,8 +320,12 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
         return registers.get(of.n, of) if isinstance(of, Reg) else of
 
     def stream(of: Stream) -> Stream:
-        if not any(isinstance(v, Reg) for v in (of.base, *of.bias, of.index)):
+        if not any(isinstance(v, Reg) for v in (of.base, *of.bias, of.index, of.entry)):
             return of
+        entry = value(of.entry)
+        if isinstance(entry, int):
+            of, entry = replace(of, buffer=of.buffer + entry), 0
+        of = replace(of, entry=entry)
         return replace(of, base=value(of.base), bias=(value(of.bias[0]), value(of.bias[1])), index=value(of.index))
 
     def any_value(of: Value) -> Value:

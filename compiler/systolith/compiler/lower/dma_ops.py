@@ -20,7 +20,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, VReg
+from systolith.compiler.tile.ir import Array, Entry, VReg
 
 
 def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -62,6 +62,7 @@ Operand = Array | int
 def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int], starts: Sequence[Operand]) -> Array:
     """The window of an array at run-time start indices, clamped so that it is inside."""
     dynamic: VReg | None = None
+    number: VReg | None = None
     fixed = list(array.origin)
     for d, (size, width, stride, start) in enumerate(zip(array.dims, dims, array.strides, starts, strict=True)):
         if width == size:
@@ -69,6 +70,7 @@ def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int
         if isinstance(start, int):
             fixed[d] += min(max(start, 0), size - width)
             continue
+        in_stack = d == 0 and width == 1 and array.buf.is_large and stride * size == array.buf.bytes
         index = load_scalar(ctx, start, "start index")
         if not start.dtype.is_integer or start.dtype.bits > 32:
             raise compile_error(root, f"start indices of type {start.dtype}; convert them to s32")
@@ -76,14 +78,17 @@ def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int
             index = _least(ctx, index, size - width)
         else:
             index = alu(ctx, "min", alu(ctx, "max", index, 0, "clamp"), size - width, "clamp")
+        if in_stack:
+            number = index
+            continue
         offset = alu(ctx, "mul", index, stride, "offset")
         dynamic = offset if dynamic is None else alu(ctx, "add", dynamic, offset, "offset")
     part = replace(view(array, Box(tuple(fixed), tuple(dims))), origin=(0,) * len(dims))
-    if dynamic is None:
-        return part
-    if part.dynamic is not None:
+    if dynamic is not None and isinstance(part.dynamic, VReg):
         dynamic = alu(ctx, "add", dynamic, part.dynamic, "offset")
-    return replace(part, dynamic=dynamic)
+    if number is not None:
+        return replace(part, dynamic=Entry(number, array.strides[0], dynamic))
+    return part if dynamic is None else replace(part, dynamic=dynamic)
 
 
 def _least(ctx: TileBuilder, index: VReg, limit: int) -> VReg:

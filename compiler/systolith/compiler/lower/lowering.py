@@ -28,7 +28,7 @@ from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import Choice, GroupLoops
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Block, Buf, Loop, TileOp, VReg
+from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
 from systolith.isa.instruction import Space
@@ -121,7 +121,7 @@ class Lowering:
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
     _ways: dict[Hashable, Choice] = field(default_factory=dict)
-    _views: dict[VReg | None, str] = field(default_factory=dict)
+    _views: dict[Dynamic | None, str] = field(default_factory=dict)
 
     @property
     def free(self) -> int:

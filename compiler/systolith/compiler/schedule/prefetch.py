@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp
+from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp, registers_of
 from systolith.isa.instruction import Space
 
 
@@ -98,7 +98,7 @@ def _loads(ops: list[TileOp | Loop]) -> list[_Load]:
             # indices where the load goes is read.
             floor = max(floor, *(used.get(buf, -1) for buf in op.buffers))
             src = cast(Ref, op.args["src"])
-            floor = max(floor, set_at.get(src.dynamic, -1))
+            floor = max([floor, *(set_at.get(r, -1) for r in registers_of(src.dynamic))])
             found.append(_Load(op, place, floor, src.pattern.elements * src.pattern.dtype.size))
         if "rd" in op.args:
             set_at[op.args["rd"]] = place

@@ -195,7 +195,7 @@ class _Search:
         if part.buf is None:
             return self._number(part.pattern), part.bias
         fixed = part.offset if part.buf.space is Space.ACC else 0
-        from_ = part.dynamic.n if part.dynamic is not None else 0
+        from_ = self._number(part.dynamic)
         moves = [stride for _, stride in part.moves]
         return part.buf.space, part.buf.unit, self._number(part.pattern), fixed, part.bias, from_, *moves
 

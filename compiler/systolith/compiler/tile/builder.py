@@ -23,15 +23,12 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
 from systolith.compiler.tile.arrays import chunks, dense_array, dense_like, nesting, parts, view
-from systolith.compiler.tile.ir import Array, Block, Buf, Region, TileOp, VReg
+from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Region, TileOp, VReg
 from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import U32, DType
 from systolith.isa.instruction import Space
 from systolith.isa.program import BufferDecl, Origin, Role
-
-LARGEST = 1 << 31
-"""Bytes of an array in HBM: as far as the offsets of instructions, which are s32, reach."""
 
 FIRST_VAR = (1 << 20) + 1
 """The register of the first loop's induction variable: other registers count up from 1."""
@@ -106,7 +103,7 @@ class TileBuilder:
     picked: str = ""
     plans: Sequence[Plan] = ()
     lasting: set[Buf] = field(default_factory=set)
-    scalars: dict[tuple[Buf, int, VReg | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
+    scalars: dict[tuple[Buf, int, Dynamic | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
     drawn: list[tuple[str, str]] = field(default_factory=list)
@@ -182,14 +179,8 @@ class TileBuilder:
     def hbm(
         self, name: str, role: Role, dtype: DType, dims: tuple[int, ...], number: int = -1, data: bytes = b""
     ) -> Buf:
-        """A new entry of the buffer table.
-
-        Raises:
-            CompileError: it has more bytes than offsets in the buffer reach.
-        """
+        """A new entry of the buffer table."""
         size = prod(dims) * dtype.size
-        if size > LARGEST:
-            raise self.error(f"{dtype}{list(dims)} in HBM takes {size} bytes; an array has at most {LARGEST}: split it")
         decl = BufferDecl(self.fresh(name), role, dtype.name, dims, size, number, data)
         buf = Buf(decl.name, Space.HBM, size, 4, decl)
         self.buffers.append(buf)

@@ -18,6 +18,9 @@ from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, GroupInfo, Origin
 
+LARGEST = 1 << 31
+"""Bytes of a buffer in HBM that instructions reach: their offsets are s32."""
+
 
 @dataclass(eq=False)
 class Buf:
@@ -46,6 +49,11 @@ class Buf:
         """The buffer that owns the memory."""
         return self if self.shares is None else self.shares.memory
 
+    @property
+    def is_large(self) -> bool:
+        """Whether offsets do not reach all of it."""
+        return self.space is Space.HBM and self.bytes > LARGEST
+
 
 @dataclass(frozen=True)
 class VReg:
@@ -58,6 +66,32 @@ class VReg:
 
 
 Scalar = int | VReg
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A place in an array that is a stack of arrays of as many bytes: in HBM, which offsets may not reach all of.
+
+    Attributes:
+        number: of the array, in a register.
+        pitch: bytes of each.
+        offset: a further byte offset in a register; None: none.
+    """
+
+    number: VReg
+    pitch: int
+    offset: VReg | None = None
+
+
+Dynamic = VReg | Entry
+"""A place that only the run knows: a byte offset in a register, or an entry of a stack."""
+
+
+def registers_of(place: Dynamic | None) -> tuple[VReg, ...]:
+    """The registers that a place depends on."""
+    parts = (place.number, place.offset) if isinstance(place, Entry) else (place,)
+    return tuple(r for r in parts if r is not None)
+
 
 Moves = tuple[tuple[VReg, int], ...]
 """Bytes by which each iteration of loops moves an address: (induction variable, bytes), the outermost loop first."""
@@ -74,7 +108,7 @@ class Ref:
         buf: buffer; None for Space.NONE (coordinates only).
         pattern: the address generator's program.
         offset: bytes added to the buffer's address.
-        dynamic: a further byte offset in a scalar register (added by a SEQ instruction when lowered); None: none.
+        dynamic: where it is besides, which only the run knows; None: nothing.
         bias: bias operands.
         index: the buffer that holds the index list (offset 0), for indirect patterns.
         moves: further bytes by the loops around it.
@@ -83,7 +117,7 @@ class Ref:
     buf: Buf | None
     pattern: Pattern
     offset: int = 0
-    dynamic: VReg | None = None
+    dynamic: Dynamic | None = None
     bias: tuple[Scalar, Scalar] = (0, 0)
     index: Buf | None = None
     moves: Moves = ()
@@ -91,7 +125,12 @@ class Ref:
     @property
     def pointer(self) -> Pointer | None:
         """Its address in loops; None: these do not move it."""
-        return (self.dynamic, self.moves) if self.moves else None
+        return (self.start, self.moves) if self.moves else None
+
+    @property
+    def start(self) -> VReg | None:
+        """A further byte offset in a register, added by a SEQ instruction when lowered."""
+        return self.dynamic.offset if isinstance(self.dynamic, Entry) else self.dynamic
 
 
 Arg = int | str | VReg | Ref | Kernel | tuple[Ref, ...] | tuple[Scalar, ...] | tuple[str, ...]
@@ -271,7 +310,7 @@ class Array:
         strides: bytes.
         origin: the value's index of the box's first element (all 0 for a whole array).
         offset: bytes.
-        dynamic: further byte offset in a register.
+        dynamic: as of `Ref`.
     """
 
     buf: Buf
@@ -280,7 +319,7 @@ class Array:
     strides: tuple[int, ...]
     origin: tuple[int, ...]
     offset: int = 0
-    dynamic: VReg | None = None
+    dynamic: Dynamic | None = None
 
 
 @dataclass(eq=False)

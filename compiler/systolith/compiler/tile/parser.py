@@ -15,6 +15,7 @@ from systolith.compiler.tile.ir import (
     Array,
     Block,
     Buf,
+    Entry,
     GroupRecord,
     If,
     Item,
@@ -35,7 +36,7 @@ from systolith.isa.program import BufferDecl, GroupInfo, Origin, Role
 T = TypeVar("T")
 
 RECORDS: dict[str, type] = {
-    c.__name__: c for c in (Array, Pattern, Coord, Kernel, Section, MicroOp, Origin, BufferDecl, GroupInfo, Ref)
+    c.__name__: c for c in (Array, Pattern, Coord, Kernel, Section, MicroOp, Origin, BufferDecl, GroupInfo, Ref, Entry)
 }
 NAMED: dict[str, tuple[str, Callable[[str], Any]]] = {
     "Pattern": ("dtype", DTYPES.__getitem__),

@@ -21,7 +21,20 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from systolith.compiler.tile.ir import Array, Block, Buf, GroupRecord, If, Loop, Ref, TileModule, TileOp, VReg, While
+from systolith.compiler.tile.ir import (
+    Array,
+    Block,
+    Buf,
+    Entry,
+    GroupRecord,
+    If,
+    Loop,
+    Ref,
+    TileModule,
+    TileOp,
+    VReg,
+    While,
+)
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import Kernel, MicroOp, Section
@@ -108,7 +121,7 @@ class Printer:
             return self.buffers.setdefault(value, f"%{value.name}")
         if isinstance(value, VReg):
             return f"${value.n}"
-        if isinstance(value, Array | Ref | Coord | Section | MicroOp | BufferDecl):
+        if isinstance(value, Array | Ref | Entry | Coord | Section | MicroOp | BufferDecl):
             return self._call(value)
         if isinstance(value, DType):
             return f'"{value.name}"'

@@ -6,7 +6,20 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, NoReturn, cast
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.tile.ir import ROUTINE, Arg, Block, If, Item, Loop, Ref, TileModule, TileOp, VReg
+from systolith.compiler.tile.ir import (
+    ROUTINE,
+    Arg,
+    Block,
+    Entry,
+    If,
+    Item,
+    Loop,
+    Ref,
+    TileModule,
+    TileOp,
+    VReg,
+    registers_of,
+)
 from systolith.isa.chip import Chip
 from systolith.isa.geometry import Interval, interval
 from systolith.isa.instruction import Space
@@ -185,10 +198,14 @@ def _is_of_kind(value: Arg, field: Field) -> bool:
 
 
 def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg], loops: Loops) -> None:
-    registers = [r for r in (ref.dynamic, *ref.bias) if type(r) is VReg]
+    registers = [*registers_of(ref.dynamic), *(b for b in ref.bias if type(b) is VReg)]
     for register in registers:
         if register not in known:
             _fail(op, f"{name}: register {register} is not set")
+    if isinstance(ref.dynamic, Entry):
+        pitch, whole = ref.dynamic.pitch, ref.buf.bytes if ref.buf is not None and ref.buf.space is Space.HBM else 0
+        if not 0 < pitch < whole or whole % pitch:
+            _fail(op, f"{name}: entries of {pitch} bytes in {whole} of HBM: must be several that fill it")
     if ref.index is not None and ref.index.space is not Space.VMEM:
         _fail(op, f"{name}: the index list {ref.index.name} is in {ref.index.space.name}, must be in VMEM")
     if name == "imm" and (registers or ref.moves):
@@ -213,8 +230,8 @@ def _moved(op: TileOp, name: str, ref: Ref, loops: Loops) -> tuple[int, int]:
     if moving != [loop.var for loop, _ in loops if loop.var in moving]:
         given, around = (", ".join(map(str, of)) or "none" for of in (moving, [loop.var for loop, _ in loops]))
         _fail(op, f"{name}: moves of {given}: must be loops around it ({around}), each once, the outermost first")
-    if any(ref.dynamic in sets for loop, sets in loops if loop.var in moving):
-        _fail(op, f"{name}: starts from register {ref.dynamic}, which a loop that moves it sets")
+    if any(ref.start in sets for loop, sets in loops if loop.var in moving):
+        _fail(op, f"{name}: starts from register {ref.start}, which a loop that moves it sets")
     counts = {loop.var: loop.count for loop, _ in loops if isinstance(loop.count, int)}
     ends = [stride * max(0, counts.get(var, 1) - 1) for var, stride in ref.moves]
     return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends)

@@ -25,6 +25,7 @@ module seq_resolve
   logic [2:0]                place, place_q;  // of the next word in its stream
   logic [StreamOperands-1:0] flags, flags_q;  // which operands of the stream are registers
   logic                      is_reg;
+  logic                      is_entry;  // the word that names a buffer: a register's value, 0 of r0, is added
   logic [7:0]                at, scalar;
 
   always_comb begin
@@ -32,6 +33,7 @@ module seq_resolve
     place    = place_q;
     flags    = flags_q;
     is_reg   = 1'b0;
+    is_entry = 1'b0;
     at       = '0;
     scalar   = '0;
     words_o  = '0;
@@ -41,14 +43,20 @@ module seq_resolve
         place    = '0;
       end
       for (int unsigned i = 0; i < FetchWords; i++) begin
-        at     = at_i + 8'(i);
+        at       = at_i + 8'(i);
+        is_entry = 1'b0;
         scalar = at - operands.scalars;
         if (at >= operands.streams) begin
           if (place == '0) flags = words_i[i][StreamIndexRegHi:StreamBaseRegLo];
+          is_entry = place == 3'(StreamBufferWord);
           is_reg = place >= 3'(StreamBaseWord) && flags[2'(place - 3'(StreamBaseWord))];
           place  = (place == 3'(StreamWords - 1)) ? '0 : place + 3'd1;
         end else is_reg = scalar < 8'(NumScalars) && operands.scalars_reg[scalar[1:0]];
-        if (8'(i) < left_i) words_o[i] = is_reg ? registers_i[words_i[i][4:0]] : words_i[i];
+        if (8'(i) < left_i) begin
+          words_o[i] = registers_i[is_entry ? words_i[i][StreamEntryHi:StreamEntryLo] : words_i[i][4:0]];
+          if (is_entry) words_o[i] = {16'b0, 16'(words_i[i][StreamBufferHi:StreamBufferLo] + words_o[i][15:0])};
+          else if (!is_reg) words_o[i] = words_i[i];
+        end
       end
     end
   end

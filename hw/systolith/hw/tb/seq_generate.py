@@ -209,7 +209,8 @@ class Generator:
         space = self._pick([s for s in Space if s is not Space.SMEM])
         bias = (self._operand(), self._operand())
         pattern, buffer = self._below(1 << 20), self._below(1 << 16)
-        return Stream(space, pattern, self._operand(), buffer, bias, self._operand())
+        entry = Reg(1 + self._below(31)) if self._chance(0.3) else 0
+        return Stream(space, pattern, self._operand(), buffer, bias, self._operand(), entry)
 
     def _unit(self) -> None:
         """Any unit instruction."""
