@@ -45,6 +45,7 @@ from systolith.isa.files import Fill, text_fill
 from systolith.isa.program import Program
 
 OPTIONAL = {
+    "layer-loops": ("loop", "layers are written out", "layers in loops"),
     "slice-views": ("memory", "all dynamic slices are copied", "some are read where they lie"),
     "producer-fusion": ("prologue", "all operands of products are stored", "some are computed in tiles"),
     "batch-loops": ("loop", "no loops", "segments in loops"),

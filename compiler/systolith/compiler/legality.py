@@ -8,7 +8,7 @@ from functools import cache, partial
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.shape import Shape, ShapeKind
-from systolith.compiler.memory.residency import is_allocation, nested
+from systolith.compiler.memory.residency import names_memory, nested
 from systolith.compiler.mxu.matmul import sums_integers
 from systolith.compiler.ops.expression import Const, Graph
 from systolith.compiler.ops.expression_builder import inline_scalar, lower_elementwise
@@ -55,7 +55,7 @@ def check_legality(module: Module, chip: Chip, elided: str | None = None, groupe
     computed: set[Hashable] = set()
     obstacles = {types: cache(partial(types.obstacle, module)) for types in (COMPLEX_NUMBERS, WIDE_TYPES)}
     for instruction in _running(module):
-        if grouped and is_allocation(instruction):
+        if grouped and names_memory(instruction):
             continue
         try:
             _check_values(instruction, elided)

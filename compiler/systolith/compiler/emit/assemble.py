@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -20,7 +20,7 @@ from systolith.isa.access import Access, Tile, accesses, size_of
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import queues
-from systolith.isa.program import Location, Origin, Probe, Program
+from systolith.isa.program import BufferDecl, Location, Origin, Probe, Program
 from systolith.isa.verify import verify_code
 
 MEMORIES = (Space.VMEM, Space.SMEM)
@@ -187,17 +187,21 @@ def _order(line: _Line, program: Program, chip: Chip) -> tuple[Ordered, dict[Spa
     return ordered(orderer, line.instructions, frozenset(line.boundaries), line.spans, line.joined)
 
 
-def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> list[Probe]:
+def probes(
+    tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan, table: Sequence[BufferDecl]
+) -> list[Probe]:
     """For each group record, where operands lie before it and results after it.
 
     Args:
         tile: what the program is made of.
         ops: the operation of each instruction.
         plan: addresses.
+        table: the program's buffers.
     """
     last = {op: n for n, op in enumerate(ops) if op is not None}
     first = {op: n for n, op in reversed([*enumerate(ops)]) if op is not None}
-    numbers = {b: n for n, b in enumerate(tile.buffers)}
+    numbers = {b.name: n for n, b in enumerate(tile.buffers)}
+    numbers |= {b.name.removesuffix("[0]"): n for n, b in enumerate(table) if b.stack > 1 and b.alias >= 0}
     return [
         Probe(
             record.name,
@@ -210,14 +214,14 @@ def probes(tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan) -> 
     ]
 
 
-def _location(name: str, array: Array, plan: MemoryPlan, numbers: dict[Buf, int]) -> Location:
+def _location(name: str, array: Array, plan: MemoryPlan, numbers: Mapping[str, int]) -> Location:
     if array.dynamic is not None:
         return Location(name, "view", 0, 0, array.dtype.name, array.dims, ())
     in_hbm = array.buf.space == Space.HBM
     return Location(
         name,
-        "hbm" if in_hbm else "vmem",
-        numbers[array.buf] if in_hbm else 0,
+        "stack" if array.buf.parts else "hbm" if in_hbm else "vmem",
+        numbers[array.buf.name] if in_hbm else 0,
         array.offset + (0 if in_hbm else plan.address.get(array.buf, 0)),
         array.dtype.name,
         array.dims,

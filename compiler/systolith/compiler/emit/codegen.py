@@ -70,15 +70,16 @@ class Tables:
         """The first entry of a buffer as a stack of arrays of so many bytes."""
         if (buf, pitch) not in self._stacks:
             self._stacks[buf, pitch] = len(self.buffers) + len(self.entries)
-            owner, count = self.buffers[buf], buf.bytes // pitch
+            count = buf.bytes // pitch
             for n in range(count):
-                decl = BufferDecl(f"{buf.name}[{n}]", Role.PART, "u8", (pitch,), pitch, alias=owner, offset=n * pitch)
-                self.entries.append(replace(decl, stack=1 if n else count))
+                owner, offset = (buf.parts[n], 0) if buf.parts else (buf, n * pitch)
+                decl = BufferDecl(f"{buf.name}[{n}]", Role.PART, "u8", (pitch,), pitch, alias=self.buffers[owner])
+                self.entries.append(replace(decl, offset=offset, stack=1 if n else count))
         return self._stacks[buf, pitch]
 
 
 def _too_large(buf: Buf, origin: Origin) -> CompileError:
-    assert buf.decl is not None
+    assert buf.decl is not None, f"all of the stack {buf.name}"
     what = f"{buf.decl.dtype}{list(buf.decl.dims)} in HBM takes {buf.bytes} bytes"
     why = f"an operation reaches {ir.LARGEST} bytes of an array, or one index of its first dimension, given at run time"
     return CompileError(f"{origin.hlo or origin.group}: {what}; {why}: split it")
@@ -177,7 +178,7 @@ class Generator:
         space = ref.buf.space if ref.buf is not None else Space.NONE
         number = 0
         if ref.buf is not None:
-            number = self.tables.buffers[ref.buf] if space == Space.HBM else ref.buf.unit
+            number = self.tables.buffers.get(ref.buf, 0) if space == Space.HBM else ref.buf.unit
             if isinstance(ref.dynamic, Entry):
                 number = self.tables.stack(ref.buf, ref.dynamic.pitch)
             elif ref.buf.is_large:

@@ -34,7 +34,7 @@ from systolith.compiler.groups.straight import cut_straight
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
-from systolith.compiler.memory.residency import is_allocation
+from systolith.compiler.memory.residency import names_memory
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, reads_in_place, splat_or_none
 from systolith.compiler.ops.group import Group, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
@@ -430,7 +430,7 @@ class _Grouping:
                 out.append(value[i])
             elif i not in self.stored or i in self.absorbed:
                 continue
-            elif family(i) in OUTSIDE or has_effects(i) or is_allocation(i):
+            elif family(i) in OUTSIDE or has_effects(i) or names_memory(i):
                 i.operands = [value[o] for o in i.operands]
                 value[i] = i
                 out.append(i)

@@ -32,7 +32,7 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
     kept = kept_by(i)
     state: list[Array] = []
     for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
-        if kept[k]:
+        if kept[k] or array.buf.parts:  # stacks are updated in place
             state.append(array)
             continue
         place = lowering.result((i, k), shape)

@@ -21,7 +21,15 @@ from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.routines import is_routine
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
-from systolith.compiler.memory.residency import CACHED_SHARE, Leaf, Placement, is_allocation, leaf_shapes
+from systolith.compiler.memory.residency import (
+    CACHED_SHARE,
+    Leaf,
+    Placement,
+    is_allocation,
+    is_stack,
+    is_unstack,
+    leaf_shapes,
+)
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
@@ -239,6 +247,10 @@ class Lowering:
             return self._group(within, i, operands)
         if is_allocation(i):
             return self.ctx.nowhere(i.name, i.shape.dtype, i.dims)
+        if is_stack(i):
+            return self.ctx.stack(i.name, i.shape.dtype, i.dims, [a for o in operands for a in flatten(o)])
+        if is_unstack(i):
+            return operands[1]
         raise compile_error(i, "not an operation of grouped HLO")
 
     def _control(self, i: Instruction, operands: list[Value]) -> Steps[Value]:

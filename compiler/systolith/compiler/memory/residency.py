@@ -47,6 +47,30 @@ ALLOCATE = "AllocateBuffer"
 """XLA's target of a custom-call that gives memory without contents."""
 
 
+STACK = "Stack"
+"""Target of a custom-call that gives arrays as one with a new first dimension; nothing is copied."""
+
+UNSTACK = "Unstack"
+"""Target of a custom-call that gives its second operand, which is the array `opaque` of the stack that is its first, as
+it is now.
+"""
+
+
+def is_stack(i: Instruction) -> bool:
+    """Whether an instruction gives arrays as one; see `STACK`."""
+    return i.opcode == "custom-call" and i.word("custom_call_target") == STACK
+
+
+def is_unstack(i: Instruction) -> bool:
+    """Whether an instruction gives an array of a stack; see `UNSTACK`."""
+    return i.opcode == "custom-call" and i.word("custom_call_target") == UNSTACK
+
+
+def names_memory(i: Instruction) -> bool:
+    """Whether an instruction only names memory: nothing runs."""
+    return is_allocation(i) or is_stack(i) or is_unstack(i)
+
+
 def is_allocation(i: Instruction) -> bool:
     """Whether an instruction is memory without contents, every element of which is written before it is read."""
     return i.opcode == "custom-call" and i.word("custom_call_target") == ALLOCATE
@@ -110,6 +134,8 @@ class Aliases:
             return self.leaves[i.operands[0]]
         if isinstance(i, Group) and i.unit is Unit.VIEW:
             return self.leaves[i.sliced]
+        if is_unstack(i):
+            return self.leaves[i.operands[1]]
         if i.opcode == "get-tuple-element":
             (operand,), index = i.operands, i.integer("index")
             start = sum(len(leaf_shapes(s)) for s in operand.shape.elements[:index])
@@ -253,7 +279,7 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     start = {i: n for n, i in enumerate(computation.instructions)}
     made: dict[Instruction, list[Leaf]] = defaultdict(list)
     for leaf in last:
-        if family(leaf[0]) is not Family.GIVEN and not is_allocation(leaf[0]):
+        if family(leaf[0]) is not Family.GIVEN and not names_memory(leaf[0]):
             made[leaf[0]].append(leaf)
             if leaf_bytes(leaf) > vmem * VALUE_SHARE:
                 placement.spilled.add(leaf)

@@ -317,6 +317,11 @@ class TileBuilder:
         element = dtype if words == 1 else U32
         return Array(buf, element.in_memory, (prod(dims) * words,), (element.size,), (0,))
 
+    def stack(self, name: str, dtype: DType, dims: tuple[int, ...], arrays: Sequence[Array]) -> Array:
+        """Whole arrays in HBM as one with a new first dimension."""
+        buf = Buf(self.fresh(name), Space.HBM, prod(dims) * dtype.size, parts=tuple(a.buf for a in arrays))
+        return dense_array(buf, dtype, dims)
+
     def nowhere(self, name: str, dtype: DType, dims: tuple[int, ...]) -> Array:
         """An array without memory, for a value that has no contents yet."""
         return dense_array(Buf(self.fresh(name), Space.NONE, max(prod(dims) * dtype.size, 1)), dtype, dims)

@@ -34,6 +34,7 @@ class Buf:
         decl: for HBM: its buffer-table entry.
         unit: for ACC: which MXU.
         shares: for HBM: the buffer whose memory it uses; None: it has its own.
+        parts: buffers that it is a stack of; it has no entry in the buffer table then.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Buf:
     decl: BufferDecl | None = None
     unit: int = 0
     shares: Buf | None = None
+    parts: tuple[Buf, ...] = ()
 
     @property
     def memory(self) -> Buf:
@@ -52,7 +54,7 @@ class Buf:
     @property
     def is_large(self) -> bool:
         """Whether offsets do not reach all of it."""
-        return self.space is Space.HBM and self.bytes > LARGEST
+        return self.space is Space.HBM and (self.bytes > LARGEST or bool(self.parts))
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,9 @@ class TileOp:
 
     @cached_property
     def buffers(self) -> list[Buf]:
-        """Every buffer that it names, index lists included."""
-        return [buf for ref in self.refs for buf in (ref.buf, ref.index) if buf is not None]
+        """Every buffer that it names, index lists and parts of stacks included."""
+        named = [buf for ref in self.refs for buf in (ref.buf, ref.index) if buf is not None]
+        return named + [part for buf in named for part in buf.parts]
 
 
 @dataclass(eq=False)

@@ -46,7 +46,9 @@ NAMED: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Fields that are written by name, and what makes the value of it."""
 
 HEAD = re.compile(r'module "(.*?)"(?: chip "(.*)" "(\w+)")?')
-BUFFER = re.compile(r"%(\S+) = (\w+) (\d+) align (\d+)(?: unit (\d+))?( whole)?(?: (BufferDecl\(.*\)))?")
+BUFFER = re.compile(
+    r"%(\S+) = (\w+) (\d+) align (\d+)(?: unit (\d+))?( whole)?(?: (BufferDecl\(.*\)))?(?: stack (\(.*\)))?"
+)
 ENTRY = re.compile(r"([pkog]\d+) = (.*)")
 GROUP = re.compile(r"group (GroupInfo\(.*\))")
 OPERATION = re.compile(r"([\w.]+)(?:\[(\d+)\])? (.*?) ?; (o\d+)(?: begin (g\d+))?(?: end (g\d+))?")
@@ -116,7 +118,7 @@ class _Parser:
         if head := HEAD.fullmatch(line):
             self.module.name, self.module.chip, self.module.chip_digest = head[1], head[2] or "", head[3] or ""
         elif found := BUFFER.fullmatch(line):
-            self._buffer(*found.groups())
+            self._buffer(found)
         elif group := GROUP.fullmatch(line):
             self.module.groups.append(self._record(group[1], GroupInfo))
         elif entry := ENTRY.fullmatch(line):
@@ -127,13 +129,15 @@ class _Parser:
             raise ValueError(f"{name} is there already")
         self.names[name] = value
 
-    def _buffer(
-        self, name: str, space: str, size: str, align: str, unit: str | None, whole: str | None, text: str | None
-    ) -> None:
+    def _buffer(self, found: re.Match[str]) -> None:
+        name, space, size, align, unit, whole, text, stack = found.groups()
         decl = self._record(text, BufferDecl) if text else None
-        if (decl is not None) != (Space[space] in (Space.HBM, Space.HOST)):
-            raise ValueError("a buffer has a BufferDecl if it is in HBM or a host queue, and only then")
-        buf = Buf(name, Space[space], int(size), int(align), decl, int(unit or 0))
+        parts = self._value(stack) if stack else ()
+        if (decl is not None) != (Space[space] in (Space.HBM, Space.HOST) and not parts):
+            raise ValueError("a buffer has a BufferDecl if it is in HBM or a host queue and no stack, and only then")
+        if not all(isinstance(part, Buf) and part.decl and part.bytes * len(parts) == int(size) for part in parts):
+            raise ValueError("a stack is one of buffers of the table, all of as many bytes")
+        buf = Buf(name, Space[space], int(size), int(align), decl, int(unit or 0), parts=parts)
         self._define(f"%{name}", buf)
         if whole:
             self.module.whole.add(buf)

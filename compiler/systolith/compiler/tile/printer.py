@@ -144,6 +144,8 @@ class Printer:
         unit = f" unit {b.unit}" if b.unit else ""
         whole = " whole" if b in self.module.whole else ""
         decl = f" {self._call(b.decl)}" if b.decl is not None else ""
+        if b.parts:
+            decl = f" stack {self._value(b.parts)}"
         return f"%{b.name} = {Space(b.space).name} {b.bytes} align {b.align}{unit}{whole}{decl}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
 from systolith.compiler.groups.fusion import Fuse, Limits
+from systolith.compiler.groups.layer_loops import LoopOverLayers
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import LARGE, Recompute
@@ -28,6 +29,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
+    "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),

@@ -169,6 +169,8 @@ def read_location(machine: Machine, at: Location) -> Array:
     """A copy of the array that lies at a location."""
     element = dtype(at.dtype)
     memory = machine.vmem if at.space == "vmem" else machine.buffers[at.buffer]
+    if at.space == "stack":
+        memory = np.concatenate(machine.buffers[at.buffer : at.buffer + at.dims[0]])
     view = np.ndarray(at.dims, element.stored, memory.data, at.address, at.strides)
     return view.copy()
 

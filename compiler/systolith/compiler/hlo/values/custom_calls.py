@@ -38,6 +38,17 @@ def _without_contents(i: Instruction, operands: list[Literal]) -> Literal:
     return np.asarray(ones.view(dtype)[..., 0]) if dtype != np.bool_ else np.ones(i.dims, np.bool_)
 
 
+def _stack(i: Instruction, operands: list[Literal]) -> Literal:
+    """Arrays as one, with a new first dimension."""
+    return np.stack([np.asarray(x) for x in operands])
+
+
+def _unstack(i: Instruction, operands: list[Literal]) -> Literal:
+    """An array of a stack."""
+    whole = np.asarray(operands[0])
+    return np.asarray(whole[int(i.word("opaque"))])
+
+
 MARKERS = frozenset(
     """LayoutConstraint MoveToDevice MoveToHost SPMDFullToShardShape SPMDShardToFullShape Sharding
     annotate_device_placement""".split()
@@ -61,8 +72,10 @@ def is_marker(i: Instruction) -> bool:
 CUSTOM_CALLS: dict[str, CustomCall] = {
     "AllocateBuffer": _without_contents,
     "Pin": _as_it_is,
+    "Stack": _stack,
     "TopK": _top_k,
     "Unpin": _as_it_is,
+    "Unstack": _unstack,
     "PadToStatic": pad_to_static,
     "SliceToDynamic": slice_to_dynamic,
     **LAPACK,
