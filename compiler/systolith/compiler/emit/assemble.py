@@ -16,9 +16,9 @@ from systolith.compiler.emit.tokens import FINE, INNER, Ordered, Orderer, ordere
 from systolith.compiler.explain import Decision
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp
-from systolith.isa.access import Access, Tile, accesses, size_of
+from systolith.isa.access import Access, Tile, accesses, memory_of, size_of
 from systolith.isa.chip import Chip
-from systolith.isa.instruction import Instruction, Space
+from systolith.isa.instruction import Instruction, Space, Stream, Value
 from systolith.isa.opcodes import queues
 from systolith.isa.program import BufferDecl, Location, Origin, Probe, Program
 from systolith.isa.verify import verify_code
@@ -172,9 +172,17 @@ def _close(line: _Line, head: int, divided: Collection[int]) -> bool:
 
 def _order(line: _Line, program: Program, chip: Chip) -> tuple[Ordered, dict[Span, str]]:
     """The order of instructions, and the loops of several iterations that do not overlap, each with the reason."""
+    stacks = _stacks_of_buffers(program)
 
     def touches(instruction: Instruction) -> Iterable[Access]:
-        return accesses(instruction, program, chip)
+        """What it touches; buffers of a stack are ordered as one, or each load would be of as many as there are."""
+        if not stacks:
+            return accesses(instruction, program, chip)
+        first = _of_first_entry(instruction, program, stacks)
+        return [
+            a._replace(buffer=stacks[a.buffer]) if a.space is Space.HBM and a.buffer in stacks else a
+            for a in accesses(first, program, chip)
+        ]
 
     sizes: dict[tuple[int, int], int] = {(int(s), 0): size_of(s, 0, program, chip) for s in MEMORIES}
     for unit in range(chip.mxu.count):
@@ -185,6 +193,30 @@ def _order(line: _Line, program: Program, chip: Chip) -> tuple[Ordered, dict[Spa
     fine = FINE | {int(Space.VMEM): line_bytes(chip).bit_length() - 1}
     orderer = partial(Orderer, queues(chip), touches, sizes, chip.token.max, chip.fifo.depth, fine)
     return ordered(orderer, line.instructions, frozenset(line.boundaries), line.spans, line.joined)
+
+
+def _stacks_of_buffers(program: Program) -> dict[int, int]:
+    """Buffers that are parts of a stack, and the first of each stack's."""
+    found: dict[int, int] = {}
+    for n, b in enumerate(program.buffers):
+        if b.stack > 1:
+            owners = [memory_of(n + k, program) for k in range(b.stack)]
+            if len(set(owners)) == b.stack:
+                found |= dict.fromkeys(owners, owners[0])
+    return found
+
+
+def _of_first_entry(instruction: Instruction, program: Program, stacks: Collection[int]) -> Instruction:
+    """The instruction with the first entry for those in registers, of stacks of buffers."""
+
+    def first(value: Value) -> Value:
+        if isinstance(value, Stream) and value.entry and memory_of(value.buffer, program) in stacks:
+            return replace(value, entry=0)
+        return value
+
+    if not any(isinstance(v, Stream) and v.entry for v in instruction.args.values()):
+        return instruction
+    return replace(instruction, args={name: first(value) for name, value in instruction.args.items()})
 
 
 def probes(

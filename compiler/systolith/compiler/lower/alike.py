@@ -13,7 +13,7 @@ import numpy as np
 from systolith.compiler.hlo.ir import Computation, Instruction, Literal
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.ir import Array, Buf, Dynamic, Entry
 
 SUFFIX = re.compile(r"(\.[a-z_]+[0-9]*)+")
 """The end of a name that is made of another one."""
@@ -27,6 +27,7 @@ class Source:
         key: all that lowering it depends on, beside the chip, the room for its tiles, and the state of the context.
         names: those that its operations and buffers may be called after.
         bufs: the buffers of its arrays.
+        dynamics: places of these that only the run knows.
         in_blocks: whether it runs in blocks.
         asks_for_room: whether it compares the room for its tiles with what these take, no more.
     """
@@ -34,26 +35,38 @@ class Source:
     key: Hashable
     names: tuple[str, ...]
     bufs: tuple[Buf, ...]
+    dynamics: tuple[Dynamic, ...]
     in_blocks: bool
     asks_for_room: bool
 
 
-def source_of(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> Source | None:
-    """A group over its arrays; None: some of them lie where only a run knows."""
+def source_of(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> Source:
+    """A group over its arrays."""
     arrays = (*operands, *results)
-    if any(a.dynamic is not None for a in arrays):
-        return None
+    dynamics = list(dict.fromkeys(a.dynamic for a in arrays if a.dynamic is not None))
     bufs = list(dict.fromkeys(a.buf for a in arrays))
     number = {buf: n for n, buf in enumerate(bufs)}
     owners = list(dict.fromkeys(buf.memory for buf in bufs))
     memory = {buf: n for n, buf in enumerate(owners)}
-    places = tuple((number[a.buf], a.dtype.name, a.dims, a.strides, a.origin, a.offset) for a in arrays)
-    lying = tuple((int(b.space), b.bytes, b.align, b.unit, memory[b.memory], b.decl and b.decl.role) for b in bufs)
+    known_in_runs = {d: (n, *_form(d)) for n, d in enumerate(dynamics)}
+    places = tuple(
+        (number[a.buf], a.dtype.name, a.dims, a.strides, a.origin, a.offset, a.dynamic and known_in_runs[a.dynamic])
+        for a in arrays
+    )
+    lying = tuple(
+        (int(b.space), b.bytes, b.align, b.unit, memory[b.memory], b.decl and b.decl.role, len(b.parts)) for b in bufs
+    )
     inside = [i.name for i in group.body.instructions]
     called = [b.name.partition("~")[0] for b in bufs]
     names = (group.name, *inside, *(b.name for b in bufs), *called)
     key = (_structure(group.body), group.unit, group.tiling, len(operands), places, lying, _relations(names))
-    return Source((*key, ctx.options.precision), names, tuple(bufs), group.unit is None, group.unit is Unit.VPU)
+    in_blocks, asks = group.unit is None, group.unit is Unit.VPU
+    return Source((*key, ctx.options.precision), names, tuple(bufs), tuple(dynamics), in_blocks, asks)
+
+
+def _form(place: Dynamic) -> tuple[int, ...]:
+    """All of a place that only a run knows but its registers."""
+    return (place.pitch, int(place.offset is None)) if isinstance(place, Entry) else ()
 
 
 def _structure(computation: Computation) -> Hashable:

@@ -16,7 +16,7 @@ from systolith.compiler.cost.room import Room
 from systolith.compiler.explain import Decision
 from systolith.compiler.lower.alike import SUFFIX, Source
 from systolith.compiler.tile.builder import Sums, TileBuilder
-from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import Block, Buf, Dynamic, Item, Loop, Ref, TileOp, VReg
 from systolith.isa.instruction import Space
 from systolith.isa.program import Origin
 
@@ -143,6 +143,7 @@ class Template:
         items: operations and loops.
         explain: decisions.
         state: see `Lowered`.
+        dynamics: places that only the run knows, of the group that was lowered.
     """
 
     stems: list[Piece] = field(default_factory=list)
@@ -158,6 +159,7 @@ class Template:
     items: list[_Op | _Loop] = field(default_factory=list)
     explain: list[Callable[[Sequence[str]], Decision]] = field(default_factory=list)
     state: Hashable = None
+    dynamics: Sequence[Dynamic] = ()
 
     def copy(self, ctx: TileBuilder, source: Source) -> None:
         """Append a copy for another group."""
@@ -185,6 +187,7 @@ class Template:
         turn = units[0] - self.sums[0].unit if units else 0
         shift = rows[0] - self.sums[0].row if self.shifted and rows else 0
         variables = [VReg(next(ctx.loop_vars)) for _ in range(self.variables)]
+        places = dict(zip(self.dynamics, source.dynamics, strict=True))
         refs = list[Ref]()
         for n, k, ref, sums in self.refs:
             buf, offset = (None if n is None else bufs[n]), ref.offset
@@ -193,7 +196,8 @@ class Template:
                 buf = ctx.acc(unit if sums is None else units[sums])
                 offset += (shift if sums is None else rows[sums] - self.sums[sums].row) * self.row_bytes
             moves = tuple([(variables[var.n], step) for var, step in ref.moves])
-            refs.append(Ref(buf, ref.pattern, offset, None, ref.bias, None if k is None else bufs[k], moves))
+            dynamic = None if ref.dynamic is None else places[ref.dynamic]
+            refs.append(Ref(buf, ref.pattern, offset, dynamic, ref.bias, None if k is None else bufs[k], moves))
         origins = [replace(o, hlo=_named(hlo, names), group=_named(g, names)) for hlo, g, o in self.origins]
 
         def copied(item: _Op | _Loop) -> Item:
@@ -235,6 +239,7 @@ class _Reading:
                 row_bytes=lowered.row_bytes,
                 units=lowered.units,
                 shifted=lowered.looped,
+                dynamics=lowered.source.dynamics,
             ),
         )
         self._names: dict[str, int] = {}
@@ -294,7 +299,8 @@ class _Reading:
 
     def _number_buffers(self, drawn: Mapping[str, int]) -> None:
         found = self._lowered
-        bufs = dict.fromkeys(b for op in found.ops for b in op.buffers if b not in self._bufs)
+        parts = {part for buf in self._bufs for part in buf.parts}
+        bufs = dict.fromkeys(b for op in found.ops for b in op.buffers if b not in self._bufs and b not in parts)
         for b in bufs:
             if b.space == Space.ACC:
                 continue
@@ -349,7 +355,9 @@ class _Reading:
             sums = self._sums(ref.buf.unit, ref.offset // self._lowered.row_bytes)
         key = id(ref), sums
         if key not in self._refs:
-            if ref.dynamic is not None or any(type(b) is VReg for b in ref.bias):
+            if (ref.dynamic is not None and ref.dynamic not in self._made.dynamics) or any(
+                type(b) is VReg for b in ref.bias
+            ):
                 raise NotCopiedError
             ref = replace(ref, moves=tuple((VReg(self._variable(var)), step) for var, step in ref.moves))
             buf = None if ref.buf is None or ref.buf.space == Space.ACC else self._bufs[ref.buf]
