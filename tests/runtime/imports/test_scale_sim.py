@@ -80,6 +80,23 @@ def test_lists_as_scale_sim_s_examples_have_them(tmp_path: Path) -> None:
         assert [i.dims for i in module.entry.instructions if i.opcode == "convolution"] == dims, text
 
 
+def test_columns_behind_one_without_a_heading_are_remarks(tmp_path: Path) -> None:
+    """As in its ResNet-50: the author's own figures, of some layers."""
+    head = "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,,,Eh,Ew"
+    rows = "\n,,,,,,,,,,,\nConv1,12,12,3,3,4,8,1,,,10,10\nConv2,12,12,1,1,4,8,1,,,,\n"
+    module = read_topology(write(tmp_path, head + rows))
+    dims = [(1, 10, 10, 8), (1, 12, 12, 8)]
+    assert [i.dims for i in module.entry.instructions if i.opcode == "convolution"] == dims
+
+
+def test_a_ratio_is_told_by_its_column(tmp_path: Path) -> None:
+    head = "Layer Name, M, N, K, Sparsity,\n"
+    module = read_topology(write(tmp_path, head + "G1, 1, 5, 16, 1,\nG2, 3, 5, 16, 1:1,\n"))
+    assert [i.dims for i in module.entry.instructions if i.opcode == "dot"] == [(1, 5), (3, 5)]
+    with pytest.raises(SystolithError, match=r":2: sparsity 0.5: no chip here skips zeros"):
+        read_topology(write(tmp_path, head + "G1, 1, 5, 16, 0.5,\n"))
+
+
 def test_a_column_of_batches_is_no_second_stride(tmp_path: Path) -> None:
     head = (
         "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Batch Size,"
@@ -96,6 +113,7 @@ def test_a_configuration_is_a_chip(tmp_path: Path) -> None:
     assert (chip.mxu.count, chip.mxu.rows, chip.mxu.cols) == (1, 32, 16)
     assert chip.vmem.bytes == 128 * 1024 * 2
     assert chip.hbm.p / chip.hbm.q == 20
+    assert chip.hbm.bytes == 2**40  # SCALE-Sim's has no end
     assert read_configuration(tmp_path / "scale.cfg", "s8").vmem.bytes == 128 * 1024
 
 
@@ -105,6 +123,11 @@ WRONG = [
     ("Layer, M, N, K,\na, 1, 2,\n", r":2: 2 numbers: a product has M, N, K; a convolution has IFMAP height"),
     ("Layer, M, N, K,\na, 1, 0, 2,\n", r":2: N = 0: must be from 1"),
     ("Layer, M, N, K, Sparsity,\na, 1, 1, 2, 2:4,\n", r":2: sparsity 2:4"),
+    (
+        "h\nb, 9, 9, 1, 1, 1, 1, 1,\na, 65536, 8, 1, 1, 4096, 2, 1,\n",
+        r":3: a: bf16\[1,65536,8,4096\] takes 4294967296 by",
+    ),
+    ("Layer, M, N, K,\na, 1048576, 2, 2048,\n", r":2: a: bf16\[1048576,2048\] .* at most 2147483648: smaller layers"),
     ("h\na, 3, 3, 5, 5, 1, 1, 1,\n", r":2: a: a filter of 5 x 5 is larger than 3 x 3"),
 ]
 

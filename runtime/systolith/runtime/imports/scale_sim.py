@@ -11,11 +11,12 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 from systolith.compiler.hlo.ir import Module
+from systolith.compiler.tile.builder import LARGEST
 from systolith.isa.chip import Chip, Provenance, load_chip, variant
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import SystolithError
@@ -30,6 +31,7 @@ _CONVOLUTION = (
     "stride width",
 )  # fmt: skip
 _PRODUCT = ("M", "N", "K")
+_COLUMNS = ("batch", "sparsity")
 _DEPTHWISE = "DP"
 _LARGEST = 2**24
 
@@ -53,7 +55,7 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
 
     Args:
         path: the CSV; a row has a name, and 3 numbers (M, N, K) or 7 or 8 (a convolution); a column of convolutions
-            that the heading calls `Batch ...` has numbers of images.
+            that the heading calls `Batch ...` has numbers of images.  Columns behind one without a heading are remarks.
         element: type of all operands.
 
     Raises:
@@ -68,13 +70,14 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
         taken[name] = taken.get(name, 0) + 1
         name = name if taken[name] == 1 else f"{name}.{taken[name]}"
         make = _product if len(layer.numbers) == len(_PRODUCT) else _convolution
-        x, w, y, operation = make(layer, path)
+        *arrays, operation = make(layer, path)
+        x, w, y = (_array(element, dims, layer, path) for dims in arrays)
         lines += [
-            f"  {name}.x = {element}{x} parameter({2 * number})",
-            f"  {name}.w = {element}{w} parameter({2 * number + 1})",
-            f"  {name} = {element}{y} {operation.format(f'{name}.x, {name}.w')}",
+            f"  {name}.x = {x} parameter({2 * number})",
+            f"  {name}.w = {w} parameter({2 * number + 1})",
+            f"  {name} = {y} {operation.format(f'{name}.x, {name}.w')}",
         ]
-        roots.append((f"{element}{y}", name))
+        roots.append((y, name))
     shapes, names = (", ".join(part) for part in zip(*roots, strict=True))
     lines += [f"  ROOT results = ({shapes}) tuple({names})", "}"]
     return parse_module("\n".join(lines) + "\n", str(path))
@@ -82,16 +85,19 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
 
 def _layers(path: Path) -> list[Layer]:
     text = read_text(path, ScaleSimError)
-    rows = [_cells(row) for row in csv.reader(text.splitlines(), delimiter="," if "," in text else "\t")]
-    heading = [cell.lower() for cell in rows[0]] if rows else []
-    batch = next((n for n, cell in enumerate(heading) if cell.startswith("batch")), None)
+    rows = [*csv.reader(text.splitlines(), delimiter="," if "," in text else "\t")]
+    heading = [cell.lower() for cell in _cells(rows[0])] if rows else []
+    end = heading.index("") if "" in heading else None
+    named = {n: kind for n, cell in enumerate(heading[:end]) for kind in _COLUMNS if cell.startswith(kind)}
     found = []
-    for line, cells in enumerate(rows[1:], 2):
+    for line, row in enumerate(rows[1:], 2):
+        cells = _cells(row[:end])
         if not cells:
             continue
-        images = cells.pop(batch) if batch is not None and batch < len(cells) else "1"
+        said = {kind: cells[n] for n, kind in named.items() if n < len(cells)}
         where = f"{path}:{line}"
-        numbers = _whole([images, *_dense(cells[1:], where)], where)
+        plain = [cell for n, cell in enumerate(cells) if n not in named][1:]
+        numbers = _whole([said.get("batch", "1"), *_dense(plain, said.get("sparsity", "1"), where)], where)
         found.append(Layer(line, cells[0], tuple(numbers[1:]), numbers[0]))
         _check(found[-1], where)
     if not found:
@@ -109,11 +115,11 @@ def _cells(row: Sequence[str]) -> list[str]:
     return cells
 
 
-def _dense(cells: Sequence[str], where: str) -> list[str]:
-    """The cells without a ratio of sparsity that says that nothing is zero."""
-    for cell in cells:
-        values, colon, of = cell.partition(":")
-        if colon and values != of:
+def _dense(cells: Sequence[str], ratio: str, where: str) -> list[str]:
+    """The cells without a ratio; all ratios, that of the column too, have to say that nothing is zero."""
+    for cell in (ratio, *(cell for cell in cells if ":" in cell)):
+        values, _, of = cell.partition(":")
+        if values != (of or "1"):
             raise ScaleSimError(f"{where}: sparsity {cell}: no chip here skips zeros; leave that column out")
     return [cell for cell in cells if ":" not in cell]
 
@@ -140,12 +146,27 @@ def _check(layer: Layer, where: str) -> None:
         raise ScaleSimError(f"{where}: batch = {layer.batch}: a product has no batch; its rows are M")
 
 
-def _product(layer: Layer, path: Path) -> tuple[str, str, str, str]:
+def _array(element: str, dims: Sequence[int], layer: Layer, path: Path) -> str:
+    """The shape of an array."""
+    shape = f"{element}[{','.join(map(str, dims))}]"
+    size = prod(dims) * dtype(element).size
+    if size > LARGEST:
+        raise ScaleSimError(
+            f"{path}:{layer.line}: {layer.name}: {shape} takes {size} bytes; an array has at most {LARGEST}: smaller"
+            " layers on several lines do the same work"
+        )
+    return shape
+
+
+Dims = tuple[int, ...]
+
+
+def _product(layer: Layer, path: Path) -> tuple[Dims, Dims, Dims, str]:
     m, n, k = layer.numbers
-    return f"[{m},{k}]", f"[{k},{n}]", f"[{m},{n}]", "dot({}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    return (m, k), (k, n), (m, n), "dot({}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
 
 
-def _convolution(layer: Layer, path: Path) -> tuple[str, str, str, str]:
+def _convolution(layer: Layer, path: Path) -> tuple[Dims, Dims, Dims, str]:
     h, w, fh, fw, channels, filters, *strides = layer.numbers
     sh, sw = strides * 2 if len(strides) == 1 else strides
     if fh > h or fw > w:
@@ -157,8 +178,7 @@ def _convolution(layer: Layer, path: Path) -> tuple[str, str, str, str]:
     groups = f", feature_group_count={channels}" if depthwise else ""
     kernel, features = (1, channels * filters) if depthwise else (channels, filters)
     operation = f"convolution({{}}), window={{{{{window}}}}}, dim_labels=b01f_01io->b01f{groups}"
-    images, results = f"[{layer.batch},{h},{w},{channels}]", f"[{layer.batch},{oh},{ow},{features}]"
-    return images, f"[{fh},{fw},{kernel},{features}]", results, operation
+    return (layer.batch, h, w, channels), (fh, fw, kernel, features), (layer.batch, oh, ow, features), operation
 
 
 def _name(text: str) -> str:
@@ -168,11 +188,15 @@ def _name(text: str) -> str:
 
 # Configurations.
 
+_UNLIMITED = 2**40
+"""The most bytes of HBM that a chip may have: SCALE-Sim's memory has no end."""
+
 _FIELDS = {"arrayheight": "mxu.rows", "arraywidth": "mxu.cols"}
 _SRAMS = ("ifmapsramszkb", "filtersramszkb", "ofmapsramszkb")
 _SOURCES = {
     "mxu.count": "an array", "mxu.rows": "ArrayHeight", "mxu.cols": "ArrayWidth",
-    "vmem.bytes": "IfmapSramSzkB + FilterSramSzkB + OfmapSramSzkB", "hbm.p": "Bandwidth", "hbm.q": "Bandwidth",
+    "vmem.bytes": "IfmapSramSzkB + FilterSramSzkB + OfmapSramSzkB", "hbm.bytes": "no limit", "hbm.p": "Bandwidth",
+    "hbm.q": "Bandwidth",
 }  # fmt: skip
 """The keys that fields come from."""
 
@@ -209,6 +233,7 @@ def read_configuration(path: Path, element: str = "bf16", dataflow: str | None =
     size = dtype(element).size
     changes: dict[str, Any] = {"name": _name(path.stem), "mxu.count": 1}
     changes |= {field: _number(found, key, path) for key, field in _FIELDS.items()}
+    changes["hbm.bytes"] = _UNLIMITED
     changes["vmem.bytes"] = sum(_number(found, key, path) for key in _SRAMS) * 1024 * size
     if parser.get("run_presets", "interfacebandwidth", fallback="USER").strip().upper() == "USER":
         words = _numbers(found, "bandwidth", path)[0]
