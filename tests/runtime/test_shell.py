@@ -57,6 +57,31 @@ def test_shells_complete_commands_options_and_choices() -> None:
     assert complete("systolith report --fo", 2) == ["plain,--format"]
 
 
+def test_shells_complete_chips_by_the_names_of_presets_and_files() -> None:
+    assert complete("systolith run --chip tpu_v6", 3) == ["plain,tpu_v6e", "file,tpu_v6"]
+    assert complete("systolith chips ti", 2) == ["plain,tiny", "file,ti"]
+
+
+SHELLS = {
+    "bash": 'eval "$(_SYSTOLITH_COMPLETE=bash_source systolith)"; COMP_WORDS=(systolith run --mode "");'
+    ' COMP_CWORD=3; _systolith_completion systolith; printf "%s\\n" "${COMPREPLY[@]}"',
+    "zsh": "autoload -Uz compinit && compinit -u -D; compdef() { print -r -- $2 $1; };"
+    ' compadd() { print -rl -- ${(P)@[-1]}; }; eval "$(_SYSTOLITH_COMPLETE=zsh_source systolith)";'
+    ' words=(systolith run --mode ""); CURRENT=4; _systolith_completion',
+    "fish": '_SYSTOLITH_COMPLETE=fish_source systolith | source; complete -C "systolith run --mode "',
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_completes_in_that_shell(shell: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    about = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run([program, "-c", SHELLS[shell]], env=os.environ | about, capture_output=True, text=True)
+    assert done.stdout.split()[-3:] == ["full", "time", "values"], done
+
+
 def test_the_manual_page_has_every_command_and_option() -> None:
     text = CliRunner().invoke(cli, ["man"], standalone_mode=False, prog_name="systolith").stdout.replace("\\-", "-")
     with click.Context(cli, info_name="systolith") as root:

@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from systolith.isa.chip import Chip
 
 F = TypeVar("F", bound=Callable[..., Any])
 CHIP_HELP = "Preset name or chip TOML file (see `systolith chips`)."
 SET_HELP = "Another value of a field of the chip: vmem.bytes=8MiB, hbm.gbps=1800, clock_mhz=1.2GHz; repeatable."
+
+
+def complete_chip(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The presets whose names begin so, and files, for completion in shells."""
+    from click.shell_completion import CompletionItem
+
+    from systolith.isa.chip import preset_names
+
+    presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
+    return [*presets, CompletionItem(incomplete, type="file")]
 
 
 def _changes(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Mapping[str, str]:
@@ -40,7 +52,9 @@ def chip_options(default: str | None = None, note: str = "", text: str = CHIP_HE
         text: help of `--chip`.
     """
     shown = f"{text}  [default: {note}]" if note else text
-    option = click.option("--chip", default=default, show_default=default is not None, help=shown)
+    option = click.option(
+        "--chip", default=default, show_default=default is not None, help=shown, shell_complete=complete_chip
+    )
     return lambda command: option(set_option(command))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from systolith.runtime.commands.chip_options import set_option
+from systolith.runtime.commands.chip_options import complete_chip, set_option
 from systolith.runtime.commands.console import emit, output_console
 from systolith.runtime.commands.options import FILE
 
@@ -22,7 +22,7 @@ _WIDE = 110
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_chip)
 @set_option
 @click.option("--energy", type=FILE, help="Energies of actions for the chip's, as for `run`.")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the whole file of chip NAME.")
