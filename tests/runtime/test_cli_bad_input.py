@@ -95,7 +95,13 @@ def test_bad_arguments(name: str, command: Command, dot: Path, tmp_path: Path) -
     arrays, part = ARGUMENT_CASES[name]
     np.savez(tmp_path / "in.npz", allow_pickle=False, **{f"arg{i}": a for i, a in enumerate(arrays)})
     refused(command("run", dot, "--args", tmp_path / "in.npz", "--out", tmp_path / "out.npz"), part)
+    refused(command("run", dot, "--args", tmp_path / "in.npz", "--mode", "time"), part)
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_file_of_arguments_that_is_not_there(command: Command, dot: Path, tmp_path: Path) -> None:
+    for mode in ("full", "time"):
+        refused(command("run", dot, "--args", tmp_path / "none.npz", "--mode", mode), "none.npz")
 
 
 def test_no_arguments(command: Command, dot: Path) -> None:

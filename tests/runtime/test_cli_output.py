@@ -100,6 +100,7 @@ ENDS = {
     "no memory": (MemoryError("Unable to allocate 7 TiB"), 2, "systolith: out of memory: Unable to allocate 7 TiB"),
     "no memory, no words": (MemoryError(), 2, "systolith: out of memory: this needs more than the machine has"),
     "interrupt": (click.Abort(), 130, "systolith: interrupted"),
+    "interrupt, with words": (click.Abort("3 of 4"), 130, "systolith: interrupted: 3 of 4"),
     "fault": (KeyError("w1"), 3, "systolith: fault of systolith: KeyError: 'w1'"),
     "fault without words": (AssertionError(), 3, "systolith: fault of systolith: AssertionError"),
     "recursion": (RecursionError("too deep"), 3, "systolith: fault of systolith: RecursionError: too deep"),

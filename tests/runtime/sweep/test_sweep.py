@@ -260,6 +260,12 @@ def test_a_store_that_is_none_is_refused_and_stays(tmp_path: Path) -> None:
         sweep(study(tmp_path), other)
 
 
+def test_a_store_that_is_no_file_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    for path in ("/dev/zero", "/dev/null"):
+        with pytest.raises(SystolithError, match=f"^{path}: is a device: results are kept in a file"):
+            sweep(study(tmp_path), path)
+
+
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     sweep(study(tmp_path), store, workers=1)

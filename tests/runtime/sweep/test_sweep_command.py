@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
 
 from systolith.reports.charts.study import elasticities, pareto
 from systolith.runtime.sweep.run import sweep
+from systolith.runtime.sweep.work import Job, measure
 from tests.runtime.command import systolith
 from tests.runtime.sweep.studies import TEXT, toml
 
@@ -171,6 +173,30 @@ def test_a_table_of_which_nothing_is_known_is_not_overwritten(
     assert ran.code == 2
     assert "no " in ran.err
     assert out.read_text() == "mine\n"
+
+
+def test_an_interrupted_sweep_says_what_is_kept_and_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = toml(tmp_path, TEXT), tmp_path / "r.csv"
+    done = 0
+
+    def interrupted(job: Job) -> Any:
+        nonlocal done
+        done += 1
+        if done > 3:
+            raise KeyboardInterrupt
+        return measure(job)
+
+    monkeypatch.setattr("systolith.runtime.sweep.pool.measure", interrupted)
+    ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1)
+    store = tmp_path / "r.sqlite"
+    assert (ran.code, ran.out) == (130, "")
+    said = f"systolith: interrupted: 3 of 4 points are done, their results in {store}: the same command goes on there\n"
+    assert ran.err == said
+    assert not out.exists()
+    monkeypatch.undo()
+    assert "s: 4 points (3 known before)" in systolith(capsys, "sweep", path, "-o", out, "--jobs", 1).out
 
 
 @pytest.mark.slow

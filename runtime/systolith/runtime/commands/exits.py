@@ -35,8 +35,8 @@ def exit_code(command: Callable[[], int | None]) -> int:
         code = command()
         flush_output()
         return code or GOOD
-    except click.Abort:
-        return _say("interrupted", INTERRUPTED)
+    except click.Abort as error:
+        return _say(f"interrupted: {error}".rstrip(": "), INTERRUPTED)
     except click.ClickException as error:
         return _say(error.format_message())
     except SystolithError as error:

@@ -82,8 +82,8 @@ def sweep(
             raise SystolithError(
                 f"{path}: is there, and no {store} that says of which study: move it, or give another name"
             )
-    with _progress(as_json) as watch:
-        results = run_sweep(study, store, jobs, dask, watch)
+    with _progress(as_json) as watch, _saying_what_is_kept(store, watch) as counted:
+        results = run_sweep(study, store, jobs, dask, counted)
     files = {path: fill for path in outputs for path, fill in results.fills(path).items()}
     missing: list[str] = []
     if figures:
@@ -180,6 +180,22 @@ def _summary(results: Results) -> Iterator[RenderableType]:
 
 def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+@contextmanager
+def _saying_what_is_kept(store: Path, watch: Watch) -> Iterator[Watch]:
+    """Say at Ctrl-C how far the sweep came, and where its results are."""
+    far = ""
+
+    def counted(done: int, total: int, bad: int) -> None:
+        nonlocal far
+        far = f"{done} of {total} points are done, their results in {store}: the same command goes on there"
+        watch(done, total, bad)
+
+    try:
+        yield counted
+    except KeyboardInterrupt:
+        raise click.Abort(far) from None
 
 
 @contextmanager

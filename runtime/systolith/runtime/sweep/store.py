@@ -38,6 +38,8 @@ class Store:
         self._name = str(path) if path is not None else "results in memory"
         if path is not None:
             require_writable(path)
+            if path.exists() and not path.is_file():
+                raise StoreError(f"{path}: is a device: results are kept in a file")
             _require_room(path, points)
         self._db = self._try(lambda: sqlite3.connect(path or ":memory:", timeout=0.5, isolation_level=None))
         try:
