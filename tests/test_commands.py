@@ -11,20 +11,24 @@ import tomllib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from systolith import api as sl
+from systolith.isa import host_functions, routines
+from systolith.runtime.jobs.feed_files import FeedFiles
 from tests.test_examples import JAX_SCRIPTS, SCRIPTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "hw" / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("host", "jax", "reports", "service", "sweeps")),
 ]
-PYTHON = ("README", "reports", "service", "sweeps")  # those whose snippets stand for themselves
+PYTHON = ("README", "host", "jax", "reports", "service", "sweeps")  # those with snippets
 COMMAND = re.compile(r"^    (?=(?:systolith|python|pip|make|eval|[A-Z_]+=\S+) )")
 
 MODEL = """\
@@ -66,10 +70,10 @@ def commands(text: str) -> Iterator[str]:
 
 
 def snippets(text: str) -> Iterator[str]:
-    """Fenced Python, and indented blocks that import the API."""
+    """Fenced Python, and indented blocks that import or call the API."""
     yield from re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     for block in re.findall(r"(?:^    .*\n)+", text, re.M):
-        if "import api as sl" in block:
+        if re.search(r"import api as sl|^    (?:\w+ = )?sl\.", block, re.M):
             yield re.sub("^    ", "", block, flags=re.M)
 
 
@@ -122,6 +126,10 @@ def follow(command: str, folder: Path) -> None:
         assert re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text(), re.M)
     elif script := re.search(r"python examples/(\w+)\.py$", command):
         assert script[1] in SCRIPTS + JAX_SCRIPTS  # which have tests of their own
+    elif command.startswith("python -m pytest "):
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/\w+", command))  # this is one of them
+    elif command.startswith("python -m systolith.hw.fuzz.campaign "):
+        run(command.replace(" 1000", " 3"), folder)
     elif command.startswith("systolith serve"):
         printed = run(command.replace(":8470", ":0"), folder, 8)
         assert re.search(r"^serving 1 x tpu_v3 at (unix:|127\.0\.0\.1:\d+)", printed, re.M), printed
@@ -134,11 +142,12 @@ def pages() -> Iterator[object]:
         for slow in (False, True):
             if any(is_slow(c) is slow for c in commands(page.read_text())):
                 marks = [pytest.mark.slow] if slow else []
-                yield pytest.param(page, slow, id=page.stem + ("-slow" if slow else ""), marks=marks)
+                name = page.relative_to(ROOT).with_suffix("").as_posix()
+                yield pytest.param(page, slow, id=name + ("-slow" if slow else ""), marks=marks)
 
 
 def is_slow(command: str) -> bool:
-    return "lockstep" in command or "JAX_PLATFORMS" in command
+    return any(part in command for part in ("lockstep", "JAX_PLATFORMS", "systolith.hw."))
 
 
 @pytest.mark.parametrize(("page", "slow"), list(pages()))
@@ -195,11 +204,37 @@ def test_the_python_of_the_page_works(
         "arrays": [given[f"arg{n}"] for n in range(len(given.files))],
         "rows": [{"area": a, "cycles": c, "name": f"p{a}", "parameter": "vmem.bytes", "value": a} for a, c in points],
         "computation": builder.build(),
+        "table": np.arange(9),
+        "text": "    halt\n",
+        **training(jax),
     }
     found = list(snippets(page.read_text()))
     assert found
-    for text in found:
-        exec(compile(text, str(page), "exec"), names)
+    try:
+        for text in found:
+            exec(compile(text, str(page), "exec"), names)
+    finally:
+        host_functions.unregister("lookup")
+        routines.unregister("scaled_sum")
+
+
+def training(jax: Any) -> dict[str, Any]:
+    """A step of training, and what it is called with."""
+
+    def train_step(weights: Any, batch: Any, lr: float) -> tuple[Any, Any]:
+        loss, slope = jax.value_and_grad(lambda w: ((batch @ w) ** 2).mean())(weights)
+        return weights - lr * slope, loss
+
+    weights, batch = np.ones((8, 4), np.float32), np.ones((2, 8), np.float32)
+    return {"client": sl.Client("tiny"), "train_step": train_step, "weights": weights, "batch": batch}
+
+
+def test_the_times_of_the_host_on_the_page_are_some(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "host.md").read_text()
+    path = tmp_path / "times.json"
+    path.write_text(next(b for b in re.findall(r"(?:^    .*\n)+", page, re.M) if '{"infeed"' in b))
+    times = FeedFiles(None, path).times
+    assert times.infeed["labels"] == [(0, 512), (20000, 512)]
 
 
 def test_a_command_that_fails_is_found(tmp_path: Path) -> None:

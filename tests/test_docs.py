@@ -12,6 +12,7 @@ import pytest
 from systolith.compiler.driver import compile_module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip
+from tests.runtime.command import systolith
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("bench", "compiler", "docs", "examples", "hw", "isa", "reports", "runtime", "sim", "tests")
@@ -152,3 +153,22 @@ def test_the_walkthrough_shows_what_the_compiler_prints() -> None:
     printed = stages["tile.txt"] + stages["program.s"]
     assert quoted
     assert [line for line in quoted if line not in printed] == []
+
+
+def test_the_commands_of_the_walkthrough_work_and_write_the_files_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "walkthrough.md").read_text()
+    (module,) = re.findall(r"^```hlo\n(.*?)^```$", page, re.M | re.S)
+    (tmp_path / "dot.hlo").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    found = [" ".join(command.split()) for command in re.findall(r"`systolith ([^`]*dot\.hlo[^`]*)`", page)]
+    assert len(found) == 2
+    for command in found:
+        assert systolith(capsys, *command.split()).code == 0
+    named = set(re.findall(r"`(\w+\.(?:hlo|txt|s))`", page)) - {"dot.hlo"}
+    assert named == {"canonical.hlo", "grouped.hlo", "explain.txt", "tile.txt", "plan.txt", "program.s"}
+    assert [path for path in named if not (tmp_path / "stages" / path).exists()] == []
+    plan = (tmp_path / "stages" / "plan.txt").read_text()
+    assert re.search(r"^ +0 .* x\.in$", plan, re.M)
+    assert re.search(r"^ +1536 .* w\.in$", plan, re.M)
