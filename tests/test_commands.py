@@ -234,7 +234,7 @@ def test_the_times_of_the_host_on_the_page_are_some(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
     path.write_text(next(b for b in re.findall(r"(?:^    .*\n)+", page, re.M) if '{"infeed"' in b))
     times = FeedFiles(None, path).times
-    assert times.infeed["labels"] == [(0, 512), (20000, 512)]
+    assert dict(times.infeed) == {"": [(0, 33280), (20000, 33280)], "labels": [(0, 512), (20000, 512)]}
 
 
 def test_a_command_that_fails_is_found(tmp_path: Path) -> None:

@@ -1,18 +1,22 @@
 """The numbers behind charts, and that pages and figures draw the same ones."""
 
 import json
+import re
 from itertools import pairwise
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from systolith.reports.causes import FAMILIES, cause, family
 from systolith.reports.charts import data
 from systolith.reports.charts.study import TableError, elasticities, pareto, sensitivity, shown
+from systolith.reports.numbers import percent
 from systolith.reports.roofline import peaks
 from systolith.reports.run_data import from_json
+from systolith.reports.terminal import render_summary
 from systolith.sim.causes import DOCS
 from tests.reports.fabricate import QUEUES, fabricate
 from tests.reports.figure_data import KNOWN, figure_data
@@ -34,6 +38,20 @@ def test_stacks_add_up_and_rates_give_the_bytes_back() -> None:
     assert read == pytest.approx(sum(raw["timeline"]["read"]))
     groups = data.activity(run, chip).groups
     assert [g.start for g in groups[1:]] == [g.start + g.cycles for g in groups[:-1]]
+
+
+def test_busy_is_the_same_in_bars_figures_and_the_terminal() -> None:
+    """Filling a pipeline is work of the unit, in all of them."""
+    raw = fabricate()
+    raw["units"]["vpu"] = {"busy": 30_000, "fill": 10_000, "wait_s0": raw["cycles"] - 40_000}
+    run = from_json(raw)
+    bars = {stack.unit: stack.busy / run.total for stack in data.stalls(run).stacks}
+    uses = {use.label: use.fraction for use in data.utilisation(run, peaks(run.chip_parameters))}
+    assert bars["VPU"] == uses["VPU busy"] == 40_000 / run.total
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(*render_summary(raw))
+    assert re.search(rf"VPU +│ +{percent(bars['VPU'])} │", printed.get())
 
 
 @pytest.mark.parametrize("name", [*(n for n in DOCS if "<" not in n), *(f"wait_{q}" for q in QUEUES), "fifo_full_ld"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from systolith.sim.causes import DOCS
@@ -76,6 +76,12 @@ def family(name: str) -> Family:
 
 
 OCCUPIED = ("busy", "self_conflict", "fill", "granularity")  # the unit has an instruction that it is working on
+
+
+def occupied(causes: Mapping[str, int]) -> int:
+    """Cycles in which a unit is busy, as all pages, figures and summaries say it."""
+    return sum(causes.get(name, 0) for name in OCCUPIED)
+
 
 QUEUES = {
     "seq": ("SEQ", "the sequencer", "wait-seq", 10),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from systolith.isa.chip import SCHEMA
-from systolith.reports.causes import OCCUPIED
+from systolith.reports.causes import occupied
 from systolith.reports.record_version import MOST
 from systolith.reports.run_data import Bound, ChipRow, Cost, Group, RunData, RunDataError, short
 
@@ -215,7 +215,7 @@ def mxu_use(run: RunData, chip: Peaks) -> MxuUse:
     """The three figures; zero for a run in which no cycle passed."""
     available = run.total * chip.mxus
     streams = [causes for unit, causes in run.units.items() if unit[:1] == "s" and unit[1:].isdigit()]
-    busy = sum(causes.get(name, 0) for causes in streams for name in OCCUPIED)
+    busy = sum(occupied(causes) for causes in streams)
     active = sum(run.array_active.values()) if run.array_active else None
     useful = run.macs / (run.total * chip.macs) if run.mxu_utilization is None and run.total else run.mxu_utilization
     return MxuUse(

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from systolith.reports.attribution import attribute_run
-from systolith.reports.causes import OCCUPIED, cause, unit_label
+from systolith.reports.causes import OCCUPIED, cause, occupied, unit_label
 from systolith.reports.headline import figures
 from systolith.reports.numbers import count, decimal, percent, si, size
 from systolith.reports.roofline import OF_BOUND, group_roof, peaks
@@ -58,8 +58,7 @@ def _units(run: RunData) -> Table:
     for unit, causes in run.units.items():
         rest = sorted(((n, c) for c, n in causes.items() if c not in OCCUPIED and n), reverse=True)[:3]
         text = ", ".join(f"{cause(c).label} {percent(n / run.total)}" for n, c in rest)
-        busy = sum(causes.get(name, 0) for name in OCCUPIED)
-        table.add_row(unit_label(unit), percent(busy / run.total), text)
+        table.add_row(unit_label(unit), percent(occupied(causes) / run.total), text)
     return table
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from systolith.reports.attribution import Attribution
-from systolith.reports.causes import OCCUPIED, in_order, queue_class, unit_label
+from systolith.reports.causes import in_order, occupied, queue_class, unit_label
 from systolith.reports.roofline import Peaks, bandwidth_fraction, group_roof, mxu_use
 from systolith.reports.run_data import RunData
 
@@ -86,7 +86,7 @@ def roofline(run: RunData, chip: Peaks, why: Mapping[str, Attribution]) -> Roofl
 
 @dataclass(frozen=True)
 class Stack:
-    """Where a unit's cycles went: (cause, cycles) in the order in which they are drawn, and cycles of work."""
+    """Where a unit's cycles went: (cause, cycles) in the order in which they are drawn, and how many it is busy."""
 
     unit: str
     parts: tuple[tuple[str, int], ...]
@@ -106,7 +106,7 @@ def stalls(run: RunData) -> Stalls:
     return Stalls(
         run.total,
         tuple(
-            Stack(unit_label(unit), tuple((c, causes[c]) for c in in_order(causes) if causes[c]), causes.get("busy", 0))
+            Stack(unit_label(unit), tuple((c, causes[c]) for c in in_order(causes) if causes[c]), occupied(causes))
             for unit, causes in run.units.items()
         ),
     )
@@ -132,8 +132,8 @@ def utilisation(run: RunData, chip: Peaks) -> tuple[Use, ...]:
     ]
     rest = {q: causes for q, causes in run.units.items() if queue_class(q)[0] not in ("s", "w")}
     for queue, causes in rest.items():
-        busy = sum(causes.get(name, 0) for name in OCCUPIED) / run.total
-        found.append(Use(f"{unit_label(queue)} busy", busy, "cycles in which an instruction occupies it"))
+        counted = "cycles in which it works on an instruction; waiting for HBM does not count"
+        found.append(Use(f"{unit_label(queue)} busy", occupied(causes) / run.total, counted))
     return tuple(use for use in found if use.label != "array active" or mxu.active is not None)
 
 
