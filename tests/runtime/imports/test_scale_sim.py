@@ -144,7 +144,7 @@ def test_a_wrong_topology_is_refused_by_line(text: str, message: str, tmp_path: 
         ("Dataflow : ws", "Dataflow : os", "Dataflow : os: the matrix units are weight-stationary"),
         ("ArrayWidth:     16", "", "has no arraywidth"),
         ("ArrayWidth:     16", "ArrayWidth: wide", "arraywidth : wide: must be a whole number"),
-        ("ArrayWidth:     16", "ArrayWidth: 24", "mxu.cols = 24"),
+        ("ArrayWidth:     16", "ArrayWidth: 24", r"scale\.cfg: ArrayWidth: chip tpu_v3: mxu.cols = 24"),
         ("[architecture_presets]", "[x]", r"section \[architecture_presets\]"),
         ("[general]", "[sparsity]\nSparsitySupport: true\n[general]", "SparsitySupport : true"),
     ],

@@ -19,7 +19,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.tile.builder import LARGEST
 from systolith.isa.chip import Chip, Provenance, load_chip, variant
 from systolith.isa.dtypes import dtype
-from systolith.isa.errors import SystolithError
+from systolith.isa.errors import ConfigError, SystolithError
 from systolith.isa.files import read_text
 from systolith.runtime.inputs.sources import parse_module
 
@@ -238,7 +238,11 @@ def read_configuration(path: Path, element: str = "bf16", dataflow: str | None =
     if parser.get("run_presets", "interfacebandwidth", fallback="USER").strip().upper() == "USER":
         words = _numbers(found, "bandwidth", path)[0]
         changes |= {"hbm.p": words * size, "hbm.q": 1}
-    chip = variant(load_chip(BASE), changes)
+    try:
+        chip = variant(load_chip(BASE), changes)
+    except ConfigError as problem:
+        key = next((f"{key}: " for field, key in _SOURCES.items() if f" {field} = " in str(problem)), "")
+        raise ScaleSimError(f"{path}: {key}{problem}") from None
     run_as = "" if flow == "ws" else f", Dataflow : {flow}, run as ws (weight-stationary)"
     sources = {
         f: Provenance("invented", f"{key} of {path.name}{run_as}") for f, key in _SOURCES.items() if f in changes
