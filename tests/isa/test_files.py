@@ -11,7 +11,15 @@ from typing import IO
 import pytest
 
 from systolith.isa.errors import SystolithError
-from systolith.isa.files import OutputError, read_bytes, require_writable, text_fill, write_all, write_atomic
+from systolith.isa.files import (
+    OutputError,
+    make_folder,
+    read_bytes,
+    require_writable,
+    text_fill,
+    write_all,
+    write_atomic,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -52,6 +60,14 @@ def test_unwritable(tmp_path: Path) -> None:
         require_writable(tmp_path / "none" / "r.bin")
     with pytest.raises(OutputError, match="is a folder"):
         require_writable(tmp_path)
+
+
+def test_a_folder_whose_name_a_file_has_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("mine")
+    with pytest.raises(OutputError, match=r"/f: is a file, not a folder$"):
+        make_folder(tmp_path / "f")
+    with pytest.raises(OutputError, match=r"/f/g: Not a directory$"):
+        make_folder(tmp_path / "f" / "g")
 
 
 def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:

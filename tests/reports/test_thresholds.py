@@ -119,3 +119,11 @@ def test_the_command(folder: Path) -> None:
     grown = f"+{100 * (SLOW.total / BASE.total - 1):.1f} %"
     assert bad.stdout == f"worse: slow: cycles: {SLOW.total:,}, baseline {BASE.total:,} ({grown})\n"
     assert {path.name for path in folder.iterdir()} == {"base.json", "slow.json", "limits.toml"}
+
+
+def test_a_baseline_of_another_module_is_said(folder: Path) -> None:
+    (folder / "base.json").write_text(json.dumps(fabricate() | {"program": "another"}))
+    limits = file(folder, 'baseline = "base.json"\n[figures.cycles]\nworse = 9\n')
+    ran = CliRunner().invoke(cli, ["report", str(folder / "slow.json"), "--check", str(limits)], standalone_mode=False)
+    assert ran.return_value == 0
+    assert ran.stderr == f"warning: slow and the baseline differ in module: {SLOW.program} and another\n"

@@ -121,6 +121,8 @@ def make_folder(path: Path) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{path}: is a file, not a folder") from None
     except (OSError, ValueError, RuntimeError) as problem:
         raise OutputError(f"{path}: {_reason(problem)}") from None
 

@@ -80,7 +80,8 @@ def report(
             make_folder(folder)
         require_apart({path.name: path for path in files}, inputs)
         write_all(files)
-    for line in [*differences(found), *(missing if figures else [])]:
+    against = {"the baseline": thresholds[1]} if thresholds and thresholds[1] else {}
+    for line in [*differences({**against, **found}), *(missing if figures else [])]:
         tell(f"warning: {line}")
     for path in (output, figures, tables):
         if path and not quiet:
