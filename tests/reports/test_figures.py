@@ -56,6 +56,15 @@ def test_a_column_wide_with_legible_text_inside_it(drawn: dict[str, Any]) -> Non
         assert inked.y1 <= figure.get_figheight() + 0.01, name
 
 
+def test_a_run_without_groups_has_its_figures(tmp_path: Path) -> None:
+    """As of a program in assembly."""
+    run = with_energy(fabricate()) | {"groups": [], "ops": []}
+    for name, draw in plot.OF_A_RUN.items():
+        figure = draw(run)
+        sl.plot.save(figure, tmp_path / f"{name}.svg")
+        assert "Most cycles" not in figure.caption
+
+
 def test_captions_say_what_is_counted(drawn: dict[str, Any]) -> None:
     for name, figure in drawn.items():
         assert figure.caption.endswith("."), name

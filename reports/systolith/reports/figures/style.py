@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -97,7 +98,7 @@ def circles(axes: Axes, points: Sequence[tuple[float, float]], radii: Sequence[f
     figure = axes.get_figure(root=True)
     assert figure is not None
     scale = 72 / figure.dpi
-    spots = axes.transData.transform(points) * (scale, -scale)
+    spots = axes.transData.transform(np.reshape(points, (-1, 2))) * (scale, -scale)  # there may be none
     return [Box(x - r, y - r, x + r, y + r) for (x, y), r in zip(spots, radii, strict=True)]
 
 
