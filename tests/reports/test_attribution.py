@@ -121,6 +121,19 @@ def test_shares_are_fractions_and_the_limiter_is_the_longest(busy: dict[str, int
         assert busy[found.unit] == max(busy.values())
 
 
+def test_a_program_without_groups_is_bound_by_what_its_units_do() -> None:
+    """Assembly has none: all that it does is in the one without a name."""
+    moved = {"read": 65_552, "written": 32_768}
+    one = {"name": "", "cycles": 6352, "busy": {"seq": 1, "ld": 5887, "st": 3826}, "instructions": 38, "macs": 0}
+    raw = fabricate()
+    run = from_json(raw | {"groups": [one | {"hbm_bytes": moved, "stalls": {}}], "ops": []})
+    (found,) = attribute_run(run, PEAKS).values()
+    assert (found.unit, found.bound) == ("ld", MEMORY)
+    assert found.sentence.startswith("DMA load is occupied for 93 % of its cycles, moving 96.0 KiB")
+    beside = from_json(raw | {"groups": [*raw["groups"], one | {"cycles": 0, "hbm_bytes": moved}]})
+    assert attribute_run(beside, PEAKS)[""].bound == CONTROL
+
+
 def test_shares_of_the_run_add_up() -> None:
     run = from_json(fabricate())
     why = attribute_run(run, PEAKS)

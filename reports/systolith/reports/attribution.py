@@ -50,15 +50,16 @@ class Attribution:
     sentence: str
 
 
-def attribute(group: Group, chip: Peaks, full: Sequence[str] = ()) -> Attribution:
+def attribute(group: Group, chip: Peaks, full: Sequence[str] = (), alone: bool = False) -> Attribution:
     """The dominant unit and cause of a group.
 
     Args:
         group: the group.
         chip: peaks of the chip.
         full: queues whose being full holds up the sequencer during the run.
+        alone: the program has no other group; one without a name is then all that it does.
     """
-    if not group.name:
+    if not group.name and not alone:
         text = "What the program does for no group in particular: joining queues, loops and branches."
         return Attribution(group.name, "seq", BUSY, 1.0 if group.cycles else 0.0, CONTROL, text)
     if not any(group.busy.values()):
@@ -78,7 +79,7 @@ def attribute_run(run: RunData, chip: Peaks) -> dict[str, Attribution]:
     """Attributions by group name."""
     waits = {cause: n for cause, n in run.units.get("seq", {}).items() if cause.startswith(FULL)}
     full = [cause.removeprefix(FULL) for cause, n in waits.items() if n >= HELD_UP * run.total]
-    return {group.name: attribute(group, chip, full) for group in run.groups}
+    return {group.name: attribute(group, chip, full, alone=len(run.groups) == 1) for group in run.groups}
 
 
 def _waits(group: Group, unit: str, share: float, full: Sequence[str]) -> Attribution:

@@ -73,10 +73,11 @@ def roofline(data: Roofline, subject: str) -> PaperFigure:
         )  # fmt: skip
         present = [name for name in ROOFS if any(p.roof == name for p in data.points)]
         handles = [Patch(color=ROOFS[name], label=name) for name in present]
-        axes.legend(
-            handles=[Patch(alpha=0, label="bound by"), *handles], loc="lower center", bbox_to_anchor=(0.5, 1),
-            ncols=1 + len(handles), handlelength=0.8, handleheight=0.8, columnspacing=0.8, borderpad=0,
-        )  # fmt: skip
+        if handles:
+            axes.legend(
+                handles=[Patch(alpha=0, label="bound by"), *handles], loc="lower center", bbox_to_anchor=(0.5, 1),
+                ncols=1 + len(handles), handlelength=0.8, handleheight=0.8, columnspacing=0.8, borderpad=0,
+            )  # fmt: skip
         _key(figure, [f"{n}  {shorten(p.name, KEY)}" for n, p in enumerate(named, 1)], rows)
         figure.draw_without_rendering()
         radii = [area**0.5 / 2 for area in areas]
@@ -190,8 +191,9 @@ def utilisation(data: Sequence[Use], subject: str) -> PaperFigure:
 def traffic(data: Traffic, subject: str) -> PaperFigure:
     """Bytes a cycle read and written."""
     caption = (
-        f"HBM traffic over time: {subject}. Bytes moved, in whole granules, spread over the time of their transfers, in"
-        f" {len(data.read)} equal parts of the run; the line is the bandwidth, {data.limit:.4g} bytes a cycle"
+        f"HBM traffic over time: {subject}. Bytes moved, in whole granules, each transfer's spread evenly over its time"
+        f" (so where transfers overlap the sum may be above the bandwidth for a while), in {len(data.read)} equal parts"
+        f" of the run; the line is the bandwidth, {data.limit:.4g} bytes a cycle"
         f" ({si(data.limit * data.clock_hz, 'B/s')})."
     )
     with styled():
