@@ -58,8 +58,18 @@ def test_shells_complete_commands_options_and_choices() -> None:
 
 
 def test_shells_complete_chips_by_the_names_of_presets_and_files() -> None:
-    assert complete("systolith run --chip tpu_v6", 3) == ["plain,tpu_v6e", "file,tpu_v6"]
-    assert complete("systolith chips ti", 2) == ["plain,tiny", "file,ti"]
+    assert complete("systolith run --chip tpu_v6", 3) == ["file,tpu_v6", "plain,tpu_v6e"]
+    assert complete("systolith chips ti", 2) == ["file,ti", "plain,tiny"]
+
+
+def in_shell(shell: str, text: str, home: Path) -> list[str]:
+    """The words that a shell prints."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    about = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
+    done = subprocess.run([program, "-c", text], env=os.environ | about, capture_output=True, text=True)
+    return done.stdout.split()
 
 
 SHELLS = {
@@ -74,12 +84,13 @@ SHELLS = {
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_of_a_shell_completes_in_that_shell(shell: str, tmp_path: Path) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed")
-    about = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
-    done = subprocess.run([program, "-c", SHELLS[shell]], env=os.environ | about, capture_output=True, text=True)
-    assert done.stdout.split()[-3:] == ["full", "time", "values"], done
+    assert in_shell(shell, SHELLS[shell], tmp_path)[-3:] == ["full", "time", "values"]
+
+
+def test_bash_offers_presets_beside_files(tmp_path: Path) -> None:
+    """Its script forgets what came before a file."""
+    text = "compopt() { :; }; " + SHELLS["bash"].replace('--mode ""', "--chip tpu_v5")
+    assert in_shell("bash", text, tmp_path) == ["tpu_v5e", "tpu_v5p"]
 
 
 def test_the_manual_page_has_every_command_and_option() -> None:

@@ -25,7 +25,7 @@ def complete_chip(_context: click.Context, _parameter: click.Parameter, incomple
     from systolith.isa.chip import preset_names
 
     presets = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
-    return [*presets, CompletionItem(incomplete, type="file")]
+    return [CompletionItem(incomplete, type="file"), *presets]  # bash forgets what comes before a file
 
 
 def _changes(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Mapping[str, str]:
