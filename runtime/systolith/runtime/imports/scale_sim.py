@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from systolith.compiler.hlo.ir import Module
-from systolith.compiler.tile.builder import LARGEST
+from systolith.compiler.tile.ir import LARGEST
 from systolith.isa.chip import Chip, Provenance, load_chip, variant
 from systolith.isa.dtypes import dtype
 from systolith.isa.errors import ConfigError, SystolithError
@@ -152,8 +152,8 @@ def _array(element: str, dims: Sequence[int], layer: Layer, path: Path) -> str:
     size = prod(dims) * dtype(element).size
     if size > LARGEST:
         raise ScaleSimError(
-            f"{path}:{layer.line}: {layer.name}: {shape} takes {size} bytes; an array has at most {LARGEST}: smaller"
-            " layers on several lines do the same work"
+            f"{path}:{layer.line}: {layer.name}: {shape} takes {size} bytes; an operation reaches at most {LARGEST}:"
+            " smaller layers on several lines do the same work"
         )
     return shape
 
