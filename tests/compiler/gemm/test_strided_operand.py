@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.index.affine import Box, Expr, IndexMap
-from systolith.compiler.mxu.strided_operand import compact
 from systolith.compiler.tile.arrays import dense
 from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.tile.strided import compact
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import F32
 from systolith.isa.instruction import Space

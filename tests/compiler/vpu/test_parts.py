@@ -63,7 +63,7 @@ CASES: tuple[Case, ...] = (halves, reversed_sum, rolled, padded, row_sums)
 @pytest.mark.parametrize("n", [20_003, 300_001])
 def test_instructions_grow_with_tiles(case: Case, n: int) -> None:
     for gap in (7, n // 2, n // 10 + 1):
-        assert len(compiled(case(n, gap), "tpu_v3").program.code) < 200
+        assert len(compiled(case(n, gap), "tpu_v3").program.code) < 250
 
 
 @settings(max_examples=12, deadline=None)

@@ -14,7 +14,6 @@ from systolith.compiler.mxu.fused_operand import Computed, computed
 from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.precision import ONE, passes_of
-from systolith.compiler.mxu.strided_operand import compact
 from systolith.compiler.mxu.turned_operand import minor_dims
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
@@ -23,6 +22,7 @@ from systolith.compiler.ops.table import Family, of_family
 from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.strided import compact
 from systolith.compiler.tile.views import as_view, untransposed, view_base
 from systolith.compiler.vpu.elementwise import lower_plan
 from systolith.compiler.vpu.emit import emit

@@ -19,7 +19,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.emit import emit
-from systolith.compiler.vpu.parts import split_parts, split_turned
+from systolith.compiler.vpu.parts import split_parts, split_strided, split_turned
 from systolith.compiler.vpu.transposes import TILES, Turns, turns
 from systolith.isa.instruction import Space
 
@@ -72,11 +72,13 @@ def lower_plan(
         order, tiles = (turn.order, TILES) if turn and turn.any else (None, TILES_WANTED)
         tiles = 1 if ctx.tiled else tiles
         try:
-            return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles)
+            least = turn.least if turn else None
+            return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles, least=least)
         except DoesNotFitError as problem:
             raise ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
-    nodes, arrays = split_parts(plan.graph, plan.nodes, arrays, written, choose)
+    nodes, arrays = split_strided(plan.graph, plan.nodes, arrays, plan.dims, ctx.chip.hbm.granule)
+    nodes, arrays = split_parts(plan.graph, nodes, arrays, written, choose)
     nodes, arrays = split_turned(plan.graph, nodes, arrays)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
     staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]

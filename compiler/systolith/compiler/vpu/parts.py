@@ -1,20 +1,24 @@
 """Parts of an operand that lie far apart, as the two halves of an array that are added: each is staged by itself.
 
 A leaf is staged as the box around all that a tile reads of it.  Where that box does not shrink with the tile, each part
-gets a leaf of its own, so that what lies between them is not loaded, and tiles are as large as what they read.  In VMEM
-what is read transposed has one, so that the cross-lane unit can turn that alone.
+gets a leaf of its own, so that what lies between them is not loaded, and tiles are as large as what they read.  So does
+every second row, say, where nothing reads the others.  In VMEM what is read transposed has one, so that the cross-lane
+unit can turn that alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Graph, Load, Node, topological
+from systolith.compiler.ops.reduction import scratch_leaf
 from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.strided import compact
 from systolith.isa.instruction import Space
 
 FAR_APART = 1.25
@@ -39,10 +43,8 @@ def split_parts(
         written: bytes of results of a box.
         choose: sizes of tiles, from the bytes that a box moves; parts are seen in such a tile.
     """
-    loads = [n for n in topological(nodes) if isinstance(n, Load) and arrays[n.leaf].buf.space == Space.HBM]
-    by_leaf: dict[Instruction, list[Load]] = {}
-    for load in loads:
-        by_leaf.setdefault(load.leaf, []).append(load)
+    by_leaf = _staged_loads(nodes, arrays)
+    loads = [load for of_leaf in by_leaf.values() for load in of_leaf]
     if len(by_leaf) == len(loads):
         return tuple(nodes), arrays
     tile = Box.whole(choose(lambda box: written(box) + sum(_bytes(n, box) for n in loads)))
@@ -53,6 +55,32 @@ def split_parts(
             alias = replace(leaf)
             made[alias] = arrays[leaf]
             swap |= {id(load): graph.node(replace(load, leaf=alias)) for load in part}
+    return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
+
+
+def split_strided(
+    graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array], dims: Sequence[int], least: int
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
+    """Nodes and arrays, with a leaf for what is read of an operand in HBM at every second index of a dimension, say.
+
+    Args:
+        graph: where the nodes were made.
+        nodes: what is computed over an iteration space.
+        arrays: an array for each leaf.
+        dims: of the iteration space.
+        least: bytes between neighbours from which a dimension is worth it.
+    """
+    swap: dict[int, Node] = {}
+    made: dict[Instruction, Array] = {}
+    for leaf, of_leaf in _staged_loads(nodes, arrays).items():
+        found = [(load, *compact(arrays[leaf], load.map, dims, least)) for load in of_leaf]
+        read = sum(prod(array.dims) for _, array, _ in found)
+        if any(index is load.map for load, _, index in found) or read > prod(arrays[leaf].dims):
+            continue
+        for load, array, index in found:
+            alias = scratch_leaf(leaf.name, leaf.shape.dtype, array.dims)
+            made[alias] = array
+            swap[id(load)] = graph.node(replace(load, leaf=alias, map=index))
     return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
 
 
@@ -73,6 +101,15 @@ def split_turned(
             swap[id(load)] = graph.node(replace(load, leaf=alias))
     made = {alias: arrays[leaf] for (leaf, _), alias in aliases.items()}
     return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
+
+
+def _staged_loads(nodes: Sequence[Node], arrays: Mapping[Instruction, Array]) -> dict[Instruction, list[Load]]:
+    """The loads of each leaf in HBM."""
+    found: dict[Instruction, list[Load]] = {}
+    for n in topological(nodes):
+        if isinstance(n, Load) and arrays[n.leaf].buf.space == Space.HBM:
+            found.setdefault(n.leaf, []).append(n)
+    return found
 
 
 def _bytes(load: Load, box: Box) -> int:

@@ -31,7 +31,7 @@ from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves
-from systolith.compiler.vpu.parts import Traffic, split_parts
+from systolith.compiler.vpu.parts import Traffic, split_parts, split_strided
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.vpu.scan import lower_scan, scan_of
@@ -93,9 +93,10 @@ class _Lowering:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
     def _split_parts(self) -> None:
-        """Give parts of operands that lie far apart leaves of their own."""
-        r, n = self.r, len(self.r.inputs)
-        nodes, self.arrays = split_parts(r.graph, (*r.inputs, *r.side_nodes), self.arrays, self._written, self._choose)
+        """Give parts of operands that lie far apart, or that are read alone, leaves of their own."""
+        r, n, least = self.r, len(self.r.inputs), self.ctx.chip.hbm.granule
+        nodes, self.arrays = split_strided(r.graph, (*r.inputs, *r.side_nodes), self.arrays, r.dims, least)
+        nodes, self.arrays = split_parts(r.graph, nodes, self.arrays, self._written, self._choose)
         self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
 
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:

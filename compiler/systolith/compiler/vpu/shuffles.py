@@ -1,26 +1,33 @@
 """Copies by the cross-lane unit between arrays of the same dims in VMEM.
 
-The unit takes up to a row of lanes at once along whichever dimension is contiguous on each side.  Where a few values
-that are neighbours are to lie apart, or the other way round, no dimension that is contiguous on one side is long; two
-copies by way of a matrix whose rows are as long as a row of lanes take fewer cycles.
+The unit takes up to a row of lanes at once along whichever dimension is contiguous on each side.  Where no dimension
+that is contiguous on one side is long, two copies by way of a matrix take fewer cycles: a few values that are
+neighbours are to lie apart, or the other way round (`_Apart`), or neighbours are to lie in reverse, or only every
+second of them is copied (`_Across`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Protocol
 
+from systolith.compiler.tile.arrays import dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp
 from systolith.compiler.tile.patterns import Loop, merged, stream
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import Pattern
+from systolith.isa.pattern import MAX_LOOPS, Pattern
 from systolith.isa.program import Origin
 from systolith.isa.timing import shuffle_cost
 
 Copy = tuple[Ref, Ref]
 """Source and destination of an instruction."""
+
+WORTH = 3
+"""Two copies are tried where one takes so many times the cycles of full rows."""
 
 Steps = tuple[tuple[int, int], ...]
 """Loops, the outermost first: how often, and by how many elements."""
@@ -39,29 +46,153 @@ def shuffle_cycles(chip: Chip, src: Array, dst: Array) -> int:
     return _cycles(chip, _way(chip, src, dst))
 
 
-def _cycles(chip: Chip, way: _Straight | _Apart) -> int:
+def _cycles(chip: Chip, way: Way) -> int:
     patterns = ((one.pattern, other.pattern) for one, other in way.copies(Buf("", Space.VMEM, 1)))
     return sum(shuffle_cost(one, other, chip).occupancy for one, other in patterns)
 
 
-def _way(chip: Chip, src: Array, dst: Array) -> _Straight | _Apart:
+def _way(chip: Chip, src: Array, dst: Array) -> Way:
     """The copy of the fewest cycles."""
     loops = merged(range(len(src.dims)), src.dims, (src.strides, dst.strides))
-    ways: list[_Straight | _Apart] = [_Straight(src, dst, loops), *_apart(chip, src, dst, loops)]
+    one, other = (_looped(a, loops) for a in (src, dst))
+    ways: list[Way] = [*_straight(one, other), *_apart(chip, one, other), *_across(chip, one, other)]
     return min(ways, key=lambda way: _cycles(chip, way))
+
+
+def _looped(array: Array, loops: list[Loop]) -> Array:
+    """An array with a dimension for each loop."""
+    strides = tuple(array.strides[p.dim] * p.step if p.step else 0 for p in loops)
+    return replace(array, dims=tuple(p.count for p in loops), strides=strides, origin=(0,) * len(loops))
+
+
+class Way(Protocol):
+    """One copy, or several."""
+
+    @property
+    def between(self) -> int:
+        """Bytes of memory that the copies pass through."""
+
+    def copies(self, between: Buf) -> Iterator[Copy]:
+        """All of them; `between`: that memory."""
 
 
 @dataclass(frozen=True)
 class _Straight:
-    """One copy."""
+    """One copy; dimensions of which neighbours of `forward` lie in reverse run backwards."""
 
     src: Array
     dst: Array
-    loops: list[Loop]
+    forward: Array
     between = 0
 
     def copies(self, between: Buf) -> Iterator[Copy]:
-        yield stream(self.src, self.loops), stream(self.dst, self.loops)
+        back = [s == -self.forward.dtype.size for s in self.forward.strides]
+        loops = [Loop(d, -1 if back[d] else 1, n) for d, n in enumerate(self.src.dims)]
+        last = {d: n - 1 for d, n in enumerate(self.src.dims) if back[d]}
+        yield stream(self.src, loops, last), stream(self.dst, loops, last)
+
+
+def _straight(src: Array, dst: Array) -> list[_Straight]:
+    back = -dst.dtype.size in dst.strides
+    return [_Straight(src, dst, forward) for forward in ((src, dst) if back else (src,))]
+
+
+@dataclass(frozen=True)
+class _Across:
+    """Two copies by way of a matrix in which another dimension is innermost than on either side.
+
+    Attributes:
+        src, dst: as for `shuffle`.
+        near: the dimension along which neighbours in the source lie.
+        step: elements of the source from one of these to the next; those between are copied to the matrix, too.
+        inner: the dimension of the matrix's rows.
+    """
+
+    chip: Chip
+    src: Array
+    dst: Array
+    near: int
+    step: int
+    inner: int
+
+    @property
+    def _dims(self) -> tuple[int, ...]:
+        """Of the matrix."""
+        return tuple((n - 1) * self.step + 1 if d == self.near else n for d, n in enumerate(self.src.dims))
+
+    @property
+    def between(self) -> int:
+        return prod(self._dims) * self.src.dtype.size
+
+    def copies(self, between: Buf) -> Iterator[Copy]:
+        nest = tuple(0 if d == self.inner else len(self._dims) - d for d in range(len(self._dims)))
+        strides = dense_like(self._dims, nest, self.src.dtype.size)
+        matrix = Array(between, self.src.dtype, self._dims, strides, (0,) * len(nest))
+        read = replace(self.src, dims=self._dims, strides=self._stepped(self.src.strides, 1, self.step))
+        taken = replace(matrix, dims=self.src.dims, strides=self._stepped(strides, self.step, 1))
+        for one, other in ((read, matrix), (taken, self.dst)):
+            yield from min(_straight(one, other), key=lambda way: _cycles(self.chip, way)).copies(between)
+
+    def _stepped(self, strides: tuple[int, ...], times: int, by: int) -> tuple[int, ...]:
+        return tuple(s * times // by if d == self.near else s for d, s in enumerate(strides))
+
+
+@dataclass(frozen=True)
+class _Both:
+    """The copies of two parts."""
+
+    first: Way
+    rest: Way
+
+    @property
+    def between(self) -> int:
+        return max(self.first.between, self.rest.between)
+
+    def copies(self, between: Buf) -> Iterator[Copy]:
+        yield from self.first.copies(between)
+        yield from self.rest.copies(between)
+
+
+def _across(chip: Chip, src: Array, dst: Array) -> Iterator[Way]:
+    """The ways by a matrix with another dimension innermost, where one copy takes long."""
+    lanes, size = chip.vpu.lanes, src.dtype.size
+    one = min(_cycles(chip, way) for way in _straight(src, dst))
+    if one <= WORTH * (-(-prod(src.dims) // lanes) + chip.xlu.latency):
+        return
+    steps = [(abs(s) // size, d) for d, (s, n) in enumerate(zip(src.strides, src.dims, strict=True)) if n > 1 and s]
+    step, near = min(steps, default=(0, 0))
+    if not 1 <= step <= lanes // 2:
+        return
+    for inner, n in enumerate(src.dims):
+        if n > 1 and inner != near:
+            yield _Across(chip, src, dst, near, step, inner)
+    n = src.dims[near]
+    if n >= 2 * lanes and len(src.dims) < MAX_LOOPS:
+        rest = n % lanes
+        rows = [_rows(a, near, n // lanes, lanes) for a in (src, dst)]
+        first = _Across(chip, rows[0], rows[1], near + 1, step, near)
+        if rest:
+            ends = [_cut(a, near, n - rest, rest) for a in (src, dst)]
+            yield _Both(first, min(_straight(ends[0], ends[1]), key=lambda way: _cycles(chip, way)))
+        else:
+            yield first
+
+
+def _rows(array: Array, d: int, rows: int, length: int) -> Array:
+    """An array's first indices of a dimension as two dimensions: rows of a length."""
+
+    def two(v: tuple[int, ...], *new: int) -> tuple[int, ...]:
+        return (*v[:d], *new, *v[d + 1 :])
+
+    stride = array.strides[d]
+    strides = two(array.strides, stride * length, stride)
+    return replace(array, dims=two(array.dims, rows, length), strides=strides, origin=two(array.origin, 0, 0))
+
+
+def _cut(array: Array, d: int, first: int, count: int) -> Array:
+    """Some indices of a dimension."""
+    dims = (*array.dims[:d], count, *array.dims[d + 1 :])
+    return replace(array, dims=dims, offset=array.offset + first * array.strides[d])
 
 
 @dataclass(frozen=True)
@@ -121,14 +252,14 @@ def _ref(array: Array, steps: Steps, first: int = 0) -> Ref:
     return Ref(array.buf, pattern, array.offset + first * size, array.dynamic)
 
 
-def _apart(chip: Chip, src: Array, dst: Array, loops: list[Loop]) -> Iterator[_Apart]:
+def _apart(chip: Chip, src: Array, dst: Array) -> Iterator[_Apart]:
     """The ways by a matrix, if one side is k x n where the other is n x k."""
-    if len(loops) != 2:
+    if len(src.dims) != 2:
         return
-    counts, size = [p.count for p in loops], src.dtype.size
-    sides = [tuple(a.strides[p.dim] // size for p in loops) for a in (src, dst)]
+    size = src.dtype.size
+    sides = [tuple(s // size for s in a.strides) for a in (src, dst)]
     for outer, inner in ((0, 1), (1, 0)):
-        n, k = counts[outer], counts[inner]
+        n, k = src.dims[outer], src.dims[inner]
         wanted = [tuple(v[d] for d in (outer, inner)) for v in sides]
         for joins, both in ((False, [(k, 1), (1, n)]), (True, [(1, n), (k, 1)])):
             if wanted == both and k < n:

@@ -17,7 +17,7 @@ from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.tile.arrays import dense_like, nesting, view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
-from systolith.compiler.vpu.emit import addressed, vector_cycles
+from systolith.compiler.vpu.emit import StreamSpec, addressed, vector_cycles
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
@@ -41,10 +41,12 @@ class Turns:
     Attributes:
         order: dimensions of the iteration space in the order in which they are split into tiles: both those of which
             neighbours lie together, before or after, come last, the larger one first.
-        nests: for each leaf that is turned, numbers that are larger the further out a dimension is to lie.
+        nests: for each leaf that is turned, numbers that are larger the further out a dimension is to lie, negative for
+            one that is to lie in reverse.
         whole: the leaf that the group only copies, transposed.
         cycles: of the unit that has more to do.
         outs: for each result that is computed in another order, as for `nests`, by its number.
+        least: sizes of tiles, so that both copies of what is read in reverse have full rows.
     """
 
     order: tuple[int, ...] = ()
@@ -52,6 +54,7 @@ class Turns:
     whole: Load | None = None
     cycles: int = 0
     outs: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    least: tuple[int, ...] | None = None
     _kept: dict[Instruction, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
@@ -89,8 +92,7 @@ class Turns:
         if self.whole is not None:
             array = leaves[self.whole.leaf]
             spec = addressed(array, self.whole.map.shifted(box.origin), 0, box)
-            source = replace(array, dims=box.dims, strides=spec.access.strides, origin=box.origin, offset=spec.offset)
-            shuffle(ctx, source, view(out, box), origin)
+            shuffle(ctx, _moved(array, box, spec), view(out, box), origin)
             return None
         found = dict(leaves)
         for leaf, nest in self.nests.items():
@@ -111,27 +113,48 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     if apart.any:
         return apart
     axes = [d for d in nesting(outs[0].strides) if box.dims[d] > 1]
+    whole = _only_load(plan, box, outs)
+    outer = nesting(outs[0].strides)
     nests = {
         load.leaf: nest
         for load in plan.loads
-        if axes and (nest := _nest(plan, load, arrays[load.leaf], nesting(outs[0].strides), axes[-1])) is not None
+        if axes and (nest := _nest(plan, load, arrays[load.leaf], outer, axes[-1], whole is not None)) is not None
     }
     if not nests:
         return Turns()
     straight = {leaf: _like(arrays[leaf], arrays[leaf].dims, nest) for leaf, nest in nests.items()}
-    copied = 0
-    for leaf, array in straight.items():
-        dims = plan.footprint(leaf, box).dims
-        sides = _like(arrays[leaf], dims, arrays[leaf].strides), _like(array, dims, array.strides)
-        copied += shuffle_cycles(chip, *sides) if prod(dims) else 0
-    whole = _only_load(plan, box, outs)
+    if whole:
+        copied = _whole_cycles(chip, plan, whole, box, arrays, outs[0])
+    else:
+        copied = sum(_turn_cycles(chip, arrays[leaf], plan.footprint(leaf, box), nest) for leaf, nest in nests.items())
     before = vector_cycles(chip, plan, box, arrays, outs)
     after = 0 if whole else vector_cycles(chip, plan, box, {**arrays, **straight}, outs)
     if max(copied, after) + min(copied, after) // TILES >= before:
         return Turns()
-    inner = {axes[-1]} | {innermost(plan, leaf, arrays[leaf]) for leaf in nests}
+    near = {innermost(plan, leaf, arrays[leaf]) for leaf in nests}
+    others = [d for d in range(len(box.dims)) if d != axes[-1]]
+    across = {max(others, key=lambda d: box.dims[d])} if others and axes[-1] in near else set()
+    inner = {axes[-1]} | near | across
     order = sorted(range(len(box.dims)), key=lambda d: (d in inner, -box.dims[d] if d in inner else d))
-    return Turns(tuple(order), nests, whole, max(copied, after))
+    least = [min(n, chip.vpu.lanes) if across and d in inner else 1 for d, n in enumerate(box.dims)]
+    return Turns(tuple(order), nests, whole, max(copied, after), least=tuple(least))
+
+
+def _whole_cycles(
+    chip: Chip, plan: GroupPlan, load: Load, box: Box, arrays: Mapping[Instruction, Array], out: Array
+) -> int:
+    """Cycles of the cross-lane unit for a group that only copies."""
+    array, read = arrays[load.leaf], plan.footprint(load.leaf, box)
+    staged = replace(_like(array, read.dims, array.strides), origin=read.origin)
+    moved = _moved(staged, box, addressed(staged, load.map.shifted(box.origin), 0, box))
+    return shuffle_cycles(chip, moved, _like(out, box.dims, out.strides))
+
+
+def _turn_cycles(chip: Chip, array: Array, read: Box, nest: tuple[int, ...]) -> int:
+    """Cycles of the cross-lane unit for a copy of a part of an array, nested otherwise."""
+    if not read.elements:
+        return 0
+    return shuffle_cycles(chip, _like(array, read.dims, array.strides), _like(array, read.dims, nest))
 
 
 def _parts_apart(
@@ -195,12 +218,23 @@ def _depths(array: Array) -> tuple[int, ...]:
 
 def _nested(ctx: TileBuilder, array: Array, nest: tuple[int, ...]) -> Array:
     """A new array in VMEM for the same elements, nested as `nest`."""
-    return ctx.tile(f"{array.buf.name}.t", replace(array, strides=nest), Box(array.origin, array.dims))
+    made = ctx.array(f"{array.buf.name}.t", array.dtype, array.dims, array.origin)
+    return replace(_like(made, array.dims, nest), origin=array.origin)
 
 
 def _like(array: Array, dims: tuple[int, ...], nest: Sequence[int]) -> Array:
-    """A dense array of other dims, nested as `nest`, from the start of an array's buffer."""
-    return Array(array.buf, array.dtype, dims, dense_like(dims, nest, array.dtype.size), (0,) * len(dims))
+    """A dense array of other dims, nested as `nest`, from the start of an array's buffer; in reverse along dimensions
+    of negative numbers.
+    """
+    steps = dense_like(dims, nest, array.dtype.size)
+    last = sum(s * (n - 1) for s, n, way in zip(steps, dims, nest, strict=True) if way < 0)
+    strides = tuple(-s if way < 0 else s for s, way in zip(steps, nest, strict=True))
+    return Array(array.buf, array.dtype, dims, strides, (0,) * len(dims), last)
+
+
+def _moved(array: Array, box: Box, spec: StreamSpec) -> Array:
+    """What a box of the iteration space reads of an array, as an array of the box's dims."""
+    return replace(array, dims=box.dims, strides=spec.access.strides, origin=box.origin, offset=spec.offset)
 
 
 def _axes(load: Load) -> list[int] | None:
@@ -212,16 +246,23 @@ def _axes(load: Load) -> list[int] | None:
     return [axes[0] if axes else -1 for axes in found]
 
 
-def _nest(plan: GroupPlan, load: Load, array: Array, outer: Sequence[int], lane: int) -> tuple[int, ...] | None:
-    """How a leaf is to be nested so that it follows the results; None: it does, or cannot."""
+def _nest(
+    plan: GroupPlan, load: Load, array: Array, outer: Sequence[int], lane: int, whole: bool
+) -> tuple[int, ...] | None:
+    """How a leaf is to be nested so that it follows the results, whose innermost dimension is `lane`; None: it does, or
+    cannot.  Neighbours with others between them follow in a copy of the whole group only.
+    """
     axes = _axes(load)
     if axes is None or lane not in axes or sum(other.leaf is load.leaf for other in plan.loads) > 1:
         return None
     if array.buf.space not in (Space.HBM, Space.VMEM) or len(axes) > MAX_LOOPS:
         return None
-    if innermost(plan, load.leaf, array) in (lane, -1):
+    step = load.map.dims[axes.index(lane)].coefs[lane]
+    near = innermost(plan, load.leaf, array)
+    if near == -1 or (near == lane and (step == 1 or (step > 1 and not whole))):
         return None
-    return tuple(len(outer) - (outer.index(d) if d >= 0 else -1) for d in axes)
+    nest = [len(outer) - (outer.index(d) if d >= 0 else -1) for d in axes]
+    return tuple(-n if step < 0 and d == lane else n for n, d in zip(nest, axes, strict=True))
 
 
 def innermost(plan: GroupPlan, leaf: Instruction, array: Array) -> int:
@@ -237,4 +278,5 @@ def _only_load(plan: GroupPlan, box: Box, outs: Sequence[Array]) -> Load | None:
     (first, *more) = plan.nodes
     if more or not isinstance(first, Load) or outs[0].dtype is not first.leaf.shape.dtype:
         return None
-    return first if plan.footprint(first.leaf, box).elements == box.elements else None
+    axes = _axes(first)
+    return first if axes is not None and all(n == 1 or d in axes for d, n in enumerate(box.dims)) else None

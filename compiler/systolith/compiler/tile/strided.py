@@ -1,4 +1,4 @@
-"""Operands of which a product reads every second index of a dimension, say: a view of those alone.
+"""Arrays of which every second index of a dimension is read, say: a view of those alone.
 
 A box of the whole dimension would bring from HBM what nothing reads, as a convolution of one tap with a stride does.
 """
@@ -17,7 +17,7 @@ def compact(array: Array, index: IndexMap, sizes: Sequence[int], least: int) -> 
     """The elements of an array that are read, and where they are in it; both unchanged where all are read.
 
     Args:
-        array: an operand.
+        array: what is read.
         index: from axes to its indices.
         sizes: of the axes.
         least: bytes between neighbours from which a dimension is worth it: nearer ones share granules of HBM.
