@@ -9,6 +9,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.expand import sort_blocks, topk
 from systolith.isa.chip import load_chip
+from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import Array, assert_same_bits
@@ -74,3 +75,12 @@ def test_topk_of_long_lines(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = TOPK % (t, "2,90", t, "2,4", "2,4", 4, "true")
     x = values(np.random.default_rng(1), t, (2, 90))
     assert_same_bits(evaluate(parse_hlo(text), x), run(compiled(text, "tiny").program, load_chip("tiny"), [x]))
+
+
+def test_topk_of_many_lines_near_the_time_of_their_bytes() -> None:
+    """Of 1,024 elements in 128 groups each: few of them go through networks."""
+    chip = load_chip("tpu_v3")
+    program = compiled(TOPK % ("f32", "2048,1024", "f32", "2048,8", "2048,8", 8, "true"), chip).program
+    cycles = simulate(program, chip, mode="time").cycles
+    assert cycles is not None
+    assert cycles < 3.5 * 2048 * 1024 * 4 * chip.hbm.q / chip.hbm.p

@@ -256,3 +256,30 @@ def test_dimension_of_an_operand(call: str, result: str, operand: str, want: lis
         assert found == expected
         if found is not None and root.dims[d] not in (*root.dims[:d], *root.dims[d + 1 :]):
             assert result_dim(root, root.operands[0], found) == d
+
+
+def test_what_a_reduction_computes_from_a_result_is_not_stored() -> None:
+    """The negated softmax, whose largest element is looked for: each block would store it beside the softmax."""
+    text = softmax(64, 256).replace("ROOT r", "r").replace("ENTRY", f"{ARGMAX}\nENTRY")
+    text = text.rstrip("}\n") + (
+        "\n n = f32[64,256] negate(r)\n i = s32[64,256] iota(), iota_dimension=0\n first = s32[] constant(0)\n"
+        " a = (f32[256], s32[256]) reduce(n, i, low, first), dimensions={0}, to_apply=argmax\n"
+        " at = s32[256] get-tuple-element(a), index=1\n ROOT t = (f32[64,256], s32[256]) tuple(r, at)\n}\n"
+    )
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    program = compare(text, [x], SMALL).program
+    written = sum(g["hbm_bytes"]["written"] for g in simulate(program, SMALL, mode="time").groups())
+    assert written < 1.1 * 4 * (64 * 256 + 256)
+
+
+ARGMAX = """argmax {
+ a = f32[] parameter(0)
+ i = s32[] parameter(1)
+ b = f32[] parameter(2)
+ j = s32[] parameter(3)
+ m = pred[] compare(b, a), direction=GT
+ v = f32[] select(m, b, a)
+ w = s32[] select(m, j, i)
+ ROOT r = (f32[], s32[]) tuple(v, w)
+}
+"""

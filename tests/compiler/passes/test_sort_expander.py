@@ -186,3 +186,14 @@ def test_any_topk(data: st.DataObject) -> None:
         patch.setattr(topk, "LONG", long)
         made = assert_unchanged(module, DecomposeTopK(), arguments=[argument])
     assert {"topk", "custom-call"}.isdisjoint(opcodes(made))
+
+
+def test_topk_of_many_long_lines_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topk, "LESS", 4)
+    monkeypatch.setattr(topk, "LANES", 8)
+    for place in (topk, sort_blocks):
+        monkeypatch.setattr(place, "AT_ONCE", 1 << 10)
+    module = module_of(" x = f32[37,64] parameter(0)\n ROOT r = (f32[37,3], s32[37,3]) topk(x), k=3, largest=false")
+    made = assert_unchanged(module, DecomposeTopK(), arguments=[values(np.random.default_rng(0), "f32", (37, 64))])
+    assert "while" in opcodes(made)
+    assert "gather" in {i.opcode for i in made.instructions()}

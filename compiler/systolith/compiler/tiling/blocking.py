@@ -21,7 +21,7 @@ from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import running
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.group import Group, Tiling, is_cheap
-from systolith.compiler.ops.table import Family, family, is_elementwise
+from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.accumulation import Accumulations, start
@@ -215,17 +215,38 @@ class _Blocking:
         return False
 
     def _trim(self, region: Region) -> None:
-        """Leave out data movement at the end: what follows can do it as it reads."""
+        """Leave out data movement at the end, and what a reduction can compute from a result: what follows can do it
+        as it reads.
+        """
         while True:
-            ends = [
-                i
-                for i in region
-                if i.opcode in ("reshape", "broadcast") and not any(u in region for u in self.users[i])
-            ]
-            if not ends:
+            ends = [i for i in region if not any(u in region for u in self.users[i])]
+            left = {i for i in ends if i.opcode in ("reshape", "broadcast")}
+            left.update(*(self._recomputed(i, region) for i in ends))
+            if not left:
                 return
-            for i in ends:
+            for i in left:
                 del region[i]
+
+    def _recomputed(self, end: Instruction, region: Region) -> set[Instruction]:
+        """What leads to a value that one reduction outside reads, from results of the region and nothing else; empty if
+        it is not cheap.
+        """
+        if [u.opcode for u in self.users[end]] != ["reduce"]:
+            return set()
+        found: set[Instruction] = set()
+        from_result = False
+        needed = {end}
+        for i in sorted(region, key=self.place.__getitem__, reverse=True):
+            if i not in needed:
+                continue
+            if i is not end and any(u not in region for u in self.users[i]):
+                from_result = True
+            elif is_cheap(i) and not info(i).expensive and (i is end or found.issuperset(self.users[i])):
+                found.add(i)
+                needed.update(i.operands)
+            else:
+                return set()
+        return found if from_result else set()
 
     def _bytes(self, region: Region) -> int:
         """Bytes that the region reads and writes, and the largest that it keeps between its operations."""

@@ -29,15 +29,17 @@ def in_batches(
     i: Instruction,
     dim: int,
     fresh: Callable[[Rewriter, Instruction, Shape], Instruction | None],
+    share: float = 1,
 ) -> list[Instruction] | None:
     """A sort along `dim` in a loop over part of another dimension; None: it is small enough, or one line.
 
     Args:
         fresh: makes an operand for a part, of the operand and the part's shape; None: it is a part of the operand.
+        share: of the elements, those that are sorted.
     """
     dims = i.operands[0].dims
     padded = prod(dims) // dims[dim] * power(dims[dim])
-    size = padded * (KEYS + sum(o.shape.dtype.size for o in i.operands))
+    size = int(share * padded * (KEYS + sum(o.shape.dtype.size for o in i.operands)))
     batch = max((d for d in range(len(dims)) if d != dim), key=lambda d: dims[d], default=dim)
     if size <= AT_ONCE or batch == dim or dims[batch] == 1:
         return None

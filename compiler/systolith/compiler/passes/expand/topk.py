@@ -17,7 +17,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.expand.comparators import has_order, has_sign, ordered, unordered
-from systolith.compiler.passes.expand.sort_blocks import in_batches, power
+from systolith.compiler.passes.expand.sort_blocks import AT_ONCE, in_batches, power
 from systolith.compiler.passes.expand.sort_network import (
     Arrays,
     Columns,
@@ -36,6 +36,18 @@ TOP_K = "TopK"
 
 LONG = 512
 """A line is long if it has so many times k elements."""
+
+LESS = 64
+"""So is one whose groups fill vectors, if it has so many times k elements."""
+
+LANES = 128
+"""Groups that fill a vector."""
+
+BYTES = 8
+"""Of an element of a network: a key and its place."""
+
+SHARE = 1 / 8
+"""Of the elements of lines in groups, those that are compared in networks, at most."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,10 @@ def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | No
     direction = "GT" if i.opcode == "custom-call" or i.flag("largest", True) else "LT"
     if not values.size:
         found = [r.full(0, s) for s in (values, indices)]
-    elif x.dims[-1] >= LONG * k and x.shape.dtype.bits <= 32:
-        found = _of_groups(r, callees, x, k, direction)
+    elif (groups := _groups(x, k)) is not None:
+        many = x.shape.size // x.dims[-1] * groups.most * BYTES > 4 * AT_ONCE
+        parts = in_batches(r, callees, i, x.shape.rank - 1, lambda *_: None, SHARE) if many else None
+        found = parts or _of_groups(r, callees, x, groups, direction)
     elif parts := in_batches(r, callees, i, x.shape.rank - 1, lambda *_: None):
         found = parts
     else:
@@ -78,31 +92,60 @@ def _expanded(r: Rewriter, callees: Callees, i: Instruction) -> Instruction | No
     return r.emit("tuple", *found, shape=i.shape)
 
 
-def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction: str) -> list[Instruction]:
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of the elements of a long line.
+
+    Attributes:
+        k: how many of the first elements are wanted.
+        count, size: how many groups, and how many elements each has.
+    """
+
+    k: int
+    count: int
+    size: int
+
+    @property
+    def most(self) -> int:
+        """Elements that are compared at once."""
+        return max(self.count, self.size * self.k)
+
+
+def _groups(x: Instruction, k: int) -> _Groups | None:
+    """The groups of each line; None: it is not long."""
+    n = x.dims[-1]
+    if n < min(LONG, LESS) * k or x.shape.dtype.bits > 32:
+        return None
+    size = power(isqrt(n // k)) // 2
+    made = _Groups(k, -(-n // size), size)
+    return made if n >= LONG * k or made.count >= LANES else None
+
+
+def _of_groups(r: Rewriter, callees: Callees, x: Instruction, of: _Groups, direction: str) -> list[Instruction]:
     """By the best of each group: first the groups, then the elements of k of these.
 
-    There are about four groups for each such element: the groups are there already, the elements are gathered.
+    There are about four groups for each such element: the groups are there already, the elements are gathered.  All
+    that is compared lies in columns, one for each line.
     """
-    n, rows = x.dims[-1], prod(x.dims[:-1])
-    size = power(isqrt(n // k)) // 2
-    groups = -(-n // size)
+    n, rows, k, size, groups = x.dims[-1], prod(x.dims[:-1]), of.k, of.size, of.count
     lines = padded(r, r.reshaped(x, (rows, n)), _last(x.shape.dtype, direction), groups * size - n, 1)
     best, turn = _best_of_each(r, callees, _key(r, r.reshaped(lines, (rows, size, groups))), direction)
     number = r.emit("iota", shape=turn.shape, iota_dimension=1)
     place = r.emit("add", r.emit("multiply", turn, r.full(groups, turn.shape)), number)
-    _, first = _first(r, best, k, direction, place)
-    all_of = array(S32, (rows, size, k))
+    columns = Columns(r, best.dims, 1)
+    _, first = _best(r, columns.brought(best), columns.brought(place), k, direction)
+    all_of = array(S32, (size, k, rows))
     chosen = r.emit("remainder", first, r.full(groups, first.shape))
-    chosen = r.emit("broadcast", chosen, shape=all_of, dimensions=(0, 2))
+    chosen = r.emit("broadcast", chosen, shape=all_of, dimensions=(1, 2))
 
     def counted(d: int, each: int) -> Instruction:
         return r.emit("multiply", r.emit("iota", shape=all_of, iota_dimension=d), r.full(each, all_of))
 
-    place = r.emit("add", chosen, counted(1, groups))
+    place = r.emit("add", chosen, counted(0, groups))
     taken = r.emit(
         "gather",
         r.reshaped(lines, (rows * size * groups,)),
-        r.reshaped(r.emit("add", place, counted(0, size * groups)), (rows * size * k, 1)),
+        r.reshaped(r.emit("add", place, counted(2, size * groups)), (rows * size * k, 1)),
         shape=array(x.shape.dtype, (rows * size * k,)),
         offset_dims=(),
         collapsed_slice_dims=(0,),
@@ -110,7 +153,9 @@ def _of_groups(r: Rewriter, callees: Callees, x: Instruction, k: int, direction:
         index_vector_dim=1,
         slice_sizes=(1,),
     )
-    done = _first(r, r.reshaped(taken, (rows, size * k)), k, direction, r.reshaped(place, (rows, size * k)))
+    key = _key(r, r.reshaped(taken, (size * k, rows)))
+    key, place = _best(r, key, r.reshaped(place, (size * k, rows)), k, direction)
+    done = [_value(r, columns.returned(key), x.shape.dtype), columns.returned(place)]
     return [r.reshaped(y, (*x.dims[:-1], k)) for y in done]
 
 
@@ -154,19 +199,26 @@ def _last(dtype: DType, direction: str) -> object:
     return np.array([bits], f"u{dtype.size}").view(dtype.stored)[0]
 
 
-def _first(r: Rewriter, x: Instruction, k: int, direction: str, place: Instruction | None = None) -> list[Instruction]:
-    """By a network; `place`: the index of each element, if it is not where it stands."""
+def _value(r: Rewriter, key: Instruction, dtype: DType) -> Instruction:
+    return unordered(r, key, dtype) if dtype.is_float else key
+
+
+def _first(r: Rewriter, x: Instruction, k: int, direction: str) -> list[Instruction]:
+    """By a network."""
     columns = Columns(r, x.dims, x.shape.rank - 1)
-    n, block = x.dims[-1], power(k)
-    more = max(power(n), block) - n
-    key = _key(r, x)
-    key = columns.brought(padded(r, key, extreme(key.shape.dtype, direction), more, columns.dim))
-    if place is None:
-        place = r.emit("iota", shape=array(S32, key.dims), iota_dimension=0)
-    else:
-        place = columns.brought(padded(r, place, extreme(S32, "LT"), more, columns.dim))
-    key, place = (columns.returned(cut(r, y, k)) for y in Network(r, _Best(direction)).first([key, place], block))
-    return [unordered(r, key, x.shape.dtype) if x.shape.dtype.is_float else key, place]
+    key = columns.brought(_key(r, x))
+    place = r.emit("iota", shape=array(S32, key.dims), iota_dimension=0)
+    key, place = (columns.returned(y) for y in _best(r, key, place, k, direction))
+    return [_value(r, key, x.shape.dtype), place]
+
+
+def _best(r: Rewriter, key: Instruction, place: Instruction, k: int, direction: str) -> list[Instruction]:
+    """The first k of the columns of integers and their places, in order."""
+    block = power(k)
+    more = max(power(key.dims[0]), block) - key.dims[0]
+    key = padded(r, key, extreme(key.shape.dtype, direction), more, 0)
+    place = padded(r, place, extreme(S32, "LT"), more, 0)
+    return [cut(r, y, k) for y in Network(r, _Best(direction)).first([key, place], block)]
 
 
 @dataclass(frozen=True)
