@@ -228,10 +228,10 @@ class _Blocking:
                 del region[i]
 
     def _recomputed(self, end: Instruction, region: Region) -> set[Instruction]:
-        """What leads to a value that one reduction outside reads, from results of the region and nothing else; empty if
-        it is not cheap.
+        """What leads to a value that one reduction of several operands, which no region takes in, reads, from results
+        of the region and nothing else; empty if it is not cheap.
         """
-        if [u.opcode for u in self.users[end]] != ["reduce"]:
+        if [u.opcode for u in self.users[end]] != ["reduce"] or self.users[end][0].shape.is_array:
             return set()
         found: set[Instruction] = set()
         from_result = False
