@@ -16,7 +16,7 @@ Reduced dimensions that do not fit in VMEM are taken in chunks, each combined wi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd, lcm, prod
 
 from systolith.compiler.errors import DoesNotFitError, LimitError
@@ -26,7 +26,7 @@ from systolith.compiler.ops.expression import Carried, Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
-from systolith.compiler.tile.arrays import dense
+from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
@@ -36,6 +36,7 @@ from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulatio
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
+from systolith.compiler.vpu.transposes import TILES, Turns, innermost, turned_arrays, turns_along
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -54,6 +55,12 @@ def lower_reduce(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     _Lowering(ctx, r, arrays, [a for n, a in enumerate(results) if n not in aside], sides).lower()
 
 
+def _dense(array: Array, box: Box) -> Array:
+    """A box of an array as it lies in a tile."""
+    strides = dense_like(box.dims, array.strides, array.dtype.size)
+    return replace(array, dims=box.dims, strides=strides, origin=box.origin, offset=0)
+
+
 @dataclass
 class _Lowering:
     """The lowering of one group."""
@@ -63,6 +70,7 @@ class _Lowering:
     arrays: Mapping[Instruction, Array]
     results: Sequence[Array]
     sides: Sequence[Array]
+    turn: Turns = field(default_factory=Turns)
 
     def lower(self) -> None:
         """Tile over kept dimensions, in chunks of reduced ones where they do not fit."""
@@ -81,10 +89,41 @@ class _Lowering:
         plans = (inputs, self.epilogue)
         staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
+        self.turn = self._turns(self._choose(self._traffic))
         sizes = self._choose(self._traffic)
         self.tiles: dict[Instruction, Array] = {}
         for box in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             self._kept_box(box, [sizes[d] for d in r.reduced])
+
+    def _turns(self, sizes: Sequence[int]) -> Turns:
+        """The operands to turn, so that lanes hold kept dimensions where reduced ones lie innermost; none, if that
+        takes longer.
+        """
+        r, (inputs, epilogue), chip = self.r, self.plans, self.ctx.chip
+        kept = [d for d in r.kept if r.dims[d] > 1]
+        if not kept or self.sides:
+            return Turns()
+        box = Box.whole(sizes)
+        arrays = {
+            leaf: _dense(a, self._need(leaf, box)) if leaf in self.staged else a for leaf, a in self.arrays.items()
+        }
+        inside = {n for n in inputs.leaves if innermost(inputs, n, arrays[n]) in r.reduced} - {*epilogue.leaves}
+        outer = [*(d for d in r.kept if d != kept[-1]), *r.reduced, kept[-1]]
+        turn = turns_along(chip, inputs, box, arrays, outer, inside)
+        if not turn.any:
+            return turn
+        before, after = (
+            Ways(chip).cycles(self._task(box, leaves)) for leaves in (arrays, turned_arrays(inputs, box, arrays, turn))
+        )
+        return turn if max(turn.cycles, after) + min(turn.cycles, after) // TILES < before else Turns()
+
+    def _task(self, box: Box, leaves: Mapping[Instruction, Array]) -> Task:
+        """A box that is reduced at once."""
+        r = self.r
+        kept = Box(tuple(box.origin[d] for d in r.kept), tuple(box.dims[d] for d in r.kept))
+        targets = [_dense(a, kept) for a in self.results]
+        continued = tuple(order is not None and not order.lanes for order in self.orders)
+        return Task(r, box, kept, Finish((), True, continued), leaves, targets)
 
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
         try:
@@ -102,7 +141,7 @@ class _Lowering:
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
         """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
         r, rows = self.r, 1
-        tiles = 1 if self.ctx.tiled else TILES_WANTED
+        tiles = 1 if self.ctx.tiled else TILES if self.turn.any else TILES_WANTED
         rest = set(r.reduced)
         for order in self.orders:
             if order is None or order.lanes:
@@ -128,7 +167,8 @@ class _Lowering:
         return choose_tile(r.dims, traffic, self.ctx.budget, order_of, tiles=tiles, smaller=smaller)
 
     def _traffic(self, box: Box) -> int:
-        into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in self.staged)
+        moved = [*self.staged, *self.turn.copied]
+        into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in moved)
         return into + self._written(box)
 
     def _written(self, box: Box) -> int:
@@ -146,7 +186,8 @@ class _Lowering:
             have = self.tiles.get(leaf)
             if need.elements and (have is None or (have.origin, have.dims) != (need.origin, need.dims)):
                 self.tiles[leaf] = self.ctx.stage_in(self.arrays[leaf], need)
-        return {**self.arrays, **self.tiles}
+        leaves = {**self.arrays, **self.tiles}
+        return self.turn.turned(self.ctx, self.plans[0], box, leaves, self.ctx.origin("transpose"))
 
     def _kept_box(self, box: Box, chunk: Sequence[int]) -> None:
         r, ctx = self.r, self.ctx

@@ -24,7 +24,7 @@ from systolith.compiler.ops.reduction import Reduction, reached, register_type, 
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
-from systolith.compiler.vpu.emit import Target, kernel_cycles
+from systolith.compiler.vpu.emit import Target, kernel_cycles, vector_cycles
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
@@ -41,6 +41,10 @@ possible."""
 
 FULL = 2.5
 """One step that takes up to so many times the cycles of full vectors is fast enough."""
+
+TURNED = 4
+"""Innermost elements, so many times fewer than lanes, are reduced one after another: the cross-lane unit turns them
+sooner than it reduces a row of them."""
 
 WORTH = 0.8
 """Part of one step's cycles that two steps must not exceed, nor those with longer rows those with shorter ones."""
@@ -217,6 +221,15 @@ class Ways:
     def best(self, task: Task) -> Way:
         """The way that takes the fewest cycles."""
         return self._several(task) if task.several else self._single(task)
+
+    def cycles(self, task: Task) -> int:
+        """Cycles of the best way, of the vector or the cross-lane unit, with those of streams that stall."""
+        way = self.best(task)
+        if way.plan is not None:
+            return vector_cycles(self.chip, way.plan, task.kept, task.leaves, task.targets)
+        if way.name in ("across", "rows") and way.kernel is not None:
+            return self._by_lanes(task, way.kernel)[1]
+        return way.cycles
 
     def _several(self, task: Task) -> Way:
         tasks = task.parts()
@@ -438,7 +451,9 @@ def _order(
     r = Reduction((result,), (result,), dims, kept, reduced, graph, (element,), (start,), (function,), (identity,))
     arrays = [anywhere(i.shape) for i in (source, result)]
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
-    return Ways(chip).any_order(task).order
+    order = Ways(chip).any_order(task).order
+    few = prod(dims[d] for d in reduced) * TURNED <= chip.vpu.lanes and kept and reduced and max(kept) < min(reduced)
+    return CombineOrder() if few and order is not None and order.lanes else order
 
 
 def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:

@@ -6,7 +6,7 @@ lanes at once along whichever dimension is contiguous on each side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -94,6 +94,12 @@ class Turns:
             spec = addressed(array, self.whole.map.shifted(box.origin), 0, box)
             shuffle(ctx, _moved(array, box, spec), view(out, box), origin)
             return None
+        return self.turned(ctx, plan, box, leaves, origin)
+
+    def turned(
+        self, ctx: TileBuilder, plan: GroupPlan, box: Box, leaves: Mapping[Instruction, Array], origin: Origin
+    ) -> dict[Instruction, Array]:
+        """The same for what is not only copied."""
         found = dict(leaves)
         for leaf, nest in self.nests.items():
             reached = plan.footprint(leaf, box)
@@ -138,6 +144,37 @@ def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Ar
     order = sorted(range(len(box.dims)), key=lambda d: (d in inner, -box.dims[d] if d in inner else d))
     least = [min(n, chip.vpu.lanes) if across and d in inner else 1 for d, n in enumerate(box.dims)]
     return Turns(tuple(order), nests, whole, max(copied, after), least=tuple(least))
+
+
+def turns_along(
+    chip: Chip,
+    plan: GroupPlan,
+    box: Box,
+    arrays: Mapping[Instruction, Array],
+    outer: Sequence[int],
+    leaves: Collection[Instruction],
+) -> Turns:
+    """Turns of those of `leaves` of which other neighbours lie together than along the last dimension of `outer`, which
+    has the dimensions of the iteration space from the outermost one; of a reduction, whose lanes are to hold that one.
+    """
+    nests = {
+        load.leaf: nest
+        for load in plan.loads
+        if load.leaf in leaves and (nest := _nest(plan, load, arrays[load.leaf], outer, outer[-1], False)) is not None
+    }
+    copied = sum(_turn_cycles(chip, arrays[leaf], plan.footprint(leaf, box), nest) for leaf, nest in nests.items())
+    return Turns(tuple(outer), nests, None, copied)
+
+
+def turned_arrays(
+    plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], turn: Turns
+) -> dict[Instruction, Array]:
+    """The arrays of what a box reads, once turned."""
+    found = dict(arrays)
+    for leaf, nest in turn.nests.items():
+        read = plan.footprint(leaf, box)
+        found[leaf] = replace(_like(arrays[leaf], read.dims, nest), origin=read.origin)
+    return found
 
 
 def _whole_cycles(
