@@ -129,6 +129,11 @@ class Expr:
         quotients = tuple((q.picked(dims), s) for q, s in self.quotients)
         return Expr(tuple(self.coefs[d] for d in dims), self.const, quotients)
 
+    def split(self, d: int, inner: int) -> Expr:
+        """The same function where index `d` is two, the second of `inner` values."""
+        quotients = tuple((q.split(d, inner), s) for q, s in self.quotients)
+        return Expr((*self.coefs[:d], self.coefs[d] * inner, *self.coefs[d:]), self.const, quotients)
+
     def interval(self, box: Box) -> Interval:
         """Bounds of its value over a box, exact if it is affine; lo > hi: a quotient never divides, so it has none."""
         origin, dims = box.origin, box.dims
@@ -174,6 +179,9 @@ class Quotient:
     def picked(self, dims: Sequence[int]) -> Quotient:
         return Quotient(self.dividend.picked(dims), self.div)
 
+    def split(self, d: int, inner: int) -> Quotient:
+        return Quotient(self.dividend.split(d, inner), self.div)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -198,6 +206,9 @@ class Bound:
 
     def picked(self, dims: Sequence[int]) -> Bound:
         return Bound(self.expr.picked(dims), self.lo, self.hi)
+
+    def split(self, d: int, inner: int) -> Bound:
+        return Bound(self.expr.split(d, inner), self.lo, self.hi)
 
 
 @dataclass(frozen=True)
@@ -241,6 +252,12 @@ class IndexMap:
     def picked(self, dims: Sequence[int]) -> IndexMap:
         """The same map of some of the indices, the others being 0."""
         return IndexMap(len(dims), tuple(e.picked(dims) for e in self.dims), tuple(b.picked(dims) for b in self.bounds))
+
+    def split(self, d: int, inner: int) -> IndexMap:
+        """The same map where index `d` is two, the second of `inner` values."""
+        extents = self.extents and (*self.extents[:d], self.extents[d] // inner, inner, *self.extents[d + 1 :])
+        dims = tuple(e.split(d, inner) for e in self.dims)
+        return IndexMap(self.rank + 1, dims, tuple(b.split(d, inner) for b in self.bounds), extents)
 
     def within(self, box: Box) -> IndexMap:
         """The map over a box, of indices relative to its origin, without the bounds that hold all over it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -76,6 +77,15 @@ class Carried:
 Node = Const | Load | Coordinate | Inside | Micro | Pieces | Carried
 
 
+Indexed = TypeVar("Indexed", IndexMap, Expr, Bound, Quotient)
+
+
+class Reindexing(Protocol):
+    """Gives what is a function of indices as one of others."""
+
+    def __call__(self, x: Indexed, /) -> Indexed: ...
+
+
 def image_of(value: np.generic | np.ndarray | float | int, dtype: DType) -> int:
     """The register image of a scalar of an element type: f32 of floats, but bits of those that instructions lack."""
     array = np.asarray(value).astype(dtype.stored)
@@ -133,20 +143,35 @@ class Graph:
 
     def project(self, roots: Iterable[Node], origin: tuple[int, ...], dims: Sequence[int]) -> list[Node]:
         """The roots as functions of the indices `dims` only; `origin`, which is 0 in those, gives the others."""
+
+        def at(x: Indexed) -> Indexed:
+            return x.shifted(origin).picked(dims)
+
+        return self._indexed(roots, at)
+
+    def split(self, roots: Iterable[Node], d: int, inner: int) -> list[Node]:
+        """The roots in a space where index `d` is two, the second of `inner` values."""
+
+        def two(x: Indexed) -> Indexed:
+            return x.split(d, inner)
+
+        return self._indexed(roots, two)
+
+    def _indexed(self, roots: Iterable[Node], of: Reindexing) -> list[Node]:
+        """The roots as functions of other indices."""
         roots = list(roots)
         moved: dict[int, Node] = {}
         for node in topological(roots):
             if isinstance(node, Load):
-                moved[id(node)] = self.node(replace(node, map=node.map.shifted(origin).picked(dims)))
+                moved[id(node)] = self.node(replace(node, map=of(node.map)))
             elif isinstance(node, Coordinate):
-                moved[id(node)] = self.node(Coordinate(node.expr.shifted(origin).picked(dims)))
+                moved[id(node)] = self.node(Coordinate(of(node.expr)))
             elif isinstance(node, Inside):
-                bounds = tuple(b.shifted(origin).picked(dims) for b in node.bounds)
-                quotients = tuple(q.shifted(origin).picked(dims) for q in node.quotients)
+                bounds, quotients = tuple(of(b) for b in node.bounds), tuple(of(q) for q in node.quotients)
                 moved[id(node)] = self.node(Inside(bounds, quotients))
             elif isinstance(node, Pieces):
                 pieces = tuple(moved.get(id(p), p) for p in node.pieces)
-                moved[id(node)] = self.node(Pieces(node.expr.shifted(origin).picked(dims), node.ends, pieces))
+                moved[id(node)] = self.node(Pieces(of(node.expr), node.ends, pieces))
             elif isinstance(node, Micro):
                 moved[id(node)] = self.micro(node.op, *(moved.get(id(s), s) for s in node.sources))
         return [moved.get(id(r), r) for r in roots]

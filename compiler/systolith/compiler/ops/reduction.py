@@ -66,6 +66,7 @@ class Reduction:
         flagged: whether a last accumulator, without a result, is 1 once there is a value in the others.  A general
             computation has it where its initial value has to be taken once, and what an accumulation starts from is
             its absence.
+        halves: which of the result's dimensions is two kept ones here, and how many indices the second has (`split`).
         ordered: whether the computation is applied from the initial value on to one element after the other.
         sides: the other results, elements of the space.
         side_nodes: for each of those, its element at a point of the space.
@@ -85,6 +86,7 @@ class Reduction:
     side_nodes: tuple[Node, ...] = ()
     flagged: bool = False
     ordered: bool = False
+    halves: tuple[int, int] | None = None
 
     @property
     def operation(self) -> Instruction:
@@ -93,9 +95,10 @@ class Reduction:
 
     @property
     def shapes(self) -> list[Shape]:
-        """Shapes of what is accumulated: of the reduction's results, and of the flag."""
-        found = [s for operation in self.operations for s in operation.shape.leaves()]
-        return [*found, array(S32, found[0].dims)] if self.flagged else found
+        """Shapes of what is accumulated over the kept dimensions: the reduction's results, and the flag."""
+        types = [s.dtype for operation in self.operations for s in operation.shape.leaves()]
+        dims = tuple(self.dims[d] for d in self.kept)
+        return [array(t, dims) for t in (*types, *([S32] if self.flagged else []))]
 
     def parts(self) -> list[Reduction]:
         """A reduction for each of `operations`, which load what `sides` hold."""
@@ -156,9 +159,29 @@ class Reduction:
         values = values[:-1] if self.flagged else values
         if self.roots == self.operations:
             return list(values)
+        if self.halves is not None:
+            p, inner = self.halves
+            joined = index.dims[p].scaled(inner).plus(index.dims[p + 1])
+            index = replace(index, dims=(*index.dims[:p], joined, *index.dims[p + 2 :]))
         nodes = expressions(self.graph, self.roots, index, self.operations)
         made = dict(zip(self.operations, values, strict=True))
         return self.graph.substitute(nodes, {id(n): made[n.leaf] for n in _loads(nodes) if n.leaf in made})
+
+    def split(self, d: int, inner: int) -> Reduction:
+        """The same where the kept dimension `d` is two, the second of `inner` indices."""
+
+        def places(of: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(k + (k > d) for k in of)
+
+        return replace(
+            self,
+            dims=(*self.dims[:d], self.dims[d] // inner, inner, *self.dims[d + 1 :]),
+            kept=tuple(sorted((*places(self.kept), d + 1))),
+            reduced=places(self.reduced),
+            inputs=tuple(self.graph.split(self.inputs, d, inner)),
+            inits=tuple(self.graph.split(self.inits, d, inner)),
+            halves=(self.kept.index(d), inner),
+        )
 
     def embedding(self) -> IndexMap:
         """From the iteration space to the result's elements."""

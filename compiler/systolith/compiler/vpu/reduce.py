@@ -33,6 +33,7 @@ from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves
 from systolith.compiler.vpu.parts import Traffic, split_parts, split_strided
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
+from systolith.compiler.vpu.reduce_rows import split_rows
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
@@ -71,6 +72,9 @@ class _Lowering:
     results: Sequence[Array]
     sides: Sequence[Array]
     turn: Turns = field(default_factory=Turns)
+    split: int | None = None
+    cost: float = 0.0
+    made: tuple[Box, Sequence[Array], Sequence[Array]] | None = None
 
     def lower(self) -> None:
         """Tile over kept dimensions, in chunks of reduced ones where they do not fit."""
@@ -81,7 +85,12 @@ class _Lowering:
             box = Box.whole([r.dims[d] for d in r.kept])
             self._elementwise(nodes, box, self.arrays, self.results)
             return
-        self.orders = Ways(self.ctx.chip).orders(r)
+        self._prepare()
+        self._best().tile()
+
+    def _prepare(self) -> None:
+        """Decide what is staged and turned, and the sizes of tiles."""
+        self.orders = Ways(self.ctx.chip).orders(self.r)
         self._split_parts()
         r = self.r
         inputs = GroupPlan(r.dims, (*r.inputs, *r.side_nodes, *r.inits), r.graph)
@@ -89,41 +98,73 @@ class _Lowering:
         plans = (inputs, self.epilogue)
         staged = {leaf for plan in plans for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM}
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
-        self.turn = self._turns(self._choose(self._traffic))
-        sizes = self._choose(self._traffic)
+        self.sizes = self._choose(self._traffic)
+        self._turn()
+
+    def _best(self) -> _Lowering:
+        """This, or the same with a kept dimension as two, if that is turned in fewer cycles."""
+        if not self.turn.any or any(self.arrays[leaf].buf.space is Space.HBM for leaf in self.epilogue.leaves):
+            return self
+        split = split_rows(self.r, self.arrays, self.results, self.ctx.chip.vpu.lanes)
+        if split is None:
+            return self
+        other = _Lowering(self.ctx, split.r, split.arrays, split.results, (), split=split.place)
+        other._prepare()
+        return other if other.turn.any and other.cost < self.cost else self
+
+    def tile(self) -> None:
+        """Lower it, tile by tile."""
+        r, sizes = self.r, self.sizes
         self.tiles: dict[Instruction, Array] = {}
         for box in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             self._kept_box(box, [sizes[d] for d in r.reduced])
+        self._finish()
 
-    def _turns(self, sizes: Sequence[int]) -> Turns:
-        """The operands to turn, so that lanes hold kept dimensions where reduced ones lie innermost; none, if that
-        takes longer.
+    def _turn(self) -> None:
+        """Find operands to turn, so that lanes hold kept dimensions where reduced ones lie innermost, if that takes
+        fewer cycles.
         """
         r, (inputs, epilogue), chip = self.r, self.plans, self.ctx.chip
         kept = [d for d in r.kept if r.dims[d] > 1]
         if not kept or self.sides:
-            return Turns()
-        box = Box.whole(sizes)
+            return
+        near = set(r.reduced)
+        if self.split is not None:
+            kept = [*kept[:-2], kept[-1], kept[-2]]
+            near.add(kept[-2])
+        lane = kept[-1]
+        box = Box.whole(self.sizes)
         arrays = {
             leaf: _dense(a, self._need(leaf, box)) if leaf in self.staged else a for leaf, a in self.arrays.items()
         }
-        inside = {n for n in inputs.leaves if innermost(inputs, n, arrays[n]) in r.reduced} - {*epilogue.leaves}
-        outer = [*(d for d in r.kept if d != kept[-1]), *r.reduced, kept[-1]]
+        inside = {n for n in inputs.leaves if innermost(inputs, n, arrays[n]) in near} - {*epilogue.leaves}
+        outer = [*(d for d in r.kept if d not in kept), *kept[:-1], *r.reduced, lane]
         turn = turns_along(chip, inputs, box, arrays, outer, inside)
         if not turn.any:
-            return turn
-        before, after = (
-            Ways(chip).cycles(self._task(box, leaves)) for leaves in (arrays, turned_arrays(inputs, box, arrays, turn))
-        )
-        return turn if max(turn.cycles, after) + min(turn.cycles, after) // TILES < before else Turns()
+            return
+        if self.split is not None:
+            turn = turn.with_results(chip, self._targets(self._kept(box)), tuple(r.kept.index(d) for d in kept))
+        before = Ways(chip).cycles(self._task(box, arrays, Turns()))
+        after = Ways(chip).cycles(self._task(box, turned_arrays(inputs, box, arrays, turn), turn))
+        together = max(turn.cycles, after) + min(turn.cycles, after) // TILES
+        if together < before:
+            self.turn, self.cost = turn, together / box.elements
+            self.sizes = self._choose(self._traffic)
 
-    def _task(self, box: Box, leaves: Mapping[Instruction, Array]) -> Task:
-        """A box that is reduced at once."""
+    def _kept(self, box: Box) -> Box:
         r = self.r
-        kept = Box(tuple(box.origin[d] for d in r.kept), tuple(box.dims[d] for d in r.kept))
-        targets = [_dense(a, kept) for a in self.results]
+        return Box(tuple(box.origin[d] for d in r.kept), tuple(box.dims[d] for d in r.kept))
+
+    def _targets(self, kept: Box) -> list[Array]:
+        """Results as they lie in tiles."""
+        return [_dense(a, kept) for a in self.results]
+
+    def _task(self, box: Box, leaves: Mapping[Instruction, Array], turn: Turns) -> Task:
+        """A box that is reduced at once."""
+        kept = self._kept(box)
         continued = tuple(order is not None and not order.lanes for order in self.orders)
-        return Task(r, box, kept, Finish((), True, continued), leaves, targets)
+        targets = turn.as_made(self._targets(kept))
+        return Task(self.r, box, kept, Finish((), True, continued), leaves, targets)
 
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
         try:
@@ -142,6 +183,12 @@ class _Lowering:
         """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
         r, rows = self.r, 1
         tiles = 1 if self.ctx.tiled else TILES if self.turn.any else TILES_WANTED
+        if self.split is not None:
+            long = self.split + 1
+            few = self.ctx.chip.vpu.lanes // max(1, prod(r.dims[d] for d in r.reduced))
+            least = [max(1, few) if d == long else n if d == self.split else 1 for d, n in enumerate(r.dims)]
+            nested = [*(d for d in r.kept if d not in (self.split, long)), long, self.split, *r.reduced]
+            return choose_tile(r.dims, traffic, self.ctx.budget, nested, r.reduced, tiles=tiles, least=least)
         rest = set(r.reduced)
         for order in self.orders:
             if order is None or order.lanes:
@@ -169,7 +216,8 @@ class _Lowering:
     def _traffic(self, box: Box) -> int:
         moved = [*self.staged, *self.turn.copied]
         into = sum(self._need(leaf, box).elements * self.arrays[leaf].dtype.size for leaf in moved)
-        return into + self._written(box)
+        turned = prod(box.dims[d] for d in self.r.kept) * sum(self.results[n].dtype.size for n in self.turn.outs)
+        return into + turned + self._written(box)
 
     def _written(self, box: Box) -> int:
         out = sum(a.dtype.size for a in self.results if a.buf.space == Space.HBM)
@@ -187,12 +235,15 @@ class _Lowering:
             if need.elements and (have is None or (have.origin, have.dims) != (need.origin, need.dims)):
                 self.tiles[leaf] = self.ctx.stage_in(self.arrays[leaf], need)
         leaves = {**self.arrays, **self.tiles}
-        return self.turn.turned(self.ctx, self.plans[0], box, leaves, self.ctx.origin("transpose"))
+        turned = self.turn.turned(self.ctx, self.plans[0], box, leaves, self.ctx.origin("transpose"))
+        self._finish()
+        return turned
 
     def _kept_box(self, box: Box, chunk: Sequence[int]) -> None:
         r, ctx = self.r, self.ctx
         chunks = list(Box.whole([r.dims[d] for d in r.reduced]).tiles(chunk))
-        targets = [ctx.out_tile(a, box) for a in self.results]
+        results = [ctx.out_tile(a, box) for a in self.results]
+        targets = self.turn.targets(ctx, results)
         before: tuple[Instruction, ...] = ()
         held: dict[Instruction, Array] = {}
         raw: list[Array] = []
@@ -211,8 +262,21 @@ class _Lowering:
             before = tuple(held)
             for side, array in zip(sides, self.sides, strict=True):
                 ctx.stage_out(side, array, whole)
-        for target, array in zip(targets, self.results, strict=True):
-            ctx.stage_out(target, array, box)
+        self.made = box, targets, results
+        if not self.turn.outs:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Turn and store what was made last; where it is turned, after the operands of the next tile, so that the
+        cross-lane unit need not wait for it.
+        """
+        if self.made is None:
+            return
+        box, targets, results = self.made
+        self.made = None
+        self.turn.finish(self.ctx, targets, results, self.ctx.origin("transpose"))
+        for target, array in zip(results, self.results, strict=True):
+            self.ctx.stage_out(target, array, box)
 
     def _between(self, task: Task) -> list[Array]:
         """Where accumulated values are kept between chunks, for each accumulator."""

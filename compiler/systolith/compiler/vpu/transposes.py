@@ -74,6 +74,20 @@ class Turns:
             found[n] = _nested(ctx, targets[n], nest)
         return found
 
+    def as_made(self, targets: Sequence[Array]) -> list[Array]:
+        """The same for costs."""
+        found = list(targets)
+        for n, nest in self.outs.items():
+            found[n] = replace(_like(targets[n], targets[n].dims, nest), origin=targets[n].origin)
+        return found
+
+    def with_results(self, chip: Chip, targets: Sequence[Array], outer: Sequence[int]) -> Turns:
+        """Results, too, are computed with their dimensions nested in an order, the outermost first."""
+        nest = tuple(len(outer) - outer.index(d) if d in outer else len(outer) + 1 for d in range(len(targets[0].dims)))
+        made = replace(self, outs=dict.fromkeys(range(len(targets)), nest))
+        pairs = zip(made.as_made(targets), targets, strict=True)
+        return replace(made, cycles=self.cycles + sum(shuffle_cycles(chip, *pair) for pair in pairs))
+
     def finish(self, ctx: TileBuilder, made: Sequence[Array], targets: Sequence[Array], origin: Origin) -> None:
         """Append the turning of results that were computed in `made`."""
         for n in self.outs:
