@@ -14,6 +14,7 @@ from systolith.sim.simulate import simulate
 from systolith.sim.stats import RunResult
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.vpu.movement import show
+from tests.compiler.vpu.test_short_rows import ARGMAX
 
 CHIP = load_chip("tpu_v3")
 
@@ -131,3 +132,16 @@ def test_normalisation_moves_elements_once(dims: tuple[int, ...], reduced: tuple
     text = normalisation(dims, reduced)
     assert over_hbm(text) < 1.25
     assert 4 * prod(dims) * 2 * 1.02 > sum(timed(text).to_json()["hbm_bytes"].values())
+
+
+@pytest.mark.parametrize("dims", [(4096, 1024), (1024, 4096), (64, 256, 256)], ids=str)
+def test_the_place_of_the_largest_keeps_up_with_hbm(dims: tuple[int, ...]) -> None:
+    """Over the first but one dimension, or the first: vectors are full, and rows come in chunks."""
+    reduced = len(dims) - 2
+    kept, whole = show(tuple(n for d, n in enumerate(dims) if d != reduced)), show(dims)
+    text = (
+        f"HloModule m\n{ARGMAX.format(t='f32')}ENTRY e {{\n x = f32[{whole}] parameter(0)\n"
+        f" i = s32[{whole}] iota(), iota_dimension={reduced}\n low = f32[] constant(-inf)\n none = s32[] constant(0)\n"
+        f" ROOT r = (f32[{kept}], s32[{kept}]) reduce(x, i, low, none), dimensions={{{reduced}}}, to_apply=best\n}}\n"
+    )
+    assert over_hbm(text) < 1.25

@@ -191,6 +191,10 @@ class _Lowering:
             return choose_tile(r.dims, traffic, self.ctx.budget, nested, r.reduced, tiles=tiles, least=least)
         rest = set(r.reduced)
         for order in self.orders:
+            if order is None and r.kept and max(r.kept) > max(r.reduced):
+                return choose_tile(
+                    r.dims, traffic, self.ctx.budget, r.kept + r.reduced, tiles=tiles, least=self._full()
+                )
             if order is None or order.lanes:
                 return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles=tiles)
             rows = lcm(rows, order.rows)
@@ -212,6 +216,15 @@ class _Lowering:
 
         order_of = [*around, *chunked, *inside, *chunked]
         return choose_tile(r.dims, traffic, self.ctx.budget, order_of, tiles=tiles, smaller=smaller)
+
+    def _full(self) -> list[int]:
+        """Sizes of kept dimensions that fill vectors, and of a chunk of reduced ones."""
+        r, vpu = self.r, self.ctx.chip.vpu
+        left, least = vpu.lanes * vpu.sublanes, [CHUNK] * len(r.dims)
+        for d in reversed(r.kept):
+            least[d] = min(left, r.dims[d])
+            left = -(-left // r.dims[d])
+        return least
 
     def _traffic(self, box: Box) -> int:
         moved = [*self.staged, *self.turn.copied]

@@ -8,12 +8,12 @@ second of them is copied (`_Across`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
-from systolith.compiler.tile.arrays import dense_like
+from systolith.compiler.tile.arrays import dense, nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp
 from systolith.compiler.tile.patterns import Loop, merged, stream
@@ -53,10 +53,15 @@ def _cycles(chip: Chip, way: Way) -> int:
 
 def _way(chip: Chip, src: Array, dst: Array) -> Way:
     """The copy of the fewest cycles."""
-    loops = merged(range(len(src.dims)), src.dims, (src.strides, dst.strides))
-    one, other = (_looped(a, loops) for a in (src, dst))
+    one, other = _merged(src, dst, range(len(src.dims)))
     ways: list[Way] = [*_straight(one, other), *_apart(chip, one, other), *_across(chip, one, other)]
     return min(ways, key=lambda way: _cycles(chip, way))
+
+
+def _merged(src: Array, dst: Array, order: Sequence[int]) -> tuple[Array, Array]:
+    """Both with a dimension for each loop of a copy that goes through dimensions in an order."""
+    loops = merged(order, src.dims, (src.strides, dst.strides))
+    return _looped(src, loops), _looped(dst, loops)
 
 
 def _looped(array: Array, loops: list[Loop]) -> Array:
@@ -106,6 +111,7 @@ class _Across:
         near: the dimension along which neighbours in the source lie.
         step: elements of the source from one of these to the next; those between are copied to the matrix, too.
         inner: the dimension of the matrix's rows.
+        outer: the array whose other dimensions are nested as those of the matrix.
     """
 
     chip: Chip
@@ -114,6 +120,7 @@ class _Across:
     near: int
     step: int
     inner: int
+    outer: Array
 
     @property
     def _dims(self) -> tuple[int, ...]:
@@ -125,13 +132,16 @@ class _Across:
         return prod(self._dims) * self.src.dtype.size
 
     def copies(self, between: Buf) -> Iterator[Copy]:
-        nest = tuple(0 if d == self.inner else len(self._dims) - d for d in range(len(self._dims)))
-        strides = dense_like(self._dims, nest, self.src.dtype.size)
-        matrix = Array(between, self.src.dtype, self._dims, strides, (0,) * len(nest))
+        order = [*(d for d in nesting(self.outer.strides) if d != self.inner), self.inner]
+        steps = dense([self._dims[d] for d in order], self.src.dtype.size)
+        strides = tuple(steps[order.index(d)] for d in range(len(order)))
+        matrix = Array(between, self.src.dtype, self._dims, strides, (0,) * len(order))
         read = replace(self.src, dims=self._dims, strides=self._stepped(self.src.strides, 1, self.step))
         taken = replace(matrix, dims=self.src.dims, strides=self._stepped(strides, self.step, 1))
         for one, other in ((read, matrix), (taken, self.dst)):
-            yield from min(_straight(one, other), key=lambda way: _cycles(self.chip, way)).copies(between)
+            yield from min(_straight(*_merged(one, other, order)), key=lambda way: _cycles(self.chip, way)).copies(
+                between
+            )
 
     def _stepped(self, strides: tuple[int, ...], times: int, by: int) -> tuple[int, ...]:
         return tuple(s * times // by if d == self.near else s for d, s in enumerate(strides))
@@ -165,12 +175,12 @@ def _across(chip: Chip, src: Array, dst: Array) -> Iterator[Way]:
         return
     for inner, n in enumerate(src.dims):
         if n > 1 and inner != near:
-            yield _Across(chip, src, dst, near, step, inner)
+            yield from (_Across(chip, src, dst, near, step, inner, outer) for outer in (src, dst))
     n = src.dims[near]
     if n >= 2 * lanes and len(src.dims) < MAX_LOOPS:
         rest = n % lanes
         rows = [_rows(a, near, n // lanes, lanes) for a in (src, dst)]
-        first = _Across(chip, rows[0], rows[1], near + 1, step, near)
+        first = _Across(chip, rows[0], rows[1], near + 1, step, near, rows[0])
         if rest:
             ends = [_cut(a, near, n - rest, rest) for a in (src, dst)]
             yield _Both(first, min(_straight(ends[0], ends[1]), key=lambda way: _cycles(chip, way)))
