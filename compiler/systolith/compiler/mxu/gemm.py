@@ -110,7 +110,7 @@ class Stager:
     def _transposed(self, staged: Array) -> Array:
         copy = self.ctx.array(f"{staged.buf.name}.t", staged.dtype, staged.dims, staged.origin)
         other = turned(copy, self.minor)
-        shuffle(self.ctx, staged, other, self.ctx.origin(f"transpose {self.what}", 0, self.hlo))
+        shuffle(self.ctx, staged, other, self.ctx.origin(f"transpose {self.what}", 0, self.hlo), across=False)
         return other
 
 

@@ -191,4 +191,4 @@ def _turned_cycles(p: Problem, chip: Chip, dims: tuple[int, ...]) -> int:
     there = p.lhs.buf.space == Space.VMEM
     strides = p.lhs.strides if there else dense_like(dims, p.lhs.strides, p.lhs.dtype.size)
     staged = replace(p.lhs, dims=dims, strides=strides)
-    return shuffle_cycles(chip, staged, turned(staged, p.minor))
+    return shuffle_cycles(chip, staged, turned(staged, p.minor), across=False)

@@ -33,17 +33,19 @@ Steps = tuple[tuple[int, int], ...]
 """Loops, the outermost first: how often, and by how many elements."""
 
 
-def shuffle(ctx: TileBuilder, src: Array, dst: Array, origin: Origin) -> None:
-    """Append a copy between arrays of the same dims in VMEM."""
-    way = _way(ctx.chip, src, dst)
+def shuffle(ctx: TileBuilder, src: Array, dst: Array, origin: Origin, across: bool = True) -> None:
+    """Append a copy between arrays of the same dims in VMEM; `across`: by a matrix with another dimension innermost, if
+    that takes fewer cycles.
+    """
+    way = _way(ctx.chip, src, dst, across)
     between = ctx.vmem(f"{dst.buf.name}.rows", way.between) if way.between else dst.buf
     for one, other in way.copies(between):
         ctx.append(TileOp("xlu.shuffle", {"src": one, "dst": other}, origin))
 
 
-def shuffle_cycles(chip: Chip, src: Array, dst: Array) -> int:
+def shuffle_cycles(chip: Chip, src: Array, dst: Array, across: bool = True) -> int:
     """Cycles of the cross-lane unit for what `shuffle` appends."""
-    return _cycles(chip, _way(chip, src, dst))
+    return _cycles(chip, _way(chip, src, dst, across))
 
 
 def _cycles(chip: Chip, way: Way) -> int:
@@ -51,10 +53,12 @@ def _cycles(chip: Chip, way: Way) -> int:
     return sum(shuffle_cost(one, other, chip).occupancy for one, other in patterns)
 
 
-def _way(chip: Chip, src: Array, dst: Array) -> Way:
+def _way(chip: Chip, src: Array, dst: Array, across: bool) -> Way:
     """The copy of the fewest cycles."""
     one, other = _merged(src, dst, range(len(src.dims)))
-    ways: list[Way] = [*_straight(one, other), *_apart(chip, one, other), *_across(chip, one, other)]
+    ways: list[Way] = [*_straight(one, other), *_apart(chip, one, other)]
+    if across:
+        ways += _across(chip, one, other)
     return min(ways, key=lambda way: _cycles(chip, way))
 
 
