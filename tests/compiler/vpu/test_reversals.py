@@ -71,6 +71,30 @@ def test_any_strided_slice(dims: list[int], data: st.DataObject, t: DType, back:
     check(strided(t.name, tuple(dims), steps, back), [x], most=0)
 
 
+def interleaved(t: str, dims: tuple[int, ...], step: int, firsts: tuple[int, int], flip: bool) -> str:
+    """The difference of two slices of every `step`-th element."""
+    count = (dims[-1] - max(firsts) - 1) // step + 1
+    made = [*dims[:-1], count]
+    lines = []
+    for name, first in zip("ab", firsts, strict=True):
+        cut = ", ".join([f"[0:{n}]" for n in dims[:-1]] + [f"[{first}:{first + (count - 1) * step + 1}:{step}]"])
+        lines.append(f" {name} = {t}{made} slice(x), slice={{{cut}}}")
+    if flip:
+        lines.append(f" c = {t}{made} reverse(b), dimensions={{{len(dims) - 1}}}")
+    lines.append(f" ROOT r = {t}{made} subtract(a, {'c' if flip else 'b'})")
+    return f"HloModule m\nENTRY e {{\n x = {t}{list(dims)} parameter(0)\n" + "\n".join(lines) + "\n}\n"
+
+
+@given(DIMS, st.integers(2, 5), st.data(), st.sampled_from([F32, BF16, S8]), st.booleans(), st.integers(0, 2**32 - 1))
+@examples(60, 400)
+def test_elements_that_alternate(
+    dims: list[int], step: int, data: st.DataObject, t: DType, flip: bool, seed: int
+) -> None:
+    most = st.integers(0, min(step, dims[-1]) - 1)
+    text = interleaved(t.name, tuple(dims), step, (data.draw(most), data.draw(most)), flip)
+    check(text, [np.random.default_rng(seed).integers(-60, 60, dims).astype(t.stored)], most=0)
+
+
 def array(strides: tuple[int, ...], dims: tuple[int, ...], offset: int = 0) -> Array:
     steps = tuple(4 * s for s in strides)
     return Array(Buf("x", Space.VMEM, 1 << 20), F32, dims, steps, (0,) * len(dims), 4 * offset)
@@ -98,6 +122,7 @@ def test_two_copies_turn_a_tile_around(dims: tuple[int, ...]) -> None:
         (strided("f32", (2048, 1024), (2, 1), True), 1.0, 1.1),
         (strided("f32", (2048, 1024), (1, 2), True), 1.5, 1.25),
         (strided("f32", (32, 8, 8, 1024), (1, 3, 4, 1)), 1.0 / 4, 1.25),
+        (interleaved("f32", (2048, 1024), 2, (0, 1), False), 1.5, 2.1),
     ],
 )
 def test_near_the_time_of_the_bytes(text: str, moved: float, most: float) -> None:
@@ -136,6 +161,7 @@ def core() -> Iterator[Lockstep]:
         reversal("bf16", (203,), "alone"),
         reversal("s8", (9, 33), "with another"),
         strided("f32", (12, 45), (1, 2), True),
+        interleaved("f32", (24, 64), 2, (0, 1), True),
     ],
 )
 def test_lockstep(core: Lockstep, text: str) -> None:

@@ -142,7 +142,7 @@ class _Epilogue:
         emit(self.ctx, self.plan, box, leaves, made, self.ctx.origin("epilogue"))
         for one, out, array in zip(made, outs, self.results, strict=True):
             if one is not out:
-                shuffle(self.ctx, one, out, self.ctx.origin("transpose"))
+                shuffle(self.ctx, one, out, self.ctx.origin("transpose"), across=False)
             self.ctx.stage_out(out, array, box)
 
     def _made(self, acc: Array, out: Array) -> Array:
@@ -152,7 +152,7 @@ class _Epilogue:
             return out
         made = self.ctx.tile(f"{out.buf.name}.t", replace(out, strides=acc.strides), Box(out.origin, out.dims))
         strided = prod(out.dims) // self.ctx.chip.vpu.sublanes
-        return made if shuffle_cycles(self.ctx.chip, made, out) < strided else out
+        return made if shuffle_cycles(self.ctx.chip, made, out, across=False) < strided else out
 
     def _leaf(self, leaf: Instruction, box: Box) -> Array:
         need = self.plan.footprint(leaf, box)

@@ -18,8 +18,9 @@ from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.strided import compact
 from systolith.compiler.vpu.emit import emit
-from systolith.compiler.vpu.parts import split_parts, split_strided, split_turned
+from systolith.compiler.vpu.parts import split_parts, split_spread, split_strided, split_turned
 from systolith.compiler.vpu.transposes import TILES, Turns, turns
 from systolith.isa.instruction import Space
 
@@ -81,26 +82,35 @@ def lower_plan(
     nodes, arrays = split_parts(plan.graph, nodes, arrays, written, choose)
     nodes, arrays = split_turned(plan.graph, nodes, arrays)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
-    staged = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
+    staged, given = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM], plan
+    nodes, spread = split_spread(plan.graph, plan.nodes, arrays, plan.dims)
+
+    def views(of: Mapping[Instruction, Array]) -> dict[Instruction, Array]:
+        return {alias: compact(of[load.leaf], load.map, plan.dims, 0)[0] for alias, load in spread.items()}
+
+    arrays = {**arrays, **views(arrays)}
+    plan = replace(plan, nodes=nodes, code={}) if spread else plan
     turn = turns(ctx.chip, plan, within, arrays, results)
 
     def traffic(box: Box) -> int:
-        copied = [*staged, *turn.copied]
         turned = box.elements * sum(results[n].dtype.size for n in turn.outs)
-        read = (plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in copied)
-        return written(box) + turned + sum(read)
+        read = sum(given.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in staged)
+        copied = sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in turn.copied)
+        return written(box) + turned + read + copied
 
     sizes = choose(traffic, turn)
     tiles: dict[Instruction, Array] = {}
     for box in within.tiles(sizes):
         for leaf in staged:
-            need = plan.footprint(leaf, box)
+            need = given.footprint(leaf, box)
             have = tiles.get(leaf)
             if have is None or have is arrays[leaf] or (have.origin, have.dims) != (need.origin, need.dims):
                 tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
         targets = [ctx.out_tile(a, box) for a in results]
         made = turn.targets(ctx, targets)
-        leaves = turn.emit(ctx, plan, box, {**arrays, **tiles}, targets[0], ctx.origin("transpose"))
+        leaves = turn.emit(
+            ctx, plan, box, {**arrays, **tiles, **views({**arrays, **tiles})}, targets[0], ctx.origin("transpose")
+        )
         if leaves is not None:
             emit(ctx, plan, box, leaves, made, ctx.origin("compute"))
             turn.finish(ctx, made, targets, ctx.origin("transpose"))

@@ -84,6 +84,28 @@ def split_strided(
     return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)
 
 
+def split_spread(
+    graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array], dims: Sequence[int]
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Load]]:
+    """Nodes, with a leaf for what is read of an operand in HBM at every second element, say, of its innermost
+    dimension, and the load that each stands for: all of it is staged, and read through a view.
+
+    What the cross-lane unit copies alone, as one load, is left as it is.
+    """
+    swap: dict[int, Node] = {}
+    made: dict[Instruction, Load] = {}
+    for leaf, of_leaf in _staged_loads(nodes, arrays).items():
+        for load in of_leaf:
+            array, index = compact(arrays[leaf], load.map, dims, 0)
+            near = nesting(array.strides)[-1] if array.dims else 0
+            if index is load.map or array.strides[near] == arrays[leaf].strides[near] or [*nodes] == [load]:
+                continue
+            alias = scratch_leaf(leaf.name, leaf.shape.dtype, array.dims)
+            made[alias] = load
+            swap[id(load)] = graph.node(replace(load, leaf=alias, map=index))
+    return tuple(graph.substitute(nodes, swap)) if swap else tuple(nodes), made
+
+
 def split_turned(
     graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array]
 ) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:

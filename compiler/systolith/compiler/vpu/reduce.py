@@ -146,7 +146,8 @@ class _Lowering:
             turn = turn.with_results(chip, self._targets(self._kept(box)), tuple(r.kept.index(d) for d in kept))
         before = Ways(chip).cycles(self._task(box, arrays, Turns()))
         after = Ways(chip).cycles(self._task(box, turned_arrays(inputs, box, arrays, turn), turn))
-        together = max(turn.cycles, after) + min(turn.cycles, after) // TILES
+        tiles = TILES if self.ctx.tiled else prod(-(-n // size) for n, size in zip(r.dims, self.sizes, strict=True))
+        together = max(turn.cycles, after) + min(turn.cycles, after) // tiles
         if together < before:
             self.turn, self.cost = turn, together / box.elements
             self.sizes = self._choose(self._traffic)

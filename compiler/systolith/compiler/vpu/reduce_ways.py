@@ -453,6 +453,7 @@ def _order(
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
     order = Ways(chip).any_order(task).order
     few = prod(dims[d] for d in reduced) * TURNED <= chip.vpu.lanes and kept and reduced and max(kept) < min(reduced)
+    few = few and prod(rest) >= chip.vpu.lanes * chip.vpu.sublanes
     return CombineOrder() if few and order is not None and order.lanes else order
 
 

@@ -205,7 +205,12 @@ def _turn_cycles(chip: Chip, array: Array, read: Box, nest: tuple[int, ...]) -> 
     """Cycles of the cross-lane unit for a copy of a part of an array, nested otherwise."""
     if not read.elements:
         return 0
-    return shuffle_cycles(chip, _like(array, read.dims, array.strides), _like(array, read.dims, nest))
+    near = nesting(array.strides)[-1]
+    step = abs(array.strides[near]) // array.dtype.size
+    between = tuple((n - 1) * step + 1 if d == near else n for d, n in enumerate(read.dims))
+    lies = _like(array, between, array.strides)
+    strides = tuple(s * step if d == near else s for d, s in enumerate(lies.strides))
+    return shuffle_cycles(chip, replace(lies, dims=read.dims, strides=strides), _like(array, read.dims, nest))
 
 
 def _parts_apart(
@@ -310,7 +315,8 @@ def _nest(
         return None
     step = load.map.dims[axes.index(lane)].coefs[lane]
     near = innermost(plan, load.leaf, array)
-    if near == -1 or (near == lane and (step == 1 or (step > 1 and not whole))):
+    apart = array.strides[axes.index(lane)] > array.dtype.size
+    if near == -1 or (near == lane and ((step == 1 and not apart) or (step > 1 and not whole))):
         return None
     nest = [len(outer) - (outer.index(d) if d >= 0 else -1) for d in axes]
     return tuple(-n if step < 0 and d == lane else n for n, d in zip(nest, axes, strict=True))
