@@ -183,7 +183,7 @@ class _Lowering:
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
         """Sizes of tiles: of kept dimensions; of reduced ones where chunks make no difference, in row-major order."""
         r, rows = self.r, 1
-        tiles = 1 if self.ctx.tiled else TILES if self.turn.any else TILES_WANTED
+        tiles = 1 if self.ctx.tiled else TILES - 1 if self.turn.any else TILES_WANTED  # halves may be odd
         if self.split is not None:
             long = self.split + 1
             few = self.ctx.chip.vpu.lanes // max(1, prod(r.dims[d] for d in r.reduced))
