@@ -6,14 +6,29 @@ of l long rows; turned, l elements of it, each of another row, lie together for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.expression import Load, Node, topological
 from systolith.compiler.ops.reduction import Reduction, scratch_leaf
 from systolith.compiler.tile.ir import Array
+from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
+
+TURNED = 4
+"""Rows of so many times fewer elements than lanes are reduced one element after another: the cross-lane unit turns them
+sooner than it reduces a row of them."""
+
+
+def short_rows(chip: Chip, dims: Sequence[int], reduced: Collection[int]) -> bool:
+    """Whether a reduction of a space is one of short rows, and of vectors of them."""
+    kept = [d for d in range(len(dims)) if d not in reduced]
+    if not kept or not reduced or max(kept) > min(reduced):
+        return False
+    full = prod(dims[d] for d in kept) >= chip.vpu.lanes * chip.vpu.sublanes
+    return full and prod(dims[d] for d in reduced) * TURNED <= chip.vpu.lanes
 
 
 @dataclass(frozen=True)

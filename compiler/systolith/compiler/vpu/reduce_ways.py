@@ -26,6 +26,7 @@ from systolith.compiler.tile.ir import Array, Buf, Ref
 from systolith.compiler.tile.patterns import Loop, pattern
 from systolith.compiler.vpu.emit import Target, kernel_cycles, vector_cycles
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
+from systolith.compiler.vpu.reduce_rows import short_rows
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 from systolith.isa.dependence import slot_interval
@@ -41,10 +42,6 @@ possible."""
 
 FULL = 2.5
 """One step that takes up to so many times the cycles of full vectors is fast enough."""
-
-TURNED = 4
-"""Innermost elements, so many times fewer than lanes, are reduced one after another: the cross-lane unit turns them
-sooner than it reduces a row of them."""
 
 WORTH = 0.8
 """Part of one step's cycles that two steps must not exceed, nor those with longer rows those with shorter ones."""
@@ -452,9 +449,7 @@ def _order(
     arrays = [anywhere(i.shape) for i in (source, result)]
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
     order = Ways(chip).any_order(task).order
-    few = prod(dims[d] for d in reduced) * TURNED <= chip.vpu.lanes and kept and reduced and max(kept) < min(reduced)
-    few = few and prod(rest) >= chip.vpu.lanes * chip.vpu.sublanes
-    return CombineOrder() if few and order is not None and order.lanes else order
+    return CombineOrder() if order is not None and order.lanes and short_rows(chip, dims, reduced) else order
 
 
 def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:
