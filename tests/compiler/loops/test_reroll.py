@@ -25,6 +25,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.program import Program, Role
 from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.machine import compiled, run
 
@@ -200,3 +201,8 @@ def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
     rolled, plain = compiled(many).program, written_out(many).program
     assert len(rolled.code) < 1.5 * len(compiled(few).program.code)
     assert taken(rolled, TINY) <= taken(plain, TINY) * 1.005
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_loops_of_blocks_of_attention_give_the_same_bits() -> None:
+    assert same_as_written_out(attention(5, 256, 16))

@@ -52,6 +52,7 @@ ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 """Queues with instructions that retire alone, without their units' numbers."""
 
 AS_IT_IS = LoopEdge()
+"""Of a loop of which nothing is known yet: nothing comes before it so that its iterations are alike."""
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""

@@ -7,6 +7,7 @@ choice of an estimate: one block of each size is lowered and put in order with c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -29,8 +30,10 @@ from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
 from systolith.compiler.schedule.pipeline import interleave, periodic
 from systolith.compiler.tile.arrays import view
+from systolith.compiler.tile.builder import Sums
 from systolith.compiler.tile.ir import Array, Block, Item
 from systolith.compiler.tiling.block_sizes import FEWEST, FEWEST_OF_PRODUCTS, SIZES, Blocking, sizes
+from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
 BLOCK_SHARE = 0.5
@@ -45,6 +48,9 @@ smaller tiles go with smaller blocks."""
 
 AT_ONCE = 4
 """Blocks in the making at most; more keep no unit busier."""
+
+TURNS = 2
+"""Blocks whose sums lie beside each other, at most: one is summed while the results of the one before it are taken."""
 
 LEAST_COPIED = 2
 """Blocks of full size beyond which those after the second are copies of it."""
@@ -109,17 +115,31 @@ def _all_stages(
     whole, chip = _whole(group), lowering.ctx.chip
     starts = range(0, whole, size)
     full = whole // size
+    lowering.ctx.begin_sums()
+    before = len(lowering.ctx.sums)
     made: list[Sequence[Stage]] = [timed(_stages(lowering, group, inputs, results, 0, min(size, whole)), chip)]
+    rows = _first_rows(lowering.ctx.sums[before:], chip)
     if full > LEAST_COPIED and not any(stage.products for stage in made[0]):
         template = Template(lowering.ctx, shared={copy.buf for copy in lowering.cache.values()})
         template.stages = timed(_stages(lowering, group, inputs, results, size, size, template), chip)
         if template.copies:
             made += [template.copy(n) for n in range(full - 1)]
-    made += [
-        timed(_stages(lowering, group, inputs, results, start, min(size, whole - start)), chip)
-        for start in starts[len(made) :]
-    ]
+    for start in starts[len(made) :]:
+        lowering.ctx.begin_sums(rows[start // size % len(rows)])
+        made.append(timed(_stages(lowering, group, inputs, results, start, min(size, whole - start)), chip))
     return made
+
+
+def _first_rows(sums: Sequence[Sums], chip: Chip) -> list[int]:
+    """The first accumulator rows of blocks, in turn: of as many as have room beside each other, `TURNS` at most.
+
+    Blocks that begin with the same rows are alike, so that loops can be made of them.  `sums`: of one block.
+    """
+    taken: dict[int, int] = defaultdict(int)
+    for s in sums:
+        taken[s.unit] += s.rows
+    rows = max(taken.values(), default=chip.mxu.acc_rows)
+    return [n * rows for n in range(max(1, min(chip.mxu.acc_rows // rows, TURNS)))]
 
 
 def _whole(group: Group) -> int:
@@ -272,6 +292,7 @@ def _tried(
         return None, "values of one block go to HBM"
     try:
         stages = timed(_stages(sub, group, inputs, results, 0, size), lowering.ctx.chip)
+        rows = _first_rows(sub.ctx.sums, lowering.ctx.chip)
         if sub.oversized:
             split(sub.oversized, Names([small.name]))
             return _tried(lowering, group, inputs, results, size, room)
@@ -281,7 +302,7 @@ def _tried(
         return None, "no tiles of a block fit"
     outside = {a.buf for a in (*inputs, *results)}
     for at_once in range(min(AT_ONCE, blocks), 0, -1):
-        order = interleave(copies(stages, blocks, lowering.ctx.chip, sub.ctx.unit), at_once)
+        order = interleave(copies(stages, blocks, lowering.ctx.chip, sub.ctx.unit, rows), at_once)
         taken = order.peak(outside)
         if taken <= room:
             break

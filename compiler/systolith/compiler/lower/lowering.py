@@ -136,6 +136,12 @@ class Lowering:
         """Bytes of VMEM that no whole value ever takes."""
         return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
 
+    def _room(self, group: Group) -> int:
+        """Bytes of VMEM that no whole value takes while a group runs; ever, for one in blocks."""
+        if group.unit is None:
+            return self.free
+        return self.ctx.chip.vmem.bytes - self.placement.live.get(group, 0)
+
     def lacks_room(self, values: float) -> bool:
         """Whether groups could have other blocks if values took no more than so much of VMEM."""
         room, live = self.ctx.chip.vmem.bytes * values, self.placement.live
@@ -357,7 +363,7 @@ class Lowering:
         source = source_of(self.ctx, i, inputs, outputs) if self.ctx.region is None else None
         if source is None or i.unit is Unit.DMA or given or asked:
             copies = None
-        for_loops = self.free * self.loops
+        for_loops = self._room(i) * self.loops
 
         def emission(what: Hashable, emit: Callable[[], None]) -> None:
             def whole() -> Note:
@@ -401,7 +407,8 @@ class Lowering:
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
-        loops = GroupLoops(self.ctx, given | (self.ctx.whole - self.ctx.inner), self.free, self.loops)
+        given |= self.ctx.whole - self.ctx.inner
+        loops = GroupLoops(self.ctx, given, self._room(i), self.loops)
         key = None if alike is None else (alike, len(items))
         choice = self._ways.get(key) or loops.choice(items)
         if key is not None:

@@ -85,30 +85,25 @@ def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
     return [_stage(items, chip) for items in stages]
 
 
-def copies(block: Sequence[Stage], count: int, chip: Chip, turn: int) -> list[list[Stage]]:
+def copies(block: Sequence[Stage], count: int, chip: Chip, turn: int, rows: Sequence[int]) -> list[list[Stage]]:
     """A block, and others like it, with the matrix units and accumulators that they would have.
 
     Args:
-        block: the first.
+        block: the first, whose sums begin with accumulator row 0.
         count: of blocks.
         chip: the target.
         turn: matrix units from the first job of a block to that of the next one.
+        rows: with which the sums of blocks begin, in turn.
     """
-    rows: dict[int, int] = defaultdict(int)
-    return [[_copy(stage, n * turn, rows, chip) for stage in block] for n in range(count)]
+    return [[_copy(stage, n * turn, rows[n % len(rows)], chip) for stage in block] for n in range(count)]
 
 
-def _copy(stage: Stage, turn: int, rows: dict[int, int], chip: Chip) -> Stage:
-    """A stage so many matrix units further; `rows`: the next accumulator row of each, moved on."""
-    units, size, sums = chip.mxu.count, chip.mxu.acc_rows, list[Rows]()
-    for unit, first, end in stage.sums:
-        unit = (unit + turn) % units
-        at, count = rows[unit], end - first
-        rows[unit] = (at + count) % size
-        sums += [(unit, at, min(at + count, size))]
-        sums += [(unit, 0, at + count - size)] if at + count > size else []
+def _copy(stage: Stage, turn: int, row: int, chip: Chip) -> Stage:
+    """A stage so many matrix units and accumulator rows further."""
+    units = chip.mxu.count
+    sums = tuple(((unit + turn) % units, first + row, end + row) for unit, first, end in stage.sums)
     ops = stage.ops if not turn % units else tuple(_turned(op, turn, units) for op in stage.ops)
-    return replace(stage, ops=ops, sums=tuple(sums))
+    return replace(stage, ops=ops, sums=sums)
 
 
 def _turned(op: Timed, turn: int, units: int) -> Timed:

@@ -220,13 +220,10 @@ class TileBuilder:
             self._next_row = dict.fromkeys(range(self.chip.mxu.count), first)
         self._ring = range(first, first + rows) if rows else whole
 
-    def begin_sums(self) -> None:
-        """Take the next accumulator rows of every matrix unit from the first or the middle one on, where it is longer
-        since they were taken: groups that begin so begin in one of two ways, and more of them are alike.
-        """
+    def begin_sums(self, row: int = 0) -> None:
+        """Take the next accumulator rows of every matrix unit from `row` on: what begins so is alike."""
         self._ring = range(self.chip.mxu.acc_rows)
-        half, taken = self.chip.mxu.acc_rows // 2, max(self._next_row.values(), default=0)
-        self._next_row = dict.fromkeys(range(self.chip.mxu.count), half if 0 < taken <= half else 0)
+        self._next_row = dict.fromkeys(range(self.chip.mxu.count), row)
 
     def next_unit(self) -> int:
         """The matrix unit of the next job: they take turns, from one product to the next, too."""
