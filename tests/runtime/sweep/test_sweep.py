@@ -230,7 +230,7 @@ def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, monkey
         done.append(job)
         return measure(job)
 
-    monkeypatch.setattr("systolith.runtime.sweep.pool.measure", interrupted)
+    monkeypatch.setattr(work, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sweep(study(tmp_path), tmp_path / "r.sqlite", workers=1)
     monkeypatch.undo()

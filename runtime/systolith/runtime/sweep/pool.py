@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain, islice
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any, Protocol
 
+from systolith.isa.collection import collection_paused
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.extras import need
 from systolith.runtime.sweep.points import version
@@ -49,15 +50,19 @@ class Pool(Protocol):
 
 
 class Here:
-    """Does jobs in this process."""
+    """Does jobs in this process, whose collector of cycles is off until the end."""
 
     workers = 1
 
+    def __init__(self) -> None:
+        self._paused = ExitStack()
+        self._paused.enter_context(collection_paused())
+
     def run(self, batches: Iterable[Sequence[Job]]) -> Iterator[Results]:
-        return map(measure, chain.from_iterable(batches))
+        return map(measure_alone, chain.from_iterable(batches))
 
     def close(self) -> None:
-        pass
+        self._paused.close()
 
 
 class _Flow:

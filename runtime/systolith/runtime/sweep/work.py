@@ -6,7 +6,6 @@ import gc
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -23,8 +22,8 @@ from systolith.runtime.tuning import with_tuner
 from systolith.sim.decoded import Decoded
 from systolith.sim.simulate import RunResult, simulate
 
-COLLECTED = 16
-"""Programs after which a process that does nothing else collects cycles."""
+UNCOLLECTED = 1_000_000
+"""A process looks for cycles when it has so many objects, some 100 MB, more than when it did so last."""
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 """A point ran; it cannot run there; the machine or systolith failed, so that another attempt may go better."""
@@ -86,9 +85,6 @@ class _Made:
 _made: deque[_Made] = deque(maxlen=8)
 
 
-_programs = count(1)
-
-
 @collection_paused()
 def measure(job: Job) -> list[tuple[str, Row]]:
     """Results of a job's points, by their keys; a point that is refused has its reason."""
@@ -97,11 +93,14 @@ def measure(job: Job) -> list[tuple[str, Row]]:
 
 
 def measure_alone(job: Job) -> list[tuple[str, Row]]:
-    """The same in a process that does nothing else; as it keeps much, cycles are looked for now and then only."""
+    """The same in a process whose collector of cycles stays off: it is called here, and rarely.
+
+    To look for cycles takes a tenth of a second for each point that is kept, and finds next to none, so the number of
+    new objects decides, not that of points.
+    """
     gc.disable()
     found = measure(job)
-    made = {compiled_for.digest() for _, _, compiled_for in job.points}
-    if sum(next(_programs) % COLLECTED == 0 for _ in made):
+    if gc.get_count()[0] > UNCOLLECTED:
         gc.collect()
     return found
 
