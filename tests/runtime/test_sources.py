@@ -53,6 +53,18 @@ def test_a_cut_proto_is_refused(proto: Path, capsys: pytest.CaptureFixture[str])
     assert "module.pb: neither HLO text nor a readable HloModuleProto" in result.err
 
 
+@pytest.mark.parametrize(("name", "data"), [("net.onnx", b"\x08\x0a:\x00\xff"), ("net.csv", b"Layer name, M, N, K,\n")])
+def test_models_of_other_tools_are_to_be_imported(
+    name: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    for command in (["run"], ["compile", "-o", tmp_path / "o.slb"], ["ops"]):
+        result = systolith(capsys, *command, path)
+        assert result.code == 2
+        assert f"{name}: a model of another tool: `systolith import {path} -o MODULE.hlo` makes a module" in result.err
+
+
 def test_a_proto_that_breaks_a_rule_is_refused_with_its_name(proto: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = proto.read_bytes()
     assert data.count(b"dot") >= 1

@@ -42,12 +42,13 @@ def test_every_operation_of_the_table_has_a_case() -> None:
     assert {case.op for case in CASES} == set(TABLE)
 
 
-@pytest.mark.parametrize("name", ["mlp", "attention", "convolutions"])
+@pytest.mark.parametrize("name", ["mlp", "attention", "convolutions", "encoder"])
 def test_models_exported_from_jax_have_the_values_of_xla(name: str) -> None:
     """`from_jax` beside this file was written by `from_jax/export.py`: what jax2onnx makes, and XLA's results."""
     folder = Path(__file__).parent / "from_jax"
     made, kept = read_onnx(folder / f"{name}.onnx"), np.load(folder / f"{name}.npz")
-    (got,) = evaluate(made.module, kept["x"], *made.weights, precision="highest")
+    inputs = [kept[f"arr_{n}"] for n in range(len(kept) - 1)]
+    (got,) = evaluate(made.module, *inputs, *made.weights, precision="highest")
     np.testing.assert_allclose(got, kept["y"], rtol=1e-5, atol=1e-5 * np.abs(kept["y"]).max())
 
 
@@ -155,6 +156,18 @@ REFUSED = [
     (helper.make_node("Pad", ["x", "p"], ["y"], mode="reflect"), "mode = reflect: must be constant"),
     (helper.make_node("Reshape", ["x", "x"], ["y"]), "'x': must be known before the run"),
     (helper.make_node("Relu", ["z"], ["y"]), "input 'z' is nowhere computed"),
+    *(
+        (helper.make_node("Einsum", names, ["y"], equation=equation), message)
+        for names, equation, message in (
+            (["x"], "abcc->ab", "the term 'abcc' of its equation has 'c' twice: diagonals are not there"),
+            (["x"], "abc->a", "the term 'abc' of its equation does not fit 4 dimensions"),
+            (["x"], "ab...cde->a", "the term 'ab...cde' of its equation does not fit 4 dimensions"),
+            (["x"], "ab1d->a", "the term 'ab1d' of its equation does not fit 4 dimensions"),
+            (["x", "x"], "abcd->a", "its equation has 1 terms for 2 operands"),
+            (["x"], "abcd->ae", "no term of its equation has 'e' of the result"),
+            (["x", "x"], "abcd,acbd->a", "sizes 6 and 2 of one label of its equation"),
+        )
+    ),
     (helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2]), "output 'i': only the first 1"),
 ]
 

@@ -29,6 +29,9 @@ ASSEMBLY_CHIP = "tiny"
 
 FORMS = "HLO text, an HloModuleProto, StableHLO"
 
+IMPORTED = (".onnx", ".csv")
+"""Ends of the names of other tools' models, of which `systolith import` makes modules."""
+
 STDIN = Path("-")
 """Stands for the contents of standard input."""
 
@@ -154,6 +157,10 @@ def parse_module(data: str | bytes, name: str = "<string>") -> Module:
     Raises:
         SystolithError: it is empty, cut, ill-formed, or of no known form.
     """
+    if name.endswith(IMPORTED):
+        raise SourceError(
+            f"{name}: a model of another tool: `systolith import {name} -o MODULE.hlo` makes a module of it"
+        )
     text = data if isinstance(data, str) else _text(data)
     if text is None:
         assert isinstance(data, bytes)

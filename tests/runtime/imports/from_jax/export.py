@@ -23,6 +23,8 @@ def weights(*dims: int) -> Any:
 INNER, OUTER = weights(32, 48), weights(48, 16)
 QUERY, KEY, VALUE, PROJECTION = (weights(32, 32) for _ in range(4))
 FIRST, SECOND, LAST = weights(3, 3, 3, 16), weights(3, 3, 16, 16), weights(16, 10)
+WORDS, PLACES = weights(20, 32), weights(8, 32)
+QKV, MIXED, WIDE, NARROW = weights(3, 32, 2, 16), weights(2, 16, 32), weights(32, 64), weights(64, 32)
 
 
 def mlp(x: Any) -> Any:
@@ -38,6 +40,22 @@ def attention(x: Any) -> Any:
     return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
 
 
+def _normed(x: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
+
+
+def encoder(ids: Any, lengths: Any) -> Any:
+    """Of texts of different lengths: embeddings, attention by equations and with a mask, a layer of GELU, a pooling."""
+    x = _normed(jnp.take(WORDS, ids, axis=0) + PLACES)
+    q, k, v = jnp.einsum("btd,sdhe->sbthe", x, QKV)
+    seen = jnp.arange(8) < lengths[:, None]
+    scores = jnp.where(seen[:, None, None, :], jnp.einsum("bthe,bshe->bhts", q, k) / 4, -1e9)
+    x = _normed(x + jnp.einsum("bhts,bshe,hed->btd", jax.nn.softmax(scores), v, MIXED))
+    x = _normed(x + jax.nn.gelu(x @ WIDE, approximate=False) @ NARROW)
+    return jnp.tanh(x[:, 0])
+
+
 def convolutions(x: Any) -> Any:
     """With a residual and two poolings."""
     dims = ("NHWC", "HWIO", "NHWC")
@@ -47,9 +65,19 @@ def convolutions(x: Any) -> Any:
     return y.mean((1, 2)) @ LAST
 
 
+def arrays(*shapes: tuple[int, ...]) -> list[Any]:
+    return [rng.standard_normal(dims).astype(np.float32) for dims in shapes]
+
+
 if __name__ == "__main__":
-    for function, shape in ((mlp, (8, 32)), (attention, (16, 32)), (convolutions, (2, 16, 16, 3))):
-        x = rng.standard_normal(shape).astype(np.float32)
-        onnx.save(to_onnx(function, [jnp.zeros(shape)]), HERE / f"{function.__name__}.onnx")
+    text = [rng.integers(0, 20, (2, 8), np.int32), np.array([8, 5], np.int32)]
+    for function, inputs in (
+        (mlp, arrays((8, 32))),
+        (attention, arrays((16, 32))),
+        (convolutions, arrays((2, 16, 16, 3))),
+        (encoder, text),
+    ):
+        onnx.save(to_onnx(function, inputs), HERE / f"{function.__name__}.onnx")
         with jax.default_matmul_precision("highest"):
-            np.savez(HERE / f"{function.__name__}.npz", x=x, y=np.asarray(function(x)))
+            y = np.asarray(function(*map(jnp.asarray, inputs)))
+        np.savez(HERE / f"{function.__name__}.npz", *inputs, y=y)
