@@ -123,6 +123,10 @@ class EnergyUse:
         found: NDArray[np.float64] = flows / np.diff(edges) + steady / self.cycles
         return found * (self.chip.clock_mhz * 1e6 * 1e-15)
 
+    def peak_watts(self, edges: NDArray[np.int64]) -> float:
+        """Power between those two of the cycles where it is most."""
+        return float(self.watts(edges).max(initial=0.0))
+
     def check(self) -> None:
         """Assert that the parts are the total, and that HBM's is that of the bytes of the run.
 
@@ -161,7 +165,6 @@ class EnergyUse:
             InternalError: the sums are not all the same.
         """
         self.check_sums()
-        watts = self.watts(edges)
         ops = self.by("hlo")
         return {
             "total_fj": self.total,
@@ -171,13 +174,13 @@ class EnergyUse:
             "leakage_fj": self.leakage,
             "joules": self.total * 1e-15,
             "average_watts": self.average_watts,
-            "peak_watts": float(watts.max(initial=0.0)),
+            "peak_watts": self.peak_watts(edges),
             "tops_per_watt": self.tops_per_watt,
             "by_unit": self.by_unit,
             "by_event": self.by_event,
             "by_op": dict(list(ops.items())[:_OPS]),
             "by_group": self.by("group"),
-            "timeline": {"edges": edges.tolist(), "watts": watts.tolist()},
+            "timeline": {"edges": edges.tolist(), "watts": self.watts(edges).tolist()},
         }
 
 

@@ -208,6 +208,13 @@ class RunResult:
         places = {place[0]: place for g in self.program.groups for place in g.places}
         return [e | _place([places[e["name"]]] if e["name"] in places else []) for e in self.by("hlo")]
 
+    def edges(self, buckets: int = BUCKETS) -> Ints:
+        """Cycles between which the parts of a timeline are; empty without cycles."""
+        if not self.cycles:
+            return np.zeros(0, np.int64)
+        edges = np.linspace(0, self.cycles, min(buckets, self.cycles) + 1).astype(np.int64)
+        return edges[np.diff(edges, prepend=-1) > 0]  # `numpy.unique` would import `numpy.ma`, which takes long
+
     def timeline(self, buckets: int = BUCKETS) -> dict[str, Any]:
         """HBM traffic and occupancy over time, in `buckets` equal parts of the run (fewer if it is shorter).
 
@@ -218,8 +225,7 @@ class RunResult:
         t, f = self.trace, self.facts
         if t is None or f is None or not self.cycles:
             return {"edges": [], "read": [], "written": [], "busy": {}}
-        edges = np.linspace(0, self.cycles, min(buckets, self.cycles) + 1).astype(np.int64)
-        edges = edges[np.diff(edges, prepend=-1) > 0]  # `numpy.unique` would import `numpy.ma`, which takes long
+        edges = self.edges(buckets)
         traffic = {"read": np.zeros(len(edges) - 1), "written": np.zeros(len(edges) - 1)}
         busy = {}
         for q, name in enumerate(t.queues):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from systolith.isa.chip_energy import ENERGY
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.run import sweep
 from systolith.sim.simulate import simulate
+from tests.runtime.command import systolith
 from tests.runtime.sweep.studies import MODEL, study
 
 
@@ -43,6 +45,19 @@ def test_joules_are_those_of_a_run(tmp_path: Path) -> None:
     assert found.best("joules")[0]["joules"] == min(energies(found.rows))
 
 
+def test_power_is_that_of_the_record_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = chip_file(tmp_path, "one", 1000)
+    row, _ = sweep(study(tmp_path, chips=[str(path)], vary={"hbm.gbps": [1, 2]}, pareto=["1 / tops_per_watt"])).rows
+    words = ("--chip", path, "--set", "hbm.gbps=1", "--mode", "time", "--json")
+    ran = systolith(capsys, "run", tmp_path / "layer.hlo", *words)
+    assert ran.code == 0
+    energy = json.loads(ran.out)["energy"]
+    for column in ("joules", "average_watts", "peak_watts", "tops_per_watt"):
+        assert row[column] == energy[column] > 0
+    assert row["average_watts"] == pytest.approx(row["joules"] / row["seconds"])
+    assert row["average_watts"] < row["peak_watts"]
+
+
 def test_chips_that_differ_in_energies_alone_have_results_of_their_own(tmp_path: Path) -> None:
     """Energies are no part of a chip's digest."""
     chips = [str(chip_file(tmp_path, name, fj)) for name, fj in (("low", 1000), ("high", 2000))]
@@ -57,6 +72,8 @@ def test_without_energies_there_are_no_joules_and_formulas_of_them_are_refused(t
     plan = study(tmp_path, pareto=["seconds", "joules"])
     with pytest.raises(SystolithError, match=r"'joules': chip tiny states no energies"):
         sweep(plan, tmp_path / "other.sqlite")
+    with pytest.raises(SystolithError, match=r"'peak_watts < 3': chip tiny states no energies"):
+        sweep(study(tmp_path, constraints=["peak_watts < 3"]), tmp_path / "other.sqlite")
     assert not (tmp_path / "other.sqlite").exists()
 
 

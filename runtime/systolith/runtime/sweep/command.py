@@ -154,13 +154,14 @@ def _summary(results: Results) -> Iterator[RenderableType]:
         if not rows:
             continue
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for heading in ("model", *named, "cycles", "ms", *(["mJ"] if energy else []), "MXU"):
+        for heading in ("model", *named, "cycles", "ms", *(["mJ", "W"] if energy else []), "MXU"):
             left = heading in ("model", "chip")
             table.add_column(heading.replace(".", ".\n"), justify="left" if left else "right", no_wrap=not left)
         for row in rows[: 2 * _SHOWN]:
             figures = [f"{row['cycles']:,}", f"{row['seconds'] * 1e3:.4g}"]
             if energy:
-                figures.append("" if row["joules"] is None else f"{row['joules'] * 1e3:.4g}")
+                joules, watts = row["joules"], row["average_watts"]
+                figures += ["", ""] if joules is None else [f"{joules * 1e3:.4g}", f"{watts:.4g}"]
             utilization = f"{row['mxu_utilization'] or 0:.1%}"
             table.add_row(row["model"], *(_shown(row[n]) for n in named), *figures, utilization)
         yield ""

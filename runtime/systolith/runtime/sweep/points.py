@@ -25,7 +25,7 @@ from systolith.isa.files import read_bytes
 from systolith.runtime.inputs.sources import SourceError
 from systolith.runtime.sweep.formula import Formula
 from systolith.runtime.sweep.registered import NOTHING, Registered
-from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, Axis, Range, Study, StudyError
+from systolith.runtime.sweep.study import MEASURED, MOST_POINTS, OF_ENERGY, Axis, Range, Study, StudyError
 
 _ORDER = sorted(SCHEMA.keys() - {"name"}, key=lambda name: (name in TIME_FIELDS, name == "clock_mhz", name))
 
@@ -173,9 +173,8 @@ class Space:
         """Refuse formulas of energies and areas that a chip does not state, before any work."""
         study = self.study
         for name, chip in self.chips.items():
-            stated = (
-                settings_of(chip).keys() | study.fields | {*MEASURED} - ({"joules"} if chip.energy is None else set())
-            )
+            measured = {*MEASURED}.difference(OF_ENERGY if chip.energy is None else ())
+            stated = settings_of(chip).keys() | study.fields | measured
             for formula in (*study.constraints, *study.pareto, *study.sample.objective):
                 for lacking in sorted(formula.names - stated):
                     what = lacking if lacking.startswith("area.") else "energies ([energy] in its file)"

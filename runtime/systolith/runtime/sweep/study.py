@@ -24,11 +24,14 @@ FIELDS = tuple(name for name in KNOWN if name != "name")
 
 METHODS = ("factorial", "latin-hypercube", "optimise")
 PROGRAMS = ("tuned", "fixed")
+OF_ENERGY = ("joules", "average_watts", "peak_watts", "tops_per_watt")
+"""Columns that a point has on chips that state energies; as in the record of a run."""
+
 MEASURED = (
     "cycles", "seconds", "mxu_utilization", "hbm_read_bytes", "hbm_written_bytes", "instructions", "vmem_high_water",
-    "joules", "compile_seconds", "simulate_seconds",
+    *OF_ENERGY, "compile_seconds", "simulate_seconds",
 )  # fmt: skip
-"""Columns that a point has once it has run; `joules` on chips that state energies."""
+"""Columns that a point has once it has run."""
 
 _KEYS = ("name", "models", "chips", "program", "vary", "points", "options", "sample", "constraints", "pareto")
 _SAMPLE = ("method", "points", "seed", "objective")

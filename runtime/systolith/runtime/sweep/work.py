@@ -18,6 +18,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.program import Program
 from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.sweep.points import Model
+from systolith.runtime.sweep.study import OF_ENERGY
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.decoded import Decoded
 from systolith.sim.simulate import RunResult, simulate
@@ -167,7 +168,15 @@ def measurements(result: RunResult, compile_seconds: float) -> Row:
         "hbm_written_bytes": moved_bytes["written"],
         "instructions": result.instructions,
         "vmem_high_water": result.vmem_high_water,
-        "joules": None if result.energy is None else result.energy.total * 1e-15,
+        **_energy(result),
         "compile_seconds": round(compile_seconds, 6),
         "simulate_seconds": round(result.wall_seconds["simulate"], 6),
     }
+
+
+def _energy(result: RunResult) -> Row:
+    energy = result.energy
+    if energy is None:
+        return dict.fromkeys(OF_ENERGY)
+    watts = energy.average_watts, energy.peak_watts(result.edges())
+    return dict(zip(OF_ENERGY, (energy.total * 1e-15, *watts, energy.tops_per_watt), strict=True))
