@@ -13,7 +13,7 @@ from systolith.reports.compare import (
     verdict,
 )
 from systolith.reports.run_data import from_json
-from tests.reports.fabricate import fabricate
+from tests.reports.fabricate import fabricate, with_energy
 from tests.reports.test_html import page
 from tests.reports.test_roofline import PEAKS
 
@@ -46,6 +46,17 @@ def test_ratios_are_to_the_first_run() -> None:
     a, b = BASE.total, SLOW.total
     assert [cell.text for cell in rows["Cycles"][1:]] == [f"{a:,}", f"{b:,}", f"{b / a:.2f}x"]
     assert rows["Bound"][3].value == pytest.approx(2, rel=1e-3)
+
+
+def test_power_of_runs_and_energy_of_their_units_are_set_side_by_side() -> None:
+    base, other = with_energy(fabricate()), with_energy(half_bandwidth())
+    other["energy"] |= {"average_watts": 140.0, "tops_per_watt": 0.1, "by_unit": {"mxu": 10**12, "hbm": 5 * 10**12}}
+    rows = {row[0].text: row for row in figure_table({"base": from_json(base), "other": from_json(other)}).rows}
+    assert rows["Average power"][1].value == 70
+    for label, factor in (("Average power", 2), ("Peak power", 1), ("TOPS/W", 0.5), ("Energy: hbm", 2.5)):
+        assert rows[label][3].value == pytest.approx(factor)
+    assert "Energy: host" not in rows
+    assert not any("power" in row[0].text for row in figure_table(RUNS).rows)
 
 
 def test_groups_are_matched_by_name() -> None:

@@ -12,7 +12,7 @@ from systolith.reports.attribution import Attribution, attribute_run
 from systolith.reports.causes import cause, in_order, unit_label
 from systolith.reports.charts.bars import compared_chart, stacked
 from systolith.reports.charts.data import Compared, compared, stalls
-from systolith.reports.headline import BOUNDS, Figure, figures, shares
+from systolith.reports.headline import BOUNDS, Figure, figures, power_figures, shares
 from systolith.reports.html import environment, legend
 from systolith.reports.numbers import NONE, count, percent, ratio, size
 from systolith.reports.roofline import peaks
@@ -139,8 +139,10 @@ def _stands(name: str, run: RunData, first: str, base: RunData) -> str:
 
 
 def figure_table(runs: Mapping[str, RunData]) -> Table:
-    """A row a headline figure, a column a run, and ratios to the first."""
-    each = [{f.key: f for f in figures(run, peaks(run.chip_parameters))} for run in runs.values()]
+    """A row a headline figure, or one of power, a column a run, and ratios to the first."""
+    each = [
+        {f.key: f for f in (*figures(run, peaks(run.chip_parameters)), *power_figures(run))} for run in runs.values()
+    ]
     labels = {key: figure.label for found in sorted(each, key=len, reverse=True) for key, figure in found.items()}
     rows = []
     for key, label in labels.items():

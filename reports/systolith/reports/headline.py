@@ -108,6 +108,24 @@ def energy_figure(run: RunData) -> Figure:
     return Figure("energy", "Energy", si(e.total_fj * 1e-15, "J"), note, e.total_fj * 1e-15)
 
 
+def power_figures(run: RunData) -> list[Figure]:
+    """What the note of the energy says, and the energy of each part, as figures of their own; none without energies."""
+    e = run.energy
+    if e is None:
+        return []
+    parts = {**e.by_unit, "idle": e.idle_fj, "leakage": e.leakage_fj}
+    return [
+        Figure("average_watts", "Average power", si(e.average_watts, "W"), "over the run", e.average_watts),
+        Figure("peak_watts", "Peak power", si(e.peak_watts, "W"), "in a part of the timeline", e.peak_watts),
+        Figure("tops_per_watt", "TOPS/W", decimal(e.tops_per_watt), "of useful products", e.tops_per_watt),
+        *(
+            Figure(f"energy_{part}", f"Energy: {part}", si(n * 1e-15, "J"), percent(n / max(1, e.total_fj)), n * 1e-15)
+            for part, n in parts.items()
+            if n
+        ),
+    ]
+
+
 def _bound(run: RunData, least: dict[str, float]) -> Figure:
     """The least cycles of the module, and what each resource alone would take."""
     cycles, by = max(least.values()), max(least, key=lambda resource: least[resource])
