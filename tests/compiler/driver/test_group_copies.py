@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
-from systolith.compiler.tile.ir import Array
+from systolith.compiler.tile.ir import Array, Ref, TileOp
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.binary import to_bytes
 from systolith.isa.chip import Chip, load_chip, variant
@@ -247,3 +248,22 @@ def test_programs_of_the_same_operations_are_made_once() -> None:
         assert again.stages["memory.txt"] == expected.stages["memory.txt"]
     other = variant(small, {"vmem.bytes": small.vmem.bytes // 2})
     assert front.compile(other, OPTIONS).program.code is not first.program.code
+
+
+def test_copies_are_freed_without_a_search_for_cycles() -> None:
+    """A sweep makes many in a process, and searches rarely (`sweep/work.py`)."""
+    small = load_chip("small")
+    front = Front(parse_hlo(TEXTS["layers"]))
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(4):
+            front.compile(variant(small, {"vmem.bytes": small.vmem.bytes - 4096 * n}), OPTIONS)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = [type(o).__name__ for o in gc.garbage if isinstance(o, Ref | TileOp | Template)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not found

@@ -7,7 +7,7 @@ with a suffix; where there is any other, it is not copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -200,10 +200,10 @@ class Template:
             refs.append(Ref(buf, ref.pattern, offset, dynamic, ref.bias, None if k is None else bufs[k], moves))
         origins = [replace(o, hlo=_named(hlo, names), group=_named(g, names)) for hlo, g, o in self.origins]
 
-        def copied(item: _Op | _Loop) -> Item:
-            if isinstance(item, _Loop):
-                body = Block([*map(copied, item.items)])
-                return Loop(variables[item.var], item.count, body, _named(item.name, names))
+        def loop(item: _Loop, body: Block) -> Loop:
+            return Loop(variables[item.var], item.count, body, _named(item.name, names))
+
+        def operation(item: _Op) -> TileOp:
             args = item.args
             if item.streams:
                 args = dict(args)
@@ -216,10 +216,23 @@ class Template:
             unit = (item.unit + turn) % self.units if item.turns else item.unit
             return TileOp(item.op, args, origins[item.origin], unit)
 
-        ctx.block.items += map(copied, self.items)
+        ctx.block.items += _copies(self.items, operation, loop)
         ctx.explain += [decision(names) for decision in self.explain]
         if source.in_blocks:
             ctx.proceed(self.state)
+
+
+def _copies(
+    items: Iterable[_Op | _Loop], operation: Callable[[_Op], TileOp], loop: Callable[[_Loop, Block], Loop]
+) -> list[Item]:
+    """Copies of operations and loops.
+
+    A function inside of `Template.copy` that calls itself would be a cycle, and keep the copy until cycles are sought.
+    """
+    return [
+        loop(item, Block(_copies(item.items, operation, loop))) if isinstance(item, _Loop) else operation(item)
+        for item in items
+    ]
 
 
 def _named(piece: Piece, names: Sequence[str]) -> str:
