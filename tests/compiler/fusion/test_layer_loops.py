@@ -141,6 +141,15 @@ def test_caches_are_updated_where_they_are() -> None:
     assert not any(b.role == "temp" and b.bytes >= 16 * 32 * 4 for b in made.program.buffers)
 
 
+def test_caches_are_updated_at_places_of_any_type() -> None:
+    given_text = text().replace("pos = s32[]", "pos = u32[]").replace("zero = s32[]", "zero = u32[]")
+    args = arguments()
+    args[1] = args[1].astype(np.uint32)
+    made = check(given_text, args)
+    assert [d for d in made.explain if d.kind == "loop"]
+    assert overwritten(made.program) == {2 + 6 + n for n in range(6)}
+
+
 def test_programs_do_not_grow_with_layers() -> None:
     few, many = (len(compiled(text(count)).program.code) for count in (5, 12))
     assert few == many

@@ -225,6 +225,11 @@ class _Loop:
             part = self._add("layers.slice", "dynamic-slice", shape, [whole, *start], dynamic_slice_sizes=sizes)
             return self._add("layers.own", "reshape", like, [part])
 
+        def of_type(starts: Sequence[Instruction]) -> Instruction:
+            if not starts or starts[0].shape.dtype is S32:
+                return layer
+            return self._add("layers.start", "convert", array(starts[0].shape.dtype, ()), [layer])
+
         def again(value: Instruction) -> Instruction:
             if value not in kept:
                 operands = [again(o) for o in value.operands]
@@ -252,7 +257,7 @@ class _Loop:
                 rows = array(update.shape.dtype, (1, *update.dims))
                 wide = self._add("layers.update", "reshape", rows, [update])
                 whole = stacked[stack]
-                operands = [whole, wide, layer, *starts]
+                operands = [whole, wide, of_type(starts), *starts]
                 stacked[stack] = self._add("stack.next", "dynamic-update-slice", whole.shape, operands)
                 made[slot] = slice_of(stacked[stack], i.shape)
                 continue
