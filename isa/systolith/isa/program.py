@@ -14,6 +14,10 @@ from systolith.isa.pattern import Pattern
 Image = bytes
 
 
+ENTRIES = 1 << 16
+"""Of the buffer table that streams name."""
+
+
 class Role(StrEnum):
     """The purpose of a buffer; a state begins with its data and keeps its contents from run to run.
 

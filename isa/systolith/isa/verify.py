@@ -22,7 +22,7 @@ from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.kernel import Kernel, MicroOp
 from systolith.isa.opcodes import BRANCH_OPS, MAX_LOOP_NEST, MAX_TOKENS, OPCODES, queue_of, queues
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import FEEDS, FROM_HOST, TO_HOST, Role
+from systolith.isa.program import ENTRIES, FEEDS, FROM_HOST, TO_HOST, Role
 from systolith.isa.verify_kernel import verify_kernel
 from systolith.isa.verify_tokens import verify_tokens
 
@@ -295,9 +295,11 @@ def require_chip(program: Program, chip: Chip) -> None:
 
 
 def _check_sizes(program: Program, b: BufferDecl) -> None:
+    if not b.sizes:
+        return
     scalars = {o.number for o in program.buffers if o.role is b.role and o.dtype == "s32" and not o.dims}
     _need(
-        not b.sizes or (len(b.sizes) == len(b.dims) and {*b.sizes} <= {-1} | scalars),
+        len(b.sizes) == len(b.dims) and {*b.sizes} <= {-1} | scalars,
         f"buffer {b.name}: sizes {list(b.sizes)}: must be for each dimension a {b.role} that is an s32, or -1",
     )
 
@@ -339,6 +341,7 @@ def _check_place(program: Program, i: int) -> None:
         )
     _need(b.alias >= 0 or b.role is not Role.PART, f"buffer {b.name}: a part of no other buffer: say alias")
     _need(1 <= b.stack <= len(program.buffers) - i, f"buffer {b.name}: a stack of {b.stack}: there are not as many")
+    _need(b.stack == 1 or i + b.stack <= ENTRIES, f"buffer {b.name}: a stack of {b.stack}: streams name {ENTRIES}")
     _need(
         all(other.bytes == b.bytes for other in program.buffers[i : i + b.stack]),
         f"buffer {b.name}: a stack of {b.stack}: must be of {b.bytes} bytes each",

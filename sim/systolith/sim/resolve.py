@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from systolith.isa.instruction import Instruction, Operand, Reg, Stream, Value
 from systolith.isa.opcodes import registers_of
+from systolith.isa.program import ENTRIES
 from systolith.sim.scalar import signed
-
-ENTRIES = 1 << 16
-"""Of the buffer table: a register's value is added to the number of a buffer modulo these."""
 
 _IMAGES = "scalars"  # the field whose operands are 32-bit images; all others are signed
 

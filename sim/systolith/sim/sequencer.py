@@ -17,11 +17,10 @@ from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
 from systolith.isa.instruction import Instruction, Reg, Space, Stream
 from systolith.isa.opcodes import MAX_LOOP_NEST, NREGISTERS
-from systolith.isa.program import Program
+from systolith.isa.program import ENTRIES, Program
 from systolith.sim.decoded import Decoded, Issue
 from systolith.sim.memory import Bytes, Machine, SimulationError, error_at
 from systolith.sim.naming import Iterations, named
-from systolith.sim.resolve import ENTRIES
 from systolith.sim.scalar import ALU, BRANCH, MASK, signed
 
 MAX_STEPS = 50_000_000

@@ -273,6 +273,28 @@ ENTRY e {{
         compiled(text)
 
 
+@pytest.mark.parametrize(
+    ("count", "reach"),
+    [pytest.param((1 << 16) + 1, 1 << 15, id="entries"), pytest.param(4, 1 << 13, id="bytes of one")],
+)
+def test_stacks_have_as_many_entries_as_streams_name_and_reach(
+    count: int, reach: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("systolith.compiler.tile.ir.LARGEST", reach)
+    width = 4 if count > 4 else 1 << 12
+    text = f"""HloModule m
+ENTRY e {{
+  w = f32[{count},{width}] parameter(0)
+  i = s32[] parameter(1)
+  zero = s32[] constant(0)
+  s = f32[1,{width}] dynamic-slice(w, i, zero), dynamic_slice_sizes={{1,{width}}}
+  ROOT r = f32[1,{width}] tanh(s)
+}}
+"""
+    with pytest.raises(CompileError, match=rf"f32\[{count}, {width}\] in HBM takes {count * width * 4} bytes"):
+        compiled(text)
+
+
 @pytest.mark.usefixtures("short_reach")
 def test_the_core_reads_stacks() -> None:
     made = compiled(layers())

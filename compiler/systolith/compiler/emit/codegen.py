@@ -14,7 +14,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream, Value
 from systolith.isa.kernel import Kernel
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import BufferDecl, Origin, Role
+from systolith.isa.program import ENTRIES, BufferDecl, Origin, Role
 
 NO_ORIGIN = Origin()
 
@@ -66,6 +66,12 @@ class Tables:
     def kernel(self, kernel: Kernel) -> int:
         return self.kernels.setdefault(kernel, len(self.kernels))
 
+    def has_room(self, buf: Buf, pitch: int) -> bool:
+        """Whether streams name, and their offsets reach, all of a buffer as a stack of arrays of so many bytes."""
+        known = (buf, pitch) in self._stacks
+        entries = len(self.buffers) + len(self.entries) + (0 if known else buf.bytes // pitch)
+        return entries <= ENTRIES and pitch <= ir.LARGEST
+
     def stack(self, buf: Buf, pitch: int) -> int:
         """The first entry of a buffer as a stack of arrays of so many bytes."""
         if (buf, pitch) not in self._stacks:
@@ -79,9 +85,11 @@ class Tables:
 
 
 def _too_large(buf: Buf, origin: Origin) -> CompileError:
-    assert buf.decl is not None, f"all of the stack {buf.name}"
-    what = f"{buf.decl.dtype}{list(buf.decl.dims)} in HBM takes {buf.bytes} bytes"
-    why = f"an operation reaches {ir.LARGEST} bytes of an array, or one index of its first dimension, given at run time"
+    array = buf.parts[0] if buf.parts else buf
+    assert array.decl is not None
+    what = f"{array.decl.dtype}{list(array.decl.dims)} in HBM takes {array.bytes} bytes"
+    why = f"an operation reaches {ir.LARGEST} bytes of an array, or of one index of its first dimension, known in a run"
+    why += f", if that has up to {ENTRIES}"
     return CompileError(f"{origin.hlo or origin.group}: {what}; {why}: split it")
 
 
@@ -179,7 +187,7 @@ class Generator:
         number = 0
         if ref.buf is not None:
             number = self.tables.buffers.get(ref.buf, 0) if space == Space.HBM else ref.buf.unit
-            if isinstance(ref.dynamic, Entry):
+            if isinstance(ref.dynamic, Entry) and self.tables.has_room(ref.buf, ref.dynamic.pitch):
                 number = self.tables.stack(ref.buf, ref.dynamic.pitch)
             elif ref.buf.is_large:
                 raise _too_large(ref.buf, item.origin)
