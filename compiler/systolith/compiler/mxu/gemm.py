@@ -7,7 +7,7 @@ The accumulators are used as a ring, so that the epilogue of one block overlaps 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from math import prod
@@ -282,6 +282,7 @@ class Gemm:
         together = len(plan.k) - plan.apart
         for start in range(0, len(plan.k), plan.chunk):
             left, right = self._boxes(plan, block, start)
+            made = self._made_ahead(plan, block, start)
             end = min(start + plan.chunk, len(plan.k))
             turns = [(range(len(jobs)), range(start, min(end, together)), False)]
             if end == len(plan.k):
@@ -293,10 +294,31 @@ class Gemm:
                     self._compute((left, right), *(self._boxes(plan, b, 0) for b in later))
                     later = []
                 for k, number in product(tiles, some):
-                    operands = self.left.get(left[number // len(n)]), self.right.get(right[k - start])
+                    boxes = left[number // len(n)], right[k - start]
+                    operands = self._operand(self.left, boxes[0], made[0]), self._operand(self.right, boxes[1], made[1])
                     self._step(jobs[number], plan.k[k], operands, accumulate=k > 0)
                 for number in some if last else ():
                     self.finish(*self._result(jobs[number]))
+
+    def _made_ahead(self, plan: GemmPlan, block: Block, start: int) -> tuple[dict[Box, Array], dict[Box, Array]]:
+        """A chunk of both operands of a block, if one is computed or turned; that of the next chunk is appended, too.
+
+        The units that make it take what they have to do in order: behind the products of this chunk it would wait.
+        """
+        if not any(stager.made or stager.minor for stager in (self.left, self.right)):
+            return {}, {}
+        both = zip((self.left, self.right), self._boxes(plan, block, start), strict=True)
+        left, right = ({box: stager.get(box) for box in dict.fromkeys(boxes)} for stager, boxes in both)
+        if start + plan.chunk < len(plan.k):
+            following = self._boxes(plan, block, start + plan.chunk)
+            for stager, boxes in zip((self.left, self.right), following, strict=True):
+                for box in dict.fromkeys(boxes) if stager.made or stager.minor else ():
+                    stager.get(box)
+        return left, right
+
+    def _operand(self, stager: Stager, box: Box, made: Mapping[Box, Array]) -> Array:
+        """A box of an operand in VMEM."""
+        return made[box] if box in made else stager.get(box)
 
     def _boxes(self, plan: GemmPlan, block: Block, start: int) -> tuple[list[Box], list[Box]]:
         """Boxes of the operands that a chunk of a block needs: for each m tile, for each k tile."""
