@@ -78,7 +78,7 @@ class Layers:
 
 
 def layers_of(computation: Computation) -> Iterator[Layers]:
-    """Layers of a computation, of few operations first."""
+    """Layers of a computation, which have parameters of their own, of few operations first."""
     steps = [i for i in computation.instructions if family(i) not in (Family.GIVEN, Family.NAME)]
     keys = _numbered(steps)
     effects, controlled = Effects(), control_predecessors(computation)
@@ -88,6 +88,8 @@ def layers_of(computation: Computation) -> Iterator[Layers]:
             begin = start + _best_cut(steps, start, period)
             count = (end + period - begin) // period
             rows = [steps[begin + n * period : begin + (n + 1) * period] for n in range(count)]
+            if not _have_own(rows):
+                continue
             found = _sourced(rows)
             if found is None and count > FEWEST:
                 found = _sourced(rows[1:])
@@ -136,6 +138,12 @@ def _best_cut(steps: Sequence[Instruction], start: int, period: int) -> int:
             for cut in range(max(made + 1, period), min(used, 2 * period - 1) + 1):
                 carried[cut % period] += steps[start + made].shape.bytes
     return carried.index(min(carried))
+
+
+def _have_own(rows: Sequence[Sequence[Instruction]]) -> bool:
+    """Whether the second layer has parameters that the first one has not: without, no stack is worth a look."""
+    first, second = ({o for i in row for o in i.operands if o.opcode == "parameter"} for row in rows[:2])
+    return not second <= first
 
 
 def _sourced(rows: list[list[Instruction]]) -> Layers | None:
