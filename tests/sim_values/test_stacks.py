@@ -89,6 +89,14 @@ def test_what_may_be_named_is_touched() -> None:
     assert touched == [(0, 32 * n, 32 * n + 32, True) for n in range(ROWS)]
 
 
+def test_stacks_end_where_streams_name_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = stacks()
+    verify_program(program, TINY)
+    monkeypatch.setattr("systolith.isa.verify.ENTRIES", len(program.buffers) - 1)
+    with pytest.raises(ProgramError, match="a stack of 3: streams name"):
+        verify_program(program, TINY)
+
+
 def test_an_entry_beyond_the_stack_stops_the_run() -> None:
     with pytest.raises(
         SimulationError, match=r"instruction 3 \(dma.load\) in iteration 4 of 4: entry 3 of the stack a0: it"
