@@ -104,6 +104,10 @@ class LoopEdge:
         return (self.waits, self.primed, self.drained) != before
 
 
+AS_IT_IS = LoopEdge()
+"""Of a loop of which nothing is known yet: nothing comes before it so that its iterations are alike."""
+
+
 class Unroller:
     """Gives the steps of a program's instructions.
 

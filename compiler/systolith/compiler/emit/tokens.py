@@ -25,6 +25,7 @@ from itertools import accumulate, compress, pairwise
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.compiler.emit.loops import (
+    AS_IT_IS,
     UNLIKE,
     Edge,
     LoopEdge,
@@ -50,9 +51,6 @@ FINE: dict[int, int] = dict.fromkeys(map(int, Space), 5) | {int(Space.HBM): 0}
 
 ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 """Queues with instructions that retire alone, without their units' numbers."""
-
-AS_IT_IS = LoopEdge()
-"""Of a loop of which nothing is known yet: nothing comes before it so that its iterations are alike."""
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
