@@ -188,7 +188,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_how_to_go_on(
             raise KeyboardInterrupt
         return measure(job)
 
-    monkeypatch.setattr("systolith.runtime.sweep.pool.measure", interrupted)
+    monkeypatch.setattr("systolith.runtime.sweep.pool.measure_alone", interrupted)
     ran = systolith(capsys, "sweep", path, "-o", out, "--jobs", 1)
     store = tmp_path / "r.sqlite"
     assert (ran.code, ran.out) == (130, "")

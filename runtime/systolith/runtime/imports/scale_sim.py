@@ -80,7 +80,7 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
         roots.append((y, name))
     shapes, names = (", ".join(part) for part in zip(*roots, strict=True))
     lines += [f"  ROOT results = ({shapes}) tuple({names})", "}"]
-    return parse_module("\n".join(lines) + "\n", str(path))
+    return parse_module("\n".join(lines) + "\n", str(path.with_suffix(".hlo")))
 
 
 def _layers(path: Path) -> list[Layer]:
