@@ -108,7 +108,8 @@ def test_sizes_of_blocks_are_tried(tmp_path: Path, text: str) -> None:
     most = max(before.rejected, key=lambda d: d.numbers["blocks"])
     assert found.plan == most.what
     assert after.chosen == most.what
-    assert after.numbers == most.numbers
+    others = [{k: v for k, v in numbers.items() if k != "cycles"} for numbers in (after.numbers, most.numbers)]
+    assert others[0] == others[1]  # the chosen one's cycles are of all blocks, not of copies of one
     assert found.cycles < found.first
     assert chosen.program.code != plain.program.code
 

@@ -106,11 +106,13 @@ def test_attention_in_blocks(heads: int, length: int, depth: int) -> None:
     assert any(d.kind == "blocks" for d in result.explain)
 
 
-def test_vector_unit_goes_on_while_lanes_are_reduced() -> None:
+def test_matrix_units_go_on_while_lanes_are_reduced() -> None:
     """Users of the cross-lane unit are a stage later, so that no stage waits for a result that it has just started."""
     program = compiled(attention(12, 512, 64), "tpu_v3").program
-    causes = simulate(program, load_chip("tpu_v3"), mode="time").to_json()["units"]["vpu"]
-    assert causes.get("wait_xlu", 0) < causes["busy"] / 10
+    result = simulate(program, load_chip("tpu_v3"), mode="time")
+    units = result.to_json()["units"]
+    assert result.cycles is not None
+    assert min(units["s0"]["busy"], units["s1"]["busy"]) > 0.85 * result.cycles
 
 
 def test_what_fits_is_loaded_and_stored_while_other_blocks_are_computed() -> None:

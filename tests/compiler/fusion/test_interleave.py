@@ -95,8 +95,9 @@ def test_units_work_on_different_blocks() -> None:
 def test_peak_counts_each_block_from_its_first_use_to_its_last() -> None:
     own, whole = Buf("own", Space.VMEM, 100), Buf("whole", Space.VMEM, 1000)
     block = [Stage((op("vpu", 10, (whole,), (own,)),)), Stage((op("xlu", 20, (own,)),))]
-    assert interleave([block] * 4, 1).peak({whole}) == 100
-    assert interleave([block] * 4, 2).peak({whole}) == 200
+    blocks = copies([block], 4, TINY, 0, [0], {whole})
+    assert interleave(blocks, 1).peak({whole}) == 100
+    assert interleave(blocks, 2).peak({whole}) == 200
 
 
 def test_accumulators_of_a_stage_and_of_its_copies() -> None:
@@ -113,13 +114,13 @@ def test_accumulators_of_a_stage_and_of_its_copies() -> None:
     (stage,) = timed([[matmul(0, part), matmul(part, 2 * part)]], TINY)
     assert stage.sums == ((0, 0, 3 * part),)
     assert stage.products == 2
-    assert [block[0].sums for block in copies([stage], 3, TINY, 0, [0, part])] == [
+    assert [block[0].sums for block in copies([[stage]], 3, TINY, 0, [0, part])] == [
         ((0, 0, 3 * part),),
         ((0, part, 4 * part),),
         ((0, 0, 3 * part),),
     ]
     chip = replace(TINY, mxu=replace(TINY.mxu, count=2))
-    first, second, third = (block[0] for block in copies([stage], 3, chip, 1, [0]))
+    first, second, third = (block[0] for block in copies([[stage]], 3, chip, 1, [0]))
     assert [first.sums, second.sums] == [((0, 0, 3 * part),), ((1, 0, 3 * part),)]
     assert third.sums == first.sums
     assert [op.queue for op in second.ops] == ["s1", "s1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from systolith.compiler import vmem_pressure
 from systolith.compiler.driver import Compiled
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lower import lowering
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.liveness import Live
-from systolith.compiler.schedule import group_loops, repetition, reroll
+from systolith.compiler.schedule import group_loops, pipeline, repetition, reroll
 from systolith.compiler.schedule.fitting import Fitted, Predicted, schedule
 from systolith.compiler.schedule.group_loops import LOOP_SHARES, GroupLoops
 from systolith.compiler.tile.builder import TileBuilder
@@ -27,7 +30,7 @@ from systolith.isa.program import Program, Role
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
-from tests.compiler.machine import compiled, run
+from tests.compiler.machine import compiled, error, run
 
 TINY = load_chip("tiny")
 
@@ -90,6 +93,36 @@ def test_loops_give_the_same_bits(name: str) -> None:
 @given(st.sampled_from([n for n in BODIES if n != "softmax"]), *[st.integers(8, 120)] * 3)
 def test_loops_give_the_same_bits_in_all_sizes(name: str, m: int, n: int, k: int) -> None:
     same_as_written_out(module(BODIES[name], m, n, k))
+
+
+@pytest.mark.usefixtures("everywhere")
+@settings(max_examples=6)
+@given(st.integers(2, 5), st.integers(24, 80), st.integers(3, 20), st.integers(12, 40), st.integers(1, 2))
+def test_loops_over_blocks_in_blocks_give_the_same_bits(
+    heads: int, length: int, depth: int, kib: int, units: int
+) -> None:
+    """Heads of attention in blocks of their rows, in an order that repeats, whose buffers share places."""
+    chip = replace(
+        TINY, vmem=replace(TINY.vmem, bytes=kib << 10), mxu=replace(TINY.mxu, count=units), name=f"tiny{kib}"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "FEW", 3)
+        text = attention(heads, length, depth)
+        rolled, plain = compiled(text, chip).program, written_out(text, chip).program
+        args = arguments(plain)
+        for got, wanted in zip(run(rolled, chip, args), run(plain, chip, args), strict=True):
+            assert got.tobytes() == wanted.tobytes()
+    (wanted,) = evaluate(parse_hlo(text), *args)
+    (got,) = run(rolled, chip, args)
+    assert error(got, wanted) < 3e-2
+
+
+def test_heads_and_rows_of_attention_are_a_nest_of_loops() -> None:
+    chip = load_chip("tpu_v3")
+    text = attention(12, 2048, 64)
+    rolled, plain = compiled(text, chip).program, written_out(text, chip).program
+    assert len(rolled.code) < len(plain.code) / 2
+    assert taken(rolled, chip) <= taken(plain, chip) * 1.02
 
 
 def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:

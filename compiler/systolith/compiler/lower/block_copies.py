@@ -26,13 +26,13 @@ class Template:
         ctx: where copies get their buffers.
         moves: for each buffer that stands for a real one: that, and the bytes from one block's part to the next one's.
         shared: buffers of the chip that hold the same for all blocks.
-        stages: the block, once it is lowered.
+        blocks: the block, once it is lowered; in blocks itself, these.
     """
 
     ctx: TileBuilder
     moves: dict[Buf, tuple[Buf, int]] = field(default_factory=dict)
     shared: set[Buf] = field(default_factory=set)
-    stages: Sequence[Stage] = ()
+    blocks: Sequence[Sequence[Stage]] = ()
 
     def part(self, whole: Array, part: Array, d: int | None, size: int) -> Array:
         """A block's part of an operand or result, over a buffer that stands for its own; `d`: the blocked dimension."""
@@ -49,7 +49,7 @@ class Template:
 
         Products are in the way, which take turns with accumulators and weights; so are scalars and memory in HBM.
         """
-        ops = [op for stage in self.stages for op in stage.ops]
+        ops = [op for block in self.blocks for stage in block for op in stage.ops]
         return all(isinstance(op.item, TileOp) and self._moves(op.item) for op in ops)
 
     def _moves(self, op: TileOp) -> bool:
@@ -60,10 +60,13 @@ class Template:
             return False
         return all(b in self.moves or b in self.shared or b.space in ON_CHIP or _is_given(b) for b in op.buffers)
 
-    def copy(self, n: int) -> list[Stage]:
+    def copy(self, n: int) -> list[list[Stage]]:
         """The block that is `n` blocks further; 0: the one that was lowered."""
         made: dict[Buf, Buf] = {}
-        return [replace(stage, ops=tuple(self._timed(op, n, made) for op in stage.ops)) for stage in self.stages]
+        return [[self._stage(stage, n, made) for stage in block] for block in self.blocks]
+
+    def _stage(self, stage: Stage, n: int, made: dict[Buf, Buf]) -> Stage:
+        return replace(stage, ops=tuple(self._timed(op, n, made) for op in stage.ops))
 
     def _timed(self, op: Timed, n: int, made: dict[Buf, Buf]) -> Timed:
         item = cast(TileOp, op.item).with_refs(lambda ref: self._ref(ref, n, made))

@@ -21,14 +21,15 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.block_copies import Template
-from systolith.compiler.lower.lowering import Lowering
+from systolith.compiler.lower.lowering import Lowering, Nest
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Tiling, Unit, accumulation
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.schedule.operation_times import Stage, copies, timed
-from systolith.compiler.schedule.pipeline import interleave, periodic
+from systolith.compiler.schedule.pipeline import Order, interleave, periodic
+from systolith.compiler.schedule.shared_places import sharing
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import Sums
 from systolith.compiler.tile.ir import Array, Block, Item
@@ -51,6 +52,9 @@ AT_ONCE = 4
 
 TURNS = 2
 """Blocks whose sums lie beside each other, at most: one is summed while the results of the one before it are taken."""
+
+LOOKED_AT = 3
+"""Blocks in blocks that are put in order for an estimate; others take as long as the last of them."""
 
 LEAST_COPIED = 2
 """Blocks of full size beyond which those after the second are copies of it."""
@@ -88,16 +92,32 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     found, rejected = _blockings(lowering, group, inputs, results)
     number, why = ctx.choose("blocks", lambda: [c.signature for c in found], picked)
     best = found[number]
+    decided = len(ctx.explain)
     ctx.explain.append(_decision(group, best, found, rejected, why))
     if rejected and ctx.region is not None:
         lowering.cramped.add(ctx.region)
-    stages = _all_stages(lowering, group, inputs, results, best.size)
-    order = interleave(stages, best.at_once)
-    order = periodic(stages, best.at_once, order, {results[n].buf for n in _tiling(group).accumulated})
-    ctx.block.items += [op.item for _, op in order.ops]
+    blocks = _all_blocks(lowering, group, inputs, results, best)
+    if ctx.region not in (None, group) and not _tiling(group).accumulated:
+        lowering.nests.append(Nest(len(ctx.block.items), blocks, best.at_once))
+        ctx.block.items += _in_turn(blocks)
+    else:
+        order = _order(blocks, best.at_once, ctx.chip)
+        ctx.explain[decided] = _decision(group, replace(best, cycles=order.cycles), found, rejected, why)
+        ctx.block.items += sharing(blocks, order.ops, order.places, _room(lowering, group))
     for array, home in zip(results, homes, strict=True):
         ctx.stage_out(array, home, Box(home.origin, home.dims))
     ctx.plans = found
+
+
+def _in_turn(blocks: Sequence[Sequence[Stage]]) -> list[Item]:
+    """The operations of blocks, one block after another."""
+    return [op.item for block in blocks for stage in block for op in stage.ops]
+
+
+def _order(blocks: Sequence[Sequence[Stage]], most: int, chip: Chip) -> Order:
+    """The order in which the operations of blocks are to run."""
+    depth = chip.fifo.depth
+    return periodic(blocks, most, interleave(blocks, most, depth), depth)
 
 
 def _on_chip(lowering: Lowering, group: Group, results: Sequence[Array]) -> list[Array]:
@@ -108,26 +128,26 @@ def _on_chip(lowering: Lowering, group: Group, results: Sequence[Array]) -> list
     return found
 
 
-def _all_stages(
-    lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array], size: int
+def _all_blocks(
+    lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array], way: Blocking
 ) -> list[Sequence[Stage]]:
     """The stages of every block: of the first, which loads what is loaded once, of the second and of its copies."""
-    whole, chip = _whole(group), lowering.ctx.chip
+    whole, size, chip = _whole(group), way.size, lowering.ctx.chip
     starts = range(0, whole, size)
     full = whole // size
     lowering.ctx.begin_sums()
     before = len(lowering.ctx.sums)
-    made: list[Sequence[Stage]] = [timed(_stages(lowering, group, inputs, results, 0, min(size, whole)), chip)]
+    made = [_block(lowering, group, inputs, results, 0, min(size, whole), way.apart)]
     rows = _first_rows(lowering.ctx.sums[before:], chip)
-    if full > LEAST_COPIED and not any(stage.products for stage in made[0]):
+    if full > LEAST_COPIED and not any(stage.products for block in made[0] for stage in block):
         template = Template(lowering.ctx, shared={copy.buf for copy in lowering.cache.values()})
-        template.stages = timed(_stages(lowering, group, inputs, results, size, size, template), chip)
+        template.blocks = _block(lowering, group, inputs, results, size, size, way.apart, template)
         if template.copies:
             made += [template.copy(n) for n in range(full - 1)]
     for start in starts[len(made) :]:
         lowering.ctx.begin_sums(rows[start // size % len(rows)])
-        made.append(timed(_stages(lowering, group, inputs, results, start, min(size, whole - start)), chip))
-    return made
+        made.append(_block(lowering, group, inputs, results, start, min(size, whole - start), way.apart))
+    return [inner for block in made for inner in block]
 
 
 def _first_rows(sums: Sequence[Sums], chip: Chip) -> list[int]:
@@ -158,18 +178,21 @@ def _along(group: Group) -> list[int | None]:
     return [None if n in _tiling(group).accumulated else d for n, d in enumerate(_tiling(group).dims)]
 
 
-def _stages(
+def _block(
     lowering: Lowering,
     group: Group,
     inputs: Sequence[Array],
     results: Sequence[Array],
     start: int,
     size: int,
+    apart: bool,
     template: Template | None = None,
-) -> list[list[Item]]:
-    """The operations of the block of so many indices from `start` on, a list for each of its groups.
+) -> list[list[Stage]]:
+    """The stages of the block of so many indices from `start` on, one for each of its groups.
 
-    `template`: of which it is to be the block.
+    Where one of its groups is in blocks itself, these: what comes before is in their first, what comes after in the
+    last.  `apart`: whether each of its products has a matrix unit of its own.  `template`: of which it is to be the
+    block.
     """
     dims, vmem = lowering.bodies.dims(group), lowering.ctx.chip.vmem.bytes
     small, decided = lowering.bodies.of(group, size)
@@ -191,10 +214,23 @@ def _stages(
     outer, lowering.ctx.block = lowering.ctx.block, Block()
     around, lowering.ctx.tiled = lowering.ctx.tiled, _overlap(lowering, group, small, size)
     parts = [_staged(lowering, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
-    ends: list[int] = []
+    nests, lowering.nests = lowering.nests, []
+    unit, lowering.ctx.own_unit = lowering.ctx.own_unit, -1 if apart else None
+    ends = [0]
     trampoline(lowering.computation(small, parts, lambda i, value: ends.append(len(lowering.ctx.block.items))))
     items, lowering.ctx.block, lowering.ctx.tiled = lowering.ctx.block.items, outer, around
-    return [items[a:b] for a, b in pairwise([0, *ends]) if a < b]
+    nests, lowering.nests = lowering.nests, nests
+    lowering.ctx.own_unit = unit
+    chip = lowering.ctx.chip
+    if len(nests) == 1:
+        ((first, blocks, _),) = nests
+        before, after = timed([items[:first], items[first + len(_in_turn(blocks)) :]], chip)
+        none, last = Stage(()), len(blocks) - 1
+        return [[before if n == 0 else none, *block, after if n == last else none] for n, block in enumerate(blocks)]
+    for first, blocks, most in nests:
+        order = _order(blocks, most, chip)
+        items[first : first + len(order.ops)] = sharing(blocks, order.ops, order.places, _room(lowering, group))
+    return [timed([items[a:b] for a, b in pairwise(ends) if a < b], chip)]
 
 
 def _gone_on(group: Group, inputs: Sequence[Array], results: Sequence[Array]) -> list[Array]:
@@ -209,8 +245,12 @@ def _overlap(lowering: Lowering, group: Group, small: Computation, size: int) ->
 
     Those with products have the tiles of these.
     """
-    products = any(isinstance(i, Group) and i.unit is Unit.MXU for i in small.instructions)
-    return not products and _whole(group) >= MANY * size and not _is_narrow(lowering, group)
+    return not _products(small) and _whole(group) >= MANY * size and not _is_narrow(lowering, group)
+
+
+def _products(small: Computation) -> int:
+    """Groups of the matrix units in a block."""
+    return sum(isinstance(i, Group) and i.unit is Unit.MXU for i in small.instructions)
 
 
 def _read_again(small: Computation, free: int) -> list[Instruction]:
@@ -240,8 +280,7 @@ def _blockings(
 
     Groups that are alike are estimated once.
     """
-    live = lowering.placement.live.get(group, 0)
-    room = int((lowering.ctx.chip.vmem.bytes - live) * PIPELINE_PART * lowering.placement.share)
+    room = _room(lowering, group)
     key = group_key(lowering.ctx, group, inputs, results, room)
     if key in lowering.blockings:
         return lowering.blockings[key]
@@ -257,10 +296,20 @@ def _blockings(
             rejected.append(Alternative(f"blocks of {size}", why, trial.numbers if trial else {}))
         if len(found) == SIZES + len(undivided):
             break
+    best = min(found, key=lambda c: c.cycles)
+    if lowering.ctx.chip.mxu.count > 1 and _products(lowering.bodies.of(group, best.size)[0]) > 1:
+        trial, why = _tried(lowering, group, inputs, results, best.size, room, apart=True)
+        found += [trial] if trial is not None and not why and trial.cycles < best.cycles else []
     alike = min(c.cycles for c in found) * (1 + ALIKE)
     found.sort(key=lambda c: (0, -c.at_once, -c.size) if c.cycles <= alike else (c.cycles,))
     lowering.blockings[key] = found, rejected
     return found, rejected
+
+
+def _room(lowering: Lowering, group: Group) -> int:
+    """Bytes of VMEM that blocks in the making may take."""
+    live = lowering.placement.live.get(group, 0)
+    return int((lowering.ctx.chip.vmem.bytes - live) * PIPELINE_PART * lowering.placement.share)
 
 
 def _fits(lowering: Lowering, group: Group) -> bool:
@@ -283,6 +332,7 @@ def _tried(
     results: Sequence[Array],
     size: int,
     room: int,
+    apart: bool = False,
 ) -> tuple[Blocking | None, str]:
     """Estimate of blocks of a size, from one lowered on trial (None: it was not), and why they do not fit."""
     vmem, blocks = lowering.ctx.chip.vmem.bytes, -(-_whole(group) // size)
@@ -291,23 +341,28 @@ def _tried(
     if spilled and 1 < size < _whole(group):
         return None, "values of one block go to HBM"
     try:
-        stages = timed(_stages(sub, group, inputs, results, 0, size), lowering.ctx.chip)
+        block = _block(sub, group, inputs, results, 0, size, apart)
         rows = _first_rows(sub.ctx.sums, lowering.ctx.chip)
         if sub.oversized:
             split(sub.oversized, Names([small.name]))
-            return _tried(lowering, group, inputs, results, size, room)
+            return _tried(lowering, group, inputs, results, size, room, apart)
     except DoesNotFitError:
         if size == 1:
             raise
         return None, "no tiles of a block fit"
     outside = {a.buf for a in (*inputs, *results)}
-    for at_once in range(min(AT_ONCE, blocks), 0, -1):
-        order = interleave(copies(stages, blocks, lowering.ctx.chip, sub.ctx.unit, rows), at_once)
+    some = blocks if len(block) == 1 else min(blocks, LOOKED_AT)
+    every = copies(block, some, lowering.ctx.chip, sub.ctx.unit, rows, outside)
+    for at_once in range(min(AT_ONCE, len(every)), 0, -1):
+        order = interleave(every, at_once, lowering.ctx.chip.fifo.depth)
         taken = order.peak(outside)
         if taken <= room:
             break
     fits = at_once >= min(2, blocks) and taken <= room
-    return Blocking(size, blocks, taken, at_once, order.cycles), "" if fits else f"two do not fit in {room:,} bytes"
+    cycles = order.cycles
+    if some < blocks:
+        cycles += (blocks - some) * (order.done[len(every) - 1] - order.done[len(every) - len(block) - 1])
+    return Blocking(size, blocks, taken, at_once, cycles, apart), "" if fits else f"two do not fit in {room:,} bytes"
 
 
 def _decision(
@@ -316,7 +371,7 @@ def _decision(
     others = [
         Alternative(c.signature, "slower" if c.cycles > best.cycles else "hardly faster", c.numbers)
         for c in found
-        if c is not best
+        if c.signature != best.signature
     ]
     why = f"{why}; of {_whole(group)} along dimension {_tiling(group).dims[0]}"
     return Decision("blocks", group.name, best.signature, why, best.numbers, (*others, *rejected))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import NamedTuple
 
 from systolith.compiler.errors import DoesNotFitError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
@@ -34,6 +35,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import Choice, GroupLoops
+from systolith.compiler.schedule.operation_times import Stage
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp
@@ -84,6 +86,20 @@ class LoweredGroup:
     outputs: tuple[tuple[str, Array], ...]
 
 
+class Nest(NamedTuple):
+    """The blocks of a group in a block of another group.
+
+    Attributes:
+        place: how many items were in the block before.
+        blocks: their stages.
+        most: so many may be in the making.
+    """
+
+    place: int
+    blocks: Sequence[Sequence[Stage]]
+    most: int
+
+
 @dataclass
 class Lowering:
     """Lowers computations.
@@ -106,6 +122,7 @@ class Lowering:
         rolled: whether any has.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
+        nests: of the block that is being lowered.
     """
 
     rules: LoweringRules
@@ -125,6 +142,7 @@ class Lowering:
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nests: list[Nest] = field(default_factory=list)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)

@@ -189,6 +189,7 @@ class Gemm:
         batches = [replace(self.c.one_batch, origin=at) for at in product(*map(range, self.c.dims(self.c.batch)))]
         blocks = [(batch, m, n) for batch in batches for m, n in _blocks(plan)]
         later = iter(blocks[1:])
+        self.ctx.next_product()
         if self.ctx.region is None:
             self.ctx.begin_ring(self._ring(plan, len(blocks)))
         for number, block in enumerate(blocks):

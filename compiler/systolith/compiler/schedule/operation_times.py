@@ -5,18 +5,22 @@ Times are the closed forms of `isa/timing.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any, cast
 
 from systolith.compiler.cost.timeline import Timeline
-from systolith.compiler.tile.ir import ROUTINE, Item, Ref, TileOp
+from systolith.compiler.tile.ir import ROUTINE, Buf, Item, Ref, TileOp
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.timing import Cost, dma_cost, load_cost, matmul_cost, reduce_cost, shuffle_cost, vpu_cost
+
+NO_LIMIT = sys.maxsize
 
 Rows = tuple[int, int, int]
 """Accumulator rows: matrix unit, the first, and the one after the last."""
@@ -56,28 +60,54 @@ class Stage:
     products: int = 0
     sums: tuple[Rows, ...] = ()
 
-    @property
+    @cached_property
     def units(self) -> frozenset[int]:
         return frozenset(unit for unit, _, _ in self.sums)
 
 
 class Progress:
-    """Operations that run in the order in which they are given, each once what it reads is there."""
+    """Operations that run in the order in which they are given, each once what it reads is there.
 
-    def __init__(self) -> None:
+    Args:
+        depth: operations that a queue holds in front of its unit: while one is full, none is issued.
+    """
+
+    def __init__(self, depth: int = NO_LIMIT) -> None:
         self._timeline = Timeline()
         self._written: dict[int, dict[Hashable, int]] = defaultdict(dict)
+        self._on_chip: dict[Hashable, int] = {}
+        self._depth, self._issued = depth, 0
+        self._starts: dict[str, deque[int]] = defaultdict(deque)
 
     def start(self, op: Timed, block: int = 0) -> int:
-        """When an operation could start; `block`: the number of its block, which reads what that has written."""
-        written = self._written[block]
-        return self._timeline.start(op.queue, (written.get(what, 0) for what in op.reads))
+        """When an operation could start.
+
+        `block`: the number of its block, which reads what that has written, and buffers in VMEM that any has.
+        """
+        written, on_chip = self._written[block], self._on_chip
+        needed = ((on_chip if _is_on_chip(what) else written).get(what, 0) for what in op.reads)
+        return max(self._timeline.start(op.queue, needed), self._issue(op.queue))
 
     def run(self, op: Timed, start: int, block: int = 0) -> int:
         """Let an operation start; when it is done."""
+        self._issued = self._issue(op.queue)
+        starts = self._starts[op.queue]
+        starts.append(start)
+        if len(starts) > self._depth:
+            starts.popleft()
         done = self._timeline.run(op.queue, start, op.cost)
-        self._written[block].update(dict.fromkeys(op.writes, done))
+        for what in op.writes:
+            (self._on_chip if _is_on_chip(what) else self._written[block])[what] = done
         return done
+
+    def _issue(self, queue: str) -> int:
+        """When the next operation of a queue could be issued."""
+        starts = self._starts[queue]
+        return max(self._issued, starts[0]) if len(starts) == self._depth else self._issued
+
+
+def _is_on_chip(what: Hashable) -> bool:
+    return type(what) is Buf and what.space is Space.VMEM
 
 
 def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
@@ -85,37 +115,66 @@ def timed(stages: Sequence[Sequence[Item]], chip: Chip) -> list[Stage]:
     return [_stage(items, chip) for items in stages]
 
 
-def copies(block: Sequence[Stage], count: int, chip: Chip, turn: int, rows: Sequence[int]) -> list[list[Stage]]:
-    """A block, and others like it, with the matrix units and accumulators that they would have.
+def copies(
+    block: Sequence[Sequence[Stage]],
+    count: int,
+    chip: Chip,
+    turn: int,
+    rows: Sequence[int],
+    outside: Collection[Buf] = (),
+) -> list[list[Stage]]:
+    """A block, and others like it, with the matrix units, accumulators and buffers that they would have.
 
     Args:
-        block: the first, whose sums begin with accumulator row 0.
+        block: the first, whose sums begin with accumulator row 0; in blocks itself, these.
         count: of blocks.
         chip: the target.
         turn: matrix units from the first job of a block to that of the next one.
         rows: with which the sums of blocks begin, in turn.
+        outside: buffers that they have in common.
     """
-    return [[_copy(stage, n * turn, rows[n % len(rows)], chip) for stage in block] for n in range(count)]
+    made = []
+    for n in range(count):
+        own = _Own(n * turn % chip.mxu.count, chip.mxu.count, outside)
+        made += [[own.stage(stage, rows[n % len(rows)]) for stage in inner] for inner in block]
+    return made
 
 
-def _copy(stage: Stage, turn: int, row: int, chip: Chip) -> Stage:
-    """A stage so many matrix units and accumulator rows further."""
-    units = chip.mxu.count
-    sums = tuple(((unit + turn) % units, first + row, end + row) for unit, first, end in stage.sums)
-    ops = stage.ops if not turn % units else tuple(_turned(op, turn, units) for op in stage.ops)
-    return replace(stage, ops=ops, sums=sums)
+class _Own:
+    """The operations of a block with buffers of their own.
 
+    Args:
+        turn: so many matrix units further.
+        units: of the chip.
+        outside: buffers that stay.
+    """
 
-def _turned(op: Timed, turn: int, units: int) -> Timed:
-    """An operation so many matrix units further."""
+    def __init__(self, turn: int, units: int, outside: Collection[Buf]) -> None:
+        self._turn, self._units = turn, units
+        self._made: dict[Hashable, Hashable] = {buf: buf for buf in outside}
 
-    def place(what: Hashable) -> Hashable:
-        return (what[0], (what[1] + turn) % units) if isinstance(what, tuple) else what
+    def stage(self, stage: Stage, row: int) -> Stage:
+        """A stage, its sums so many accumulator rows further."""
+        sums = tuple((self._unit(unit), first + row, end + row) for unit, first, end in stage.sums)
+        return replace(stage, ops=tuple(map(self._op, stage.ops)), sums=sums)
 
-    queue = op.queue
-    if queue[0] in "ws" and queue[1:].isdigit():
-        queue = f"{queue[0]}{(int(queue[1:]) + turn) % units}"
-    return replace(op, queue=queue, reads=tuple(map(place, op.reads)), writes=tuple(map(place, op.writes)))
+    def _op(self, op: Timed) -> Timed:
+        queue = op.queue
+        if queue[0] in "ws" and queue[1:].isdigit():
+            queue = f"{queue[0]}{self._unit(int(queue[1:]))}"
+        reads, writes = tuple(map(self._place, op.reads)), tuple(map(self._place, op.writes))
+        return replace(op, queue=queue, reads=reads, writes=writes)
+
+    def _unit(self, unit: int) -> int:
+        return (unit + self._turn) % self._units
+
+    def _place(self, what: Hashable) -> Hashable:
+        if what not in self._made:
+            if isinstance(what, tuple):
+                self._made[what] = what[0], self._unit(what[1])
+            else:
+                self._made[what] = replace(what) if isinstance(what, Buf) and what.space is Space.VMEM else what
+        return self._made[what]
 
 
 def _stage(items: Sequence[Item], chip: Chip) -> Stage:

@@ -13,18 +13,30 @@ An operation waits for its unit and for what wrote its operands.  Loads wait for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, product
 
-from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.memory.liveness import Liveness
-from systolith.compiler.schedule.operation_times import Progress, Rows, Stage, Timed
+from systolith.compiler.schedule.operation_times import NO_LIMIT, Progress, Rows, Stage, Timed
+from systolith.compiler.schedule.shared_places import Use, own_buffers
 from systolith.compiler.tile.ir import Buf
 from systolith.isa.instruction import Space
 
 FEW = 16
 """Blocks of which no loop is made."""
+
+LOOKED_AT = 24
+"""Blocks of which the plans of a block are tried."""
+
+PACES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
+"""How far apart plans let blocks begin, as a ratio of how far apart they are in an order that does not repeat."""
+
+ALIKE = 1.02
+"""Cycles, as a ratio, that count as equal: then the order that makes the shorter loops is taken."""
+
+PLACES = (1, 2, 0)
+"""Places on which the buffers of blocks may take turns, 0 for as many as they have: in fewer ones loops are shorter."""
 
 
 @dataclass
@@ -34,69 +46,151 @@ class Order:
     Attributes:
         ops: all operations, each with the number of its block.
         cycles: that they take.
+        done: when each block is.
+        places: so many places are enough for each buffer of the blocks; 0: they are not.
     """
 
     ops: list[tuple[int, Timed]] = field(default_factory=list)
     cycles: int = 0
+    done: dict[int, int] = field(default_factory=dict)
+    places: int = 0
 
     def peak(self, outside: Collection[Buf]) -> int:
         """Bytes of VMEM that the blocks' buffers take at a time; those outside are not theirs."""
-        lives = Liveness[tuple[int, Buf]]()
-        for position, (b, op) in enumerate(self.ops):
+        lives = Liveness[Buf]()
+        for position, (_, op) in enumerate(self.ops):
             for buf in (*op.reads, *op.writes):
                 if isinstance(buf, Buf) and buf.space is Space.VMEM and buf not in outside:
-                    lives.use((b, buf), position)
-        return max(lives.usage(lambda value: value[1].bytes, len(self.ops)), default=0)
+                    lives.use(buf, position)
+        return max(lives.usage(lambda buf: buf.bytes, len(self.ops)), default=0)
+
+    def append(self, block: int, op: Timed, progress: Progress, after: int = 0) -> tuple[int, int]:
+        """Let an operation of a block come next, not before a time; when it starts, and when it is done."""
+        start = max(progress.start(op, block), after)
+        done = progress.run(op, start, block)
+        self.cycles = max(self.cycles, done)
+        self.done[block] = max(self.done.get(block, 0), done)
+        self.ops.append((block, op))
+        return start, done
 
 
-def interleave(blocks: Sequence[Sequence[Stage]], most: int) -> Order:
-    """Put the operations of blocks in one order, in which at most so many are begun and not done."""
+def interleave(blocks: Sequence[Sequence[Stage]], most: int, depth: int = NO_LIMIT) -> Order:
+    """Put the operations of blocks in one order, in which at most so many are begun and not done.
+
+    `depth`: operations that a queue holds in front of its unit.
+    """
     order = Order()
     blocks = [block for block in blocks if block]
-    line, progress = _Line(blocks, most), Progress()
-    while choices := [(progress.start(op, b), b, op) for b, op in line.next()]:
-        at, b, op = min(choices, key=lambda c: c[:2])
-        order.cycles = max(order.cycles, progress.run(op, at, b))
-        order.ops.append((b, op))
+    line, progress = _Line(blocks, most), Progress(depth)
+    while choices := [(progress.start(op, b), b, op) for b, _, _, op in line.next()]:
+        _, b, op = min(choices, key=lambda c: c[:2])
+        order.append(b, op, progress)
         line.advance(b)
     return order
 
 
-def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order, accumulated: Collection[Buf] = ()) -> Order:
+# An order that repeats.
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """When operations are wanted.
+
+    Attributes:
+        turns: of as many blocks as differ, the second one first, when each operation of each stage is wanted.
+        pace: cycles from one such turn to the next.
+    """
+
+    turns: Sequence[Sequence[Sequence[int]]]
+    pace: float
+
+    def wanted(self, block: int, stage: int, place: int) -> float:
+        """When an operation is; one that the planned block does not have, at once."""
+        turn, n = divmod(block - 1, len(self.turns))
+        times = self.turns[n][stage]
+        return turn * self.pace + (times[min(place, len(times) - 1)] if times else 0)
+
+
+def periodic(blocks: Sequence[Sequence[Stage]], most: int, order: Order, depth: int = NO_LIMIT) -> Order:
     """An order that repeats from block to block, so that loops can be made of it; `order` where it takes longer.
 
-    Within a block, operations are as far apart as in a block that runs alone; blocks follow one another at the pace
-    that they have in `order`, but no faster than lets `most` of them be begun (modulo scheduling).  Few blocks, and
-    those with products, stay in `order`, too.
+    Blocks have the same plan, that of one which runs alone, and begin at the pace that they have in `order` or faster
+    (modulo scheduling): of the operations that may come next, the one comes that is wanted first.  Where they take
+    turns with matrix units, two have the plan of two that run alone.
 
     Args:
-        blocks, most: as for `interleave`.
+        blocks, most, depth: as for `interleave`.
         order: that `interleave` gives.
-        accumulated: buffers that every block reads and writes, one block after another.
     """
-    if len(blocks) < FEW or any(stage.products for block in blocks for stage in block):
+    if len(blocks) < FEW:
         return order
-    flat = [[op for stage in block for op in stage.ops] for block in blocks]
-    alone = [_starts(ops) for ops in flat[:2]]
-    if any(len(ops) != len(alone[min(n, 1)]) for n, ops in enumerate(flat)):
-        return order
-    pace = max((order.cycles - alone[1][-1]) // (len(blocks) - 1), -(-alone[1][-1] // most), 1)
-    places = [(at + n * pace, n, k) for n in range(len(blocks)) for k, at in enumerate(alone[min(n, 1)])]
-    found, progress = Order([(n, flat[n][k]) for _, n, k in sorted(places)]), Progress()
-    if any(a > b for buf in accumulated for a, b in pairwise(n for n, op in found.ops if buf in op.reads + op.writes)):
-        return order
-    for n, op in found.ops:
-        found.cycles = max(found.cycles, progress.run(op, progress.start(op, n), n))
-    return found if found.cycles <= order.cycles * NEAR else order
+    turns = 1 if _units(blocks[1]) == _units(blocks[2]) else 2
+    starts = _starts(interleave(blocks[1 : 1 + turns], turns, depth), blocks[1 : 1 + turns], depth)
+    alone = max(times[-1] for turn in starts for times in turn if times)
+    pace = turns * max((order.cycles - alone) / (len(blocks) - turns), 1)
+    plans = [_Plan(starts, pace * ratio) for ratio in PACES]
+    first, last = blocks[:LOOKED_AT], dict(sorted(own_buffers(blocks).values()))
+    ways = [(plan, _Places(last, number)) for number in PLACES for plan in plans]
+    tried = [(*way, _planned(first, most, *way, depth).cycles) for way in ways]
+    alike = min(cycles for *_, cycles in tried) * ALIKE
+    plan, places, _ = next(each for each in tried if each[2] <= alike)
+    found = _planned(blocks, most, plan, places, depth)
+    return found if found.cycles <= order.cycles * ALIKE else order
 
 
-def _starts(ops: Sequence[Timed]) -> list[int]:
-    """When operations start that run alone, none of them before the one in front of it."""
-    progress, starts = Progress(), []
-    for op in ops:
-        starts.append(progress.start(op))
-        progress.run(op, starts[-1])
-    return [*accumulate(starts, max)]
+def _units(block: Sequence[Stage]) -> list[frozenset[int]]:
+    return [stage.units for stage in block]
+
+
+def _starts(order: Order, blocks: Sequence[Sequence[Stage]], depth: int) -> list[list[list[int]]]:
+    """When the operations of each stage of each block start in an order, none before the one in front of it."""
+    again, progress = Order(), Progress(depth)
+    every = [(b, again.append(b, op, progress)[0]) for b, op in order.ops]
+    found = []
+    for b, block in enumerate(blocks):
+        times = accumulate((at for n, at in every if n == b), max)
+        found.append([[next(times) for _ in stage.ops] for stage in block])
+    return found
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Places of the buffers of blocks.
+
+    Attributes:
+        last: of operations that write a buffer first, the last one that uses it.
+        number: a block does not write a buffer before the block so many in front of it has used its own; 0: it may.
+    """
+
+    last: Mapping[Use, Use]
+    number: int
+
+    def allows(self, line: _Line, block: int, at: Use) -> bool:
+        """Whether an operation of a block may come."""
+        before = block - self.number
+        return not self.number or before < 0 or line.at(before) > self.last.get(at, _NONE)
+
+    def free(self, done: Mapping[tuple[int, Use], int], block: int, at: Use) -> int:
+        """When the buffer is free that an operation of a block writes; `done`: when last uses are."""
+        return done.get((block - self.number, self.last[at]), 0) if self.number and at in self.last else 0
+
+
+_NONE = (-1, -1)
+
+
+def _planned(blocks: Sequence[Sequence[Stage]], most: int, plan: _Plan, places: _Places, depth: int) -> Order:
+    """Blocks in the order in which a plan wants their operations, as far as these may come."""
+    order, line, progress = Order(places=places.number), _Line(blocks, most), Progress(depth)
+    last, done = {*places.last.values()}, dict[tuple[int, Use], int]()
+    while choices := [*line.next()]:
+        free = [each for each in choices if places.allows(line, each[0], each[1:3])]
+        b, k, n, op = min(free or choices, key=lambda each: (plan.wanted(*each[:3]), each[0]))
+        _, end = order.append(b, op, progress, places.free(done, b, (k, n)))
+        if (k, n) in last:
+            done[b, (k, n)] = end
+        line.advance(b)
+    assert len(order.ops) == sum(len(stage.ops) for block in blocks for stage in block)
+    return order
 
 
 # What comes next.
@@ -114,17 +208,23 @@ class _Line:
 
     def __init__(self, blocks: Sequence[Sequence[Stage]], most: int) -> None:
         self.blocks, self.most = blocks, most
-        self.stage, self.place = [0] * len(blocks), [0] * len(blocks)
+        self.stage, self.place = [-1] * len(blocks), [0] * len(blocks)
         self.first = 0
         self.products: dict[int, frozenset[int]] = {}
         self.sums: dict[int, tuple[Rows, ...]] = {}
+        for b in range(len(blocks)):
+            self._next_stage(b)
 
-    def next(self) -> Iterator[tuple[int, Timed]]:
-        """Of each block that may go on, its number and next operation."""
+    def next(self) -> Iterator[tuple[int, int, int, Timed]]:
+        """Of each block that may go on, its number, those of its stage and next operation, and this."""
         for b in range(self.first, min(self.first + self.most, len(self.blocks))):
-            stage = self.stage[b]
-            if stage < len(self.blocks[b]) and (self.place[b] or self._may_begin(b, stage)):
-                yield b, self.blocks[b][stage].ops[self.place[b]]
+            stage, place = self.stage[b], self.place[b]
+            if stage < len(self.blocks[b]) and (place or self._may_begin(b, stage)):
+                yield b, stage, place, self.blocks[b][stage].ops[place]
+
+    def at(self, b: int) -> tuple[int, int]:
+        """The numbers of a block's stage and of its next operation there."""
+        return self.stage[b], self.place[b]
 
     def _may_begin(self, b: int, stage: int) -> bool:
         new = self.blocks[b][stage]
@@ -143,13 +243,22 @@ class _Line:
         """The next operation of a block is out."""
         stage = self.blocks[b][self.stage[b]]
         self.place[b] += 1
-        if self.place[b] <= stage.products:
-            self.products[b] = stage.units if self.place[b] < stage.products else frozenset()
+        if self.place[b] < stage.products:
+            self.products[b] = stage.units
+        else:
+            self.products.pop(b, None)
+        if stage.products:
             self.sums[b] = stage.sums
         if self.place[b] == len(stage.ops):
-            self.place[b], self.stage[b] = 0, self.stage[b] + 1
+            self._next_stage(b)
             self.sums.pop(b, None)
-        while self.first < len(self.blocks) and self.stage[self.first] == len(self.blocks[self.first]):
+
+    def _next_stage(self, b: int) -> None:
+        """A block is at its next stage with operations."""
+        self.place[b], self.stage[b] = 0, self.stage[b] + 1
+        while self.stage[b] < len(self.blocks[b]) and not self.blocks[b][self.stage[b]].ops:
+            self.stage[b] += 1
+        while self.first < len(self.blocks) and self.stage[self.first] >= len(self.blocks[self.first]):
             self.first += 1
 
 

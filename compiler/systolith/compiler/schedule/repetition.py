@@ -177,12 +177,20 @@ class Repetition:
             return known is other
         if one is not other:
             alike = (one.space, one.bytes, one.align) == (other.space, other.bytes, other.align)
-            if not (alike and self._movable(one) and self._movable(other)) or other in self._before:
+            if not (alike and self._movable(one) and self._movable(other)) or self._leads(other, one, added):
                 return False
-        if other in added.values():
+        if other in self._before or other in added.values():
             return False
         added[one] = other
         return True
+
+    def _leads(self, one: Buf, other: Buf, added: dict[Buf, Buf]) -> bool:
+        """Whether a buffer follows another one some repetitions later: neither is the first, as they take turns."""
+        after: Buf | None = one
+        while after is not None and after is not other:
+            following = self._next.get(after) or added.get(after)
+            after = following if following is not after else None
+        return after is other
 
     def _movable(self, buf: Buf) -> bool:
         inside = self.segment.start <= self.lives.first[buf] and self.lives.last[buf] < self.segment.stop

@@ -23,6 +23,9 @@ from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space
 from systolith.isa.opcodes import queue_of
 
+ENOUGH = 0.5
+"""Part of the operations that loops of the best period save, which loops of a shorter one save at least."""
+
 
 @dataclass
 class Rerolled:
@@ -148,7 +151,7 @@ class _Search:
         sizes = np.array([f.size for f in forms], np.int64).cumsum()
         if sizes[-1] < LEAST:
             return None
-        for period in range(1, min(LONGEST, len(forms) // 3) + 1):
+        for period in _periods(keys, sizes):
             out: list[Form] = []
             at = 0
             for start, end in _stretches(keys, sizes, period):
@@ -210,6 +213,21 @@ class _Search:
 def _bound(ref: Ref) -> bool:
     """Whether a stream has biases in registers or an index list: then it is like no other."""
     return ref.index is not None or any(type(b) is VReg for b in ref.bias)
+
+
+def _periods(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Iterator[int]:
+    """Periods with which keys repeat: the shortest that saves `ENOUGH` of what any does, and so on of the others."""
+    saved: dict[int, int] = {}
+    for period in range(1, min(LONGEST, len(keys) // 3) + 1):
+        for start, end in _stretches(keys, sizes, period):
+            kept = int(sizes[start + 2 * period - 1] - (sizes[start - 1] if start else 0))
+            gained = int(sizes[end - 1] - (sizes[start - 1] if start else 0)) - kept
+            saved[period] = saved.get(period, 0) + gained
+    while saved:
+        most = max(saved.values())
+        period = next(p for p, gained in saved.items() if gained >= most * ENOUGH)
+        del saved[period]
+        yield period
 
 
 def _stretches(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], period: int) -> Iterator[tuple[int, int]]:

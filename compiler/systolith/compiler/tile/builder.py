@@ -77,6 +77,7 @@ class TileBuilder:
         picked: the plan that the group being lowered is to have, by its signature; empty: the cheapest.
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         unit: the matrix unit of the next job.
+        own_unit: that of every job of the product; None: jobs take turns.
         lasting: buffers of the states of loops around, which hold them throughout.
         scalars: the last ones that were read into registers, by where they lay: the operation, its block and place
             there.
@@ -106,6 +107,7 @@ class TileBuilder:
     scalars: dict[tuple[Buf, int, Dynamic | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False
     unit: int = 0
+    own_unit: int | None = None
     drawn: list[tuple[str, str]] = field(default_factory=list)
     sums: list[Sums] = field(default_factory=list)
     loop_vars: Iterator[int] = field(default_factory=lambda: count(FIRST_VAR))
@@ -225,8 +227,15 @@ class TileBuilder:
         self._ring = range(self.chip.mxu.acc_rows)
         self._next_row = dict.fromkeys(range(self.chip.mxu.count), row)
 
+    def next_product(self) -> None:
+        """Begin a product: of those that have a matrix unit each, the next one has the next unit."""
+        if self.own_unit is not None:
+            self.own_unit = (self.own_unit + 1) % self.chip.mxu.count
+
     def next_unit(self) -> int:
-        """The matrix unit of the next job: they take turns, from one product to the next, too."""
+        """The matrix unit of the next job: the product's, or they take turns, from one product to the next, too."""
+        if self.own_unit is not None:
+            return self.own_unit
         unit, self.unit = self.unit, (self.unit + 1) % self.chip.mxu.count
         return unit
 

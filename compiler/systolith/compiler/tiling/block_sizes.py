@@ -17,7 +17,7 @@ SIZES = 3
 
 @dataclass(frozen=True)
 class Blocking:
-    """A size of blocks.
+    """A way to have blocks.
 
     Attributes:
         size: indices of a block.
@@ -25,6 +25,7 @@ class Blocking:
         bytes: of VMEM that those in the making take.
         at_once: blocks in the making at a time.
         cycles: estimated.
+        apart: whether each product of a block has a matrix unit of its own: else each has all of them.
     """
 
     size: int
@@ -32,11 +33,12 @@ class Blocking:
     bytes: int
     at_once: int
     cycles: int
+    apart: bool = False
 
     @property
     def signature(self) -> str:
-        """A text unique among the sizes."""
-        return f"blocks of {self.size}"
+        """A text unique among the ways."""
+        return f"blocks of {self.size}" + (", a matrix unit for each product" if self.apart else "")
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import LARGE, Recompute
 from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.groups.slice_views import SliceViews
+from systolith.compiler.groups.softmax_products import SoftmaxProducts
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
@@ -36,6 +37,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
     "unique-names": lambda chip, options: UniqueNames(),
     "recomputation": lambda chip, options: Recompute(chip),
+    "softmax-products": lambda chip, options: SoftmaxProducts(),
     "blocking": lambda chip, options: BlockNormalisations(chip),
     "barriers": lambda chip, options: ExpandBarriers(),
     "fusion": lambda chip, options: Fuse(Limits(large=chip.vmem.bytes / LARGE), _units(chip, options)),
