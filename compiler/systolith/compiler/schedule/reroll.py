@@ -216,18 +216,52 @@ def _bound(ref: Ref) -> bool:
 
 
 def _periods(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Iterator[int]:
-    """Periods with which keys repeat: the shortest that saves `ENOUGH` of what any does, and so on of the others."""
+    """Periods with which keys repeat: the shortest that saves `ENOUGH` of what any does, and so on of the others.
+
+    Args:
+        keys: of the items.
+        sizes: instructions up to each, with it.
+    """
+    left = _bounds(keys, np.diff(sizes, prepend=0))
     saved: dict[int, int] = {}
-    for period in range(1, min(LONGEST, len(keys) // 3) + 1):
-        for start, end in _stretches(keys, sizes, period):
-            kept = int(sizes[start + 2 * period - 1] - (sizes[start - 1] if start else 0))
-            gained = int(sizes[end - 1] - (sizes[start - 1] if start else 0)) - kept
-            saved[period] = saved.get(period, 0) + gained
-    while saved:
-        most = max(saved.values())
-        period = next(p for p, gained in saved.items() if gained >= most * ENOUGH)
-        del saved[period]
+
+    def saves(period: int) -> int:
+        if period not in saved:
+            saved[period] = sum(_saved(sizes, period, *ends) for ends in _stretches(keys, sizes, period))
+        return saved[period]
+
+    while left:
+        most = 0
+        for period, bound in sorted(left.items(), key=lambda each: -each[1]):
+            if bound <= most:
+                break
+            most = max(most, saves(period))
+        if not most:
+            return
+        enough = most * ENOUGH
+        period = next(p for p, bound in left.items() if bound >= enough and saves(p) >= enough)
+        del left[period]
         yield period
+
+
+def _bounds(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> dict[int, int]:
+    """For each period, the instructions of items that are as the one a period earlier: it cannot save more.
+
+    `sizes`: instructions of each item.
+    """
+    small, alike = keys.astype(np.int32), bool((sizes == 1).all())
+    found = {}
+    for period in range(1, min(LONGEST, len(keys) // 3) + 1):
+        same = small[period:] == small[:-period]
+        bound = int(np.count_nonzero(same)) if alike else int(sizes[period:] @ same)
+        if bound >= LEAST:
+            found[period] = bound
+    return found
+
+
+def _saved(sizes: npt.NDArray[np.int64], period: int, start: int, end: int) -> int:
+    """Instructions that a loop of a stretch saves at most."""
+    return int(sizes[end - 1] - sizes[start + 2 * period - 1])
 
 
 def _stretches(keys: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], period: int) -> Iterator[tuple[int, int]]:
