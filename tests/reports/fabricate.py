@@ -95,6 +95,7 @@ def with_energy(raw: dict[str, Any]) -> dict[str, Any]:
         "by_unit": {"mxu": 4 * 10**12, "hbm": 2 * 10**12},
         "by_event": {"mxu_mac_bf16": 4 * 10**12, "hbm_byte": 2 * 10**12},
         "by_op": {"dot.0": 6 * 10**12}, "by_group": {"dot_add_fusion": 6 * 10**12},
+        "tops_per_watt_by_unit": {"mxu": 0.6, "hbm": 1.2}, "tops_per_watt_by_op": {"dot.0": 0.4},
         "timeline": {"edges": edges, "watts": watts},
     }  # fmt: skip
     return raw | {"energy": energy}

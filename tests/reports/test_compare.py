@@ -7,6 +7,7 @@ from systolith.reports.attribution import attribute_run
 from systolith.reports.compare import (
     cause_table,
     differences,
+    energy_tables,
     figure_table,
     group_table,
     render_comparison,
@@ -57,6 +58,26 @@ def test_power_of_runs_and_energy_of_their_units_are_set_side_by_side() -> None:
         assert rows[label][3].value == pytest.approx(factor)
     assert "Energy: host" not in rows
     assert not any("power" in row[0].text for row in figure_table(RUNS).rows)
+
+
+def test_energy_and_tops_per_watt_of_units_and_ops_are_set_side_by_side() -> None:
+    base, other = with_energy(fabricate()), with_energy(half_bandwidth())
+    other["energy"] |= {"by_op": {"dot.0": 3 * 10**12}, "tops_per_watt_by_op": {"dot.0": 0.8}}
+    other["energy"] |= {"by_unit": {"mxu": 10**12, "hbm": 5 * 10**12}, "tops_per_watt_by_unit": {"mxu": 2.4}}
+    (_, units), (_, ops) = energy_tables({"base": from_json(base), "other": from_json(other)})
+    rows = {row[0].value: [cell.text for cell in row[1:]] for row in (*units.rows, *ops.rows)}
+    assert rows["mxu"] == ["4.00 mJ", "1.00 mJ", "0.25x", "0.60", "2.40"]
+    assert rows["hbm"] == ["2.00 mJ", "5.00 mJ", "2.50x", "1.20", "–"]
+    assert rows["leakage"][:3] == ["6.00 mJ", "6.00 mJ", "1.00x"]
+    (op,) = ops.rows
+    assert [cell.text for cell in op[1:]] == ["6.00 mJ", "3.00 mJ", "0.50x", "0.40", "0.80"]
+    assert energy_tables(RUNS) == []
+
+
+def test_ops_of_another_model_have_no_ratio_of_energies() -> None:
+    base, other = with_energy(fabricate()), with_energy(fabricate()) | {"program": "another"}
+    _, (_, ops) = energy_tables({"base": from_json(base), "other": from_json(other)})
+    assert [cell.text for cell in ops.rows[0][1:4]] == ["6.00 mJ", "6.00 mJ", "–"]
 
 
 def test_groups_are_matched_by_name() -> None:

@@ -59,6 +59,8 @@ def test_values_are_those_of_the_record(tables: dict[str, Any]) -> None:
     assert list(line.vmem_held) == raw["timeline"]["vmem"]
     energy = tables["energy"][tables["energy"].run == "base"]
     assert energy[energy["of"] == "unit"].femtojoules.sum() == 6 * 10**12
+    tops = energy.set_index("name").tops_per_watt.astype(str)
+    assert tops[["mxu", "dot.0", "leakage"]].tolist() == ["0.6", "0.4", ""]
     assert line.watts.tolist()[:2] == pytest.approx([40, 40 + 60 / 9])
     assert list(tables["what_if"].name) == ['fast, "very"'] * 2
     cycles = tables["figures"][tables["figures"].figure == "cycles"]

@@ -58,6 +58,21 @@ def dot(dtype: str, m: int, k: int, n: int, precision: str = "default", out: str
     )
 
 
+def test_operations_over_the_energy_of_units_and_ops() -> None:
+    text = dot("f32", 16, 24, 32).replace("ROOT d", "d").replace("\n}", "\n  ROOT t = f32[16,32] tanh(d)\n}")
+    found = use(TINY, text)
+    operations = 2 * 16 * 24 * 32
+    assert found.tops_per_watt_by_op == {"d": pytest.approx(operations / found.by("hlo")["d"] * 1e3)}
+    by_unit = {unit: operations / fj * 1e3 for unit, fj in found.by_unit.items() if fj}
+    assert found.tops_per_watt_by_unit == pytest.approx(by_unit)
+    assert 1 / sum(1 / n for n in by_unit.values()) > found.tops_per_watt  # idle and leakage come to it
+
+
+def test_without_products_there_are_no_operations_per_watt() -> None:
+    found = use(TINY, "HloModule m\n\nENTRY e {\n  x = f32[16,32] parameter(0)\n  ROOT t = f32[16,32] tanh(x)\n}\n")
+    assert found.tops_per_watt_by_op == found.tops_per_watt_by_unit == {}
+
+
 def test_a_product_by_hand() -> None:
     """64 x 24 x 8 on an 8 x 8 array: 3 weight tiles, loaded once or more; with every energy 1, counts are energies."""
     found = use(TINY, dot("bf16", 64, 24, 8))

@@ -14,14 +14,15 @@ from systolith.reports.charts.bars import compared_chart, stacked
 from systolith.reports.charts.data import Compared, compared, stalls
 from systolith.reports.headline import BOUNDS, Figure, figures, power_figures, shares
 from systolith.reports.html import environment, legend
-from systolith.reports.numbers import NONE, count, percent, ratio, size
+from systolith.reports.numbers import NONE, count, decimal, percent, ratio, si, size
 from systolith.reports.roofline import peaks
 from systolith.reports.run_data import RunData
 from systolith.reports.svg import shorten
-from systolith.reports.tables import Cell, Table, name, number, word
+from systolith.reports.tables import OF_OP, OF_UNIT, Cell, Table, name, number, op_name, word
 
 SAME = 0.005  # ratios this near 1 are not coloured
 MOST_CAUSES = 25
+MOST_PARTS = 25  # units, or HLO ops, whose energy is compared
 FEW = 3  # values that a warning names
 HEAD = 20  # characters of a run's name in a heading
 
@@ -47,6 +48,7 @@ def render_comparison(runs: Mapping[str, RunData]) -> str:
         figures=figure_table(runs),
         groups=group_table(runs, why),
         causes=cause_table(runs),
+        energy=energy_tables(runs),
         parameters=parameter_table(runs),
         charts=[(name, run, stacked(stalls(run))) for name, run in runs.items()],
         legend=legend(*each),
@@ -196,6 +198,46 @@ def cause_table(named: Mapping[str, RunData]) -> Table:
         *((f"{x} − {first}", "difference in cycles") for x in others),
     )
     return Table("causes-table", heads, tuple(cells for _, cells in rows[:MOST_CAUSES]))
+
+
+def energy_tables(runs: Mapping[str, RunData]) -> list[tuple[str, Table]]:
+    """Energy and TOPS/W of units and of HLO ops, with headings; none where no run has energies."""
+    if not any(run.energy for run in runs.values()):
+        return []
+    named = [("By unit", "unit"), ("By HLO op", "HLO op")]
+    return [(heading, _energy_table(runs, part)) for heading, part in named]
+
+
+def _energy_table(runs: Mapping[str, RunData], part: str) -> Table:
+    """A row a part, by name, those with most energy first; ops of other models than the baseline's have no ratio."""
+    base, *_ = runs.values()
+    each = [_energies(run, part) for run in runs.values()]
+    alike = [part == "unit" or same_model(run, base) for run in runs.values()]
+    ops = {op.name: op for run in reversed(list(runs.values())) for op in run.ops}
+    names = {part for amounts, _ in each for part, amount in amounts.items() if amount}
+    rows = []
+    for one in sorted(names, key=lambda n: (-max(amounts.get(n, 0) for amounts, _ in each), n))[:MOST_PARTS]:
+        joules = [amounts[one] * 1e-15 if one in amounts else None for amounts, _ in each]
+        tops = [per_watt.get(one) for _, per_watt in each]
+        rows.append((
+            word(one) if part == "unit" else op_name(one, ops),
+            *(number(v, si(v, "J")) for v in joules),
+            *(_ratio(v, joules[0] if same else None, True) for v, same in zip(joules[1:], alike[1:], strict=True)),
+            *(number(v, decimal(v)) for v in tops),
+        ))  # fmt: skip
+    texts = [(f"{shorten(run, HEAD)} TOPS/W", OF_UNIT if part == "unit" else OF_OP) for run in runs]
+    heads = ((part, ""), *_columns(runs, "energy"), *texts)
+    return Table(f"energy-{part.rpartition(' ')[2]}-table", heads, tuple(rows))
+
+
+def _energies(run: RunData, part: str) -> tuple[Mapping[str, int], Mapping[str, float]]:
+    """Femtojoules and TOPS/W of the units of a run, or of its HLO ops."""
+    e = run.energy
+    if e is None:
+        return {}, {}
+    if part != "unit":
+        return e.by_op, e.tops_per_watt_by_op
+    return {**e.by_unit, "idle (clock)": e.idle_fj, "leakage": e.leakage_fj}, e.tops_per_watt_by_unit
 
 
 def parameter_table(runs: Mapping[str, RunData]) -> Table:

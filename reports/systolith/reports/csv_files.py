@@ -120,9 +120,12 @@ def _energy(run: RunData) -> Iterator[Row]:
         return
     whole = {key: getattr(run.energy, f"{key}_fj") for key in ("total", "dynamic", "host", "idle", "leakage")}
     parts = {"run": whole, "unit": run.energy.by_unit, "event": run.energy.by_event, "group": run.energy.by_group}
+    tops = {"run": {"total": run.energy.tops_per_watt}, "unit": run.energy.tops_per_watt_by_unit}
+    tops |= {"op": run.energy.tops_per_watt_by_op}
     for kind, amounts in (parts | {"op": run.energy.by_op}).items():
         for name, amount in amounts.items():
-            yield {"of": kind, "name": name, "femtojoules": amount}
+            per_watt = tops.get(kind, {}).get(name)
+            yield {"of": kind, "name": name, "femtojoules": amount, "tops_per_watt": per_watt}
 
 
 def _chip(run: RunData) -> Iterator[Row]:

@@ -32,6 +32,8 @@ class Energy(Model):
         average_watts, peak_watts: over the run, and in the part of `timeline` that has most.
         tops_per_watt: useful operations of the matrix units, two a product, in tera, over joules.
         by_unit, by_event, by_op, by_group: of events, by unit, event, HLO instruction (those with most), fusion group.
+        tops_per_watt_by_unit: all useful operations over the energy of each unit alone.
+        tops_per_watt_by_op: those of an HLO instruction, of `by_op`, over the energy of its events.
         timeline: power over time.
     """
 
@@ -48,4 +50,6 @@ class Energy(Model):
     by_event: dict[Label, Energies] = field(default_factory=dict)
     by_op: dict[Label, Energies] = field(default_factory=dict)
     by_group: dict[Label, Energies] = field(default_factory=dict)
+    tops_per_watt_by_unit: dict[Label, Amount] = field(default_factory=dict)
+    tops_per_watt_by_op: dict[Label, Amount] = field(default_factory=dict)
     timeline: EnergyTime = EnergyTime()

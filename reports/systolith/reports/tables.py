@@ -10,7 +10,7 @@ from systolith.reports.causes import cause as shown
 from systolith.reports.causes import in_order, unit_label
 from systolith.reports.numbers import NONE, count, decimal, percent, si, size
 from systolith.reports.roofline import OF_BOUND, Peaks, group_roof, least, took
-from systolith.reports.run_data import RunData
+from systolith.reports.run_data import Cost, RunData
 from systolith.reports.svg import shorten
 
 
@@ -169,25 +169,44 @@ def energy_unit_table(run: RunData) -> Table:
     """Energy by unit; the foot is that of the run."""
     if run.energy is None:
         return Table("energy-table", (), ())
-    e, heads = run.energy, (("unit", ""), ("energy", ""), ("% of run", "of the energy of the run"))
+    e = run.energy
+    heads = (("unit", ""), ("energy", ""), ("% of run", "of the energy of the run"), ("TOPS/W", OF_UNIT))
     parts = [*e.by_unit.items(), ("idle (clock)", e.idle_fj), ("leakage", e.leakage_fj)]
     parts.sort(key=lambda part: -part[1])
-    rows = (_energy_row(word(unit), amount, e.total_fj) for unit, amount in parts if amount)
-    return Table("energy-table", heads, tuple(rows), _energy_row(word("total"), e.total_fj, e.total_fj))
+    tops = e.tops_per_watt_by_unit
+    rows = (_energy_row(word(unit), amount, e.total_fj, tops.get(unit)) for unit, amount in parts if amount)
+    foot = _energy_row(word("total"), e.total_fj, e.total_fj, e.tops_per_watt)
+    return Table("energy-table", heads, tuple(rows), foot)
 
 
 def energy_op_table(run: RunData) -> Table:
     """Energy of the events of HLO ops: without what the clock, leakage and the rest of the chip take meanwhile."""
-    heads = (("HLO op", "the HLO instruction whose result the instructions make"), ("energy", ""), ("% of run", ""))
+    heads = (
+        ("HLO op", "the HLO instruction whose result the instructions make"),
+        ("energy", ""),
+        ("% of run", ""),
+        ("TOPS/W", OF_OP),
+    )
     if run.energy is None:
         return Table("energy-ops-table", heads, ())
-    ops, total = run.energy.by_op.items(), run.energy.total_fj
-    return Table("energy-ops-table", heads, tuple(_energy_row(name(op or "(no op)"), n, total) for op, n in ops))
+    e, titles = run.energy, {op.name: op for op in run.ops}
+    rows = (_energy_row(op_name(op, titles), n, e.total_fj, e.tops_per_watt_by_op.get(op)) for op, n in e.by_op.items())
+    return Table("energy-ops-table", heads, tuple(rows))
 
 
-def _energy_row(first: Cell, amount: int, total: int) -> tuple[Cell, ...]:
+OF_UNIT = "useful operations of all products, two a product, over the energy of this unit alone"
+OF_OP = "its useful operations, two a product, over the energy of its events"
+
+
+def op_name(op: str, ops: Mapping[str, Cost]) -> Cell:
+    """A cell with the name of an HLO op for people, if it is one of those on record."""
+    return name(ops[op].title, ops[op].op_name, ops[op].source) if op and op in ops else name(op or "(no op)")
+
+
+def _energy_row(first: Cell, amount: int, total: int, tops: float | None) -> tuple[Cell, ...]:
     share = amount / max(1, total)
-    return first, number(amount, si(amount * 1e-15, "J")), number(share, percent(share), "share")
+    energy = number(amount, si(amount * 1e-15, "J"))
+    return first, energy, number(share, percent(share), "share"), number(tops, decimal(tops))
 
 
 def chip_table(run: RunData) -> Table:

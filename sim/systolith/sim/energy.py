@@ -7,6 +7,7 @@ Each instruction of the program is looked at once, after the run: the time plane
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -24,7 +25,8 @@ from systolith.sim.decoded import Decoded
 from systolith.sim.trace import NOWHERE, Facts, Ints, Trace, spread
 
 HOST = "host"
-_OPS = 100
+MOST_OPS = 100
+"""HLO instructions whose energy is on record, those with most."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,20 @@ class EnergyUse:
     @property
     def tops_per_watt(self) -> float:
         """Useful operations of the matrix units, two a product, over the joules, in tera."""
-        return 2 * self.macs / (self.total * 1e-15) / 1e12 if self.total else 0.0
+        return _tops_per_watt(self.macs, self.total)
+
+    @cached_property
+    def tops_per_watt_by_unit(self) -> dict[str, float]:
+        """All useful operations over the joules of each unit alone, in tera."""
+        return {
+            unit: _tops_per_watt(self.macs, amount) for unit, amount in self.by_unit.items() if amount and self.macs
+        }
+
+    @cached_property
+    def tops_per_watt_by_op(self) -> dict[str, float]:
+        """The useful operations of each HLO instruction that has some, over the joules of its events, in tera."""
+        macs = self._by_origin("hlo", (self.facts.macs * self.executed).tolist())
+        return {op: _tops_per_watt(macs[op], amount) for op, amount in self.by("hlo").items() if macs[op]}
 
     @cached_property
     def by_instruction(self) -> list[int]:
@@ -97,15 +112,20 @@ class EnergyUse:
 
     def by(self, key: str) -> dict[str, int]:
         """Of the instructions from each `hlo` (HLO instruction) or `group`, the most first: all events in all."""
+        found = self._by_origin(key, self.by_instruction)
+        return dict(sorted(((n, a) for n, a in found.items() if a), key=lambda item: -item[1]))
+
+    def _by_origin(self, key: str, amounts: Sequence[int]) -> dict[str, int]:
+        """Amounts of instructions, added up by the `hlo` or `group` that they are from."""
         program, origins = self.program, dict[int, int]()
-        for index, amount in enumerate(self.by_instruction):
+        for index, amount in enumerate(amounts):
             number = program.debug[index] if index < len(program.debug) else -1
             origins[number] = origins.get(number, 0) + amount
         found: dict[str, int] = {}
         for number, amount in origins.items():
             name = str(getattr(program.origins[number] if number >= 0 else NOWHERE, key))
             found[name] = found.get(name, 0) + amount
-        return dict(sorted(((n, a) for n, a in found.items() if a), key=lambda item: -item[1]))
+        return found
 
     def watts(self, edges: NDArray[np.int64]) -> NDArray[np.float64]:
         """Power between cycles: an instruction's energy flows evenly from its start to its end, the rest always."""
@@ -165,7 +185,7 @@ class EnergyUse:
             InternalError: the sums are not all the same.
         """
         self.check_sums()
-        ops = self.by("hlo")
+        ops = dict(list(self.by("hlo").items())[:MOST_OPS])
         return {
             "total_fj": self.total,
             "dynamic_fj": self.dynamic,
@@ -178,8 +198,10 @@ class EnergyUse:
             "tops_per_watt": self.tops_per_watt,
             "by_unit": self.by_unit,
             "by_event": self.by_event,
-            "by_op": dict(list(ops.items())[:_OPS]),
+            "by_op": ops,
             "by_group": self.by("group"),
+            "tops_per_watt_by_unit": self.tops_per_watt_by_unit,
+            "tops_per_watt_by_op": {op: n for op, n in self.tops_per_watt_by_op.items() if op in ops},
             "timeline": {"edges": edges.tolist(), "watts": self.watts(edges).tolist()},
         }
 
@@ -221,6 +243,10 @@ def energy_of(
     use = EnergyUse(program, chip, cycles, trace, facts, executed, by_event, once, idle, leakage, total)
     use.check()
     return use
+
+
+def _tops_per_watt(macs: int, femtojoules: int) -> float:
+    return 2 * macs / (femtojoules * 1e-15) / 1e12 if femtojoules else 0.0
 
 
 def _prices(chip: Chip) -> dict[str, int]:

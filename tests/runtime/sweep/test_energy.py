@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.run import sweep
 from systolith.sim.simulate import simulate
 from tests.runtime.command import systolith
-from tests.runtime.sweep.studies import MODEL, study
+from tests.runtime.sweep.studies import MODEL, study, toml
 
 
 def chip_file(folder: Path, name: str, femtojoules: int) -> Path:
@@ -56,6 +57,47 @@ def test_power_is_that_of_the_record_of_a_run(tmp_path: Path, capsys: pytest.Cap
         assert row[column] == energy[column] > 0
     assert row["average_watts"] == pytest.approx(row["joules"] / row["seconds"])
     assert row["average_watts"] < row["peak_watts"]
+
+
+def test_energy_by_unit_and_op_is_that_of_the_record_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = chip_file(tmp_path, "one", 1000)
+    plan = study(tmp_path, chips=[str(path)], vary={"hbm.gbps": [1, 2]})
+    found = sweep(plan, tmp_path / "r.sqlite", 1)
+    ran = systolith(
+        capsys, "run", tmp_path / "layer.hlo", "--chip", path, "--set", "hbm.gbps=1", "--mode", "time", "--json"
+    )
+    energy = json.loads(ran.out)["energy"]
+    first = [row for row in found.energy() if row["hbm.gbps"] == 1]
+    joules = {(row["of"], row["name"]): row["joules"] for row in first}
+    tops = {(row["of"], row["name"]): row["tops_per_watt"] for row in first if row["tops_per_watt"] is not None}
+    parts = energy["by_unit"] | {"idle": energy["idle_fj"], "leakage": energy["leakage_fj"]}
+    amounts = {("unit", name): fj for name, fj in parts.items()} | {("op", n): fj for n, fj in energy["by_op"].items()}
+    assert joules == pytest.approx({key: fj * 1e-15 for key, fj in amounts.items()})
+    wanted = {("unit", name): n for name, n in energy["tops_per_watt_by_unit"].items()}
+    assert tops == pytest.approx(wanted | {("op", name): n for name, n in energy["tops_per_watt_by_op"].items()})
+    assert ("op", "y") in tops
+    assert ("op", "r") not in tops
+    assert sum(parts.values()) == energy["total_fj"]
+    again = sweep(plan, tmp_path / "r.sqlite", 1)
+    assert (again.computed, again.energy()) == (0, found.energy())
+
+
+def test_the_command_writes_energies_and_formulas_may_name_a_units(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = chip_file(tmp_path, "one", 1000)
+    text = f'models = ["layer.hlo"]\nchips = ["{path}", "tiny"]\n[vary]\n"mxu.count" = [1]\n'
+    ran = systolith(capsys, "sweep", toml(tmp_path, text), "-o", tmp_path / "r.csv", "--csv", tmp_path / "t")
+    assert ran.code == 0, ran.err
+    with (tmp_path / "t" / "energy.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["chip"] for row in rows} == {str(path)}
+    assert {row["of"] for row in rows} == {"unit", "op"}
+    plan = study(tmp_path, chips=[str(path)], pareto=["seconds", "joules_hbm"])
+    front = sweep(plan, tmp_path / "s.sqlite", 1).pareto()
+    assert all(row["joules_hbm"] > 0 for row in front)
 
 
 def test_chips_that_differ_in_energies_alone_have_results_of_their_own(tmp_path: Path) -> None:

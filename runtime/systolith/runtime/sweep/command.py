@@ -48,7 +48,7 @@ _WIDEST = 1000
     "tables",
     type=FILE,
     metavar="DIR",
-    help="Write the Pareto front and the elasticities into DIR as pareto.csv and elasticities.csv.",
+    help="Write the Pareto front, the elasticities, and energies by unit and HLO op into DIR as CSV.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def sweep(

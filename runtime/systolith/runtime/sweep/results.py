@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from systolith.isa.chip_energy import UNITS
 from systolith.isa.errors import SystolithError
 from systolith.isa.files import Fill, json_text, make_folder, text_fill, write_all
 from systolith.runtime.sweep.extras import need
 from systolith.runtime.sweep.formula import Formula, FormulaError, read_formula
-from systolith.runtime.sweep.study import MEASURED, Study
+from systolith.runtime.sweep.study import MEASURED, PARTS, Study
 from systolith.runtime.sweep.work import OK, Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-TABLES = ("pareto.csv", "elasticities.csv")
+TABLES = ("pareto.csv", "elasticities.csv", "energy.csv")
+
+OF_PARTS = ("of", "name", "joules", "tops_per_watt")
+"""Columns of the energy of a part of a point, beside those of the point."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Results:
         study: the study.
         rows: one of each point: columns of the point, `status`, `reason`, and `MEASURED`.
         values: all fields of the chip of each row, for formulas.
+        by_op: of each row, joules, and TOPS/W or None, of the HLO instructions with most energy.
         known: how many were in the file already.
         computed: how many were simulated now.
         left_out: how many more the study has whose chips break a constraint; an optimiser asks for none such.
@@ -62,6 +67,7 @@ class Results:
     study: Study
     rows: list[Row] = field(default_factory=list)
     values: list[Mapping[str, Any]] = field(default_factory=list)
+    by_op: list[Mapping[str, Sequence[float | None]]] = field(default_factory=list)
     known: int = 0
     computed: int = 0
     left_out: int = 0
@@ -73,8 +79,11 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """The names of the columns, in order."""
-        points = ["model", "chip", *self.study.fields, *self.study.options, "program"]
-        return [*points, "status", "reason", *MEASURED]
+        return [*self._of_points, "status", "reason", *MEASURED]
+
+    @property
+    def _of_points(self) -> list[str]:
+        return ["model", "chip", *self.study.fields, *self.study.options, "program"]
 
     @property
     def failures(self) -> list[Row]:
@@ -153,6 +162,25 @@ class Results:
             found += _sensitivities(model, chip, [r for r in good if (r["model"], r["chip"]) == (model, chip)], self)
         return found
 
+    def energy(self) -> list[Row]:
+        """The energy of each point that has any, by unit and by HLO op.
+
+        A row has the columns of the point, `of`: "unit" or "op", `name`, `joules`, and `tops_per_watt`: the useful
+        operations of all products over the energy of the unit alone, or those of the op over that of its events.
+        """
+        found = []
+        for row, ops in zip(self.rows, self.by_op, strict=True):
+            if row.get("joules") is None:
+                continue
+            point = {name: row[name] for name in self._of_points}
+            useful = row["tops_per_watt"] * row["joules"]
+            units = {part: row[f"joules_{part}"] for part in PARTS}
+            tops = {unit: useful / units[unit] for unit in UNITS if units[unit] and useful}
+            parts: list[tuple[Any, ...]] = [("unit", part, joules, tops.get(part)) for part, joules in units.items()]
+            parts += [("op", op, *values) for op, values in ops.items()]
+            found += [point | dict(zip(OF_PARTS, part, strict=True)) for part in parts]
+        return found
+
     def fills(self, path: Path) -> dict[Path, Fill]:
         """The table as a file: CSV, Parquet or JSON by its ending.
 
@@ -162,16 +190,17 @@ class Results:
         return {path: writer_of(path)(self)}
 
     def tables(self, folder: Path) -> tuple[dict[Path, Fill], list[str]]:
-        """`pareto.csv` and `elasticities.csv` in a folder, with what fills them.
+        """`pareto.csv`, `elasticities.csv` and `energy.csv` in a folder, with what fills them.
 
-        A row of the front is a point, its formulas' values under their texts; one of elasticities a `Sensitivity`.
+        A row of the front is a point, its formulas' values under their texts; one of elasticities a `Sensitivity`; of
+        energies, which not all chips state, one of `energy`.
 
         Returns:
             the files, and a line for each one that the study has nothing for.
         """
         files: dict[Path, Fill] = {}
         missing = []
-        front_file, found_file = (folder / name for name in TABLES)
+        front_file, found_file, energy_file = (folder / name for name in TABLES)
         if formulas := self.study.pareto:
             columns = list(dict.fromkeys([*self.columns, *(f.text for f in formulas)]))
             numbers = {id(row): n for n, row in enumerate(self.rows)}
@@ -184,6 +213,8 @@ class Results:
             files[found_file] = _csv_fill(names, [vars(s) for s in found])
         else:
             missing.append("no elasticities.csv: too few points, or what varies has no numbers above 0")
+        if parts := self.energy():
+            files[energy_file] = _csv_fill([*self._of_points, *OF_PARTS], parts)
         return files, missing
 
     def write_tables(self, folder: str | Path) -> Path:

@@ -17,7 +17,7 @@ from systolith.runtime.sweep.pool import Pool, pool_for
 from systolith.runtime.sweep.results import Results
 from systolith.runtime.sweep.store import Store
 from systolith.runtime.sweep.study import Study, StudyError, read_study, study_of
-from systolith.runtime.sweep.work import FAILED, OK, REFUSED, Job, Row, parsed
+from systolith.runtime.sweep.work import BY_OP, FAILED, OK, REFUSED, Job, Row, parsed
 
 POINTS_OF_A_JOB = {"tuned": 1, "fixed": 8}
 """So many points at most, whose results are kept together, does a process at a time."""
@@ -111,7 +111,9 @@ class _Sweep:
 
     def _add(self, point: Point, row: Row) -> None:
         chip = settings_of(point.chip) if point.chip is not None else dict(point.settings)
-        self._results.rows.append(point.columns(self._space.study) | row)
+        columns = {name: value for name, value in row.items() if name != BY_OP}
+        self._results.rows.append(point.columns(self._space.study) | columns)
+        self._results.by_op.append(row.get(BY_OP, {}))
         self._results.values.append(chip)
 
     def _measured(self, points: Sequence[Point]) -> list[Row]:

@@ -13,7 +13,7 @@ from systolith.isa.errors import SystolithError
 from systolith.isa.files import OutputError, require_writable
 
 APPLICATION = 0x53594C53  # `SYLS`, in the header of the file
-_BYTES_PER_POINT = 1024
+_BYTES_PER_POINT = 16 << 10  # most of it the energy by HLO op
 _SPARE_BYTES = 1 << 20
 T = TypeVar("T")
 

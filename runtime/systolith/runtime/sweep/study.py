@@ -11,6 +11,7 @@ from typing import Any
 
 from systolith.compiler.hlo.values.contraction import PRECISIONS
 from systolith.isa.chip import SCHEMA, load_chip
+from systolith.isa.chip_energy import UNITS
 from systolith.isa.chip_entries import nearest, short
 from systolith.isa.chip_rules import KNOWN
 from systolith.isa.chip_schema import FIELDS as DECLARED
@@ -24,7 +25,10 @@ FIELDS = tuple(name for name in KNOWN if name != "name")
 
 METHODS = ("factorial", "latin-hypercube", "optimise")
 PROGRAMS = ("tuned", "fixed")
-OF_ENERGY = ("joules", "average_watts", "peak_watts", "tops_per_watt")
+PARTS = (*UNITS, "idle", "leakage")
+"""What energy is of: units, the clock, leakage."""
+
+OF_ENERGY = ("joules", "average_watts", "peak_watts", "tops_per_watt", *(f"joules_{part}" for part in PARTS))
 """Columns that a point has on chips that state energies; as in the record of a run."""
 
 MEASURED = (

@@ -6,6 +6,7 @@ import gc
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -21,10 +22,14 @@ from systolith.runtime.sweep.points import Model
 from systolith.runtime.sweep.study import OF_ENERGY
 from systolith.runtime.tuning import with_tuner
 from systolith.sim.decoded import Decoded
+from systolith.sim.energy import MOST_OPS
 from systolith.sim.simulate import RunResult, simulate
 
 UNCOLLECTED = 1_000_000
 """A process looks for cycles when it has so many objects, some 100 MB, more than when it did so last."""
+
+BY_OP = "by_op"
+"""Key in a row of what is no column: joules, and TOPS/W or None, of the HLO instructions with most energy."""
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 """A point ran; it cannot run there; the machine or systolith failed, so that another attempt may go better."""
@@ -179,4 +184,9 @@ def _energy(result: RunResult) -> Row:
     if energy is None:
         return dict.fromkeys(OF_ENERGY)
     watts = energy.average_watts, energy.peak_watts(result.edges())
-    return dict(zip(OF_ENERGY, (energy.total * 1e-15, *watts, energy.tops_per_watt), strict=True))
+    parts = [amount * 1e-15 for amount in (*energy.by_unit.values(), energy.idle, energy.leakage)]
+    ops = dict(islice(energy.by("hlo").items(), MOST_OPS))
+    values = energy.total * 1e-15, *watts, energy.tops_per_watt, *parts
+    return dict(zip(OF_ENERGY, values, strict=True)) | {
+        BY_OP: {op: (amount * 1e-15, energy.tops_per_watt_by_op.get(op)) for op, amount in ops.items()}
+    }
