@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,10 +21,12 @@ from systolith.isa.chip_reads import Known, holds, recording
 from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep import work
 from systolith.runtime.sweep.points import Model
+from systolith.sim.simulate import simulate
 from tests.examples import examples
 from tests.isa.chip_variants import changes
 
 TINY = load_chip("tiny")
+NETWORKS = Path(__file__).parents[2] / "corpus"
 TEXTS = {
     "dot": "HloModule m\nENTRY e {\n  x = f32[16,24] parameter(0)\n  w = f32[24,32] parameter(1)\n"
     "  y = f32[16,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -157,6 +160,27 @@ def test_programs_of_a_sweep_are_fresh_ones_bit_for_bit(name: str, settings_of: 
             found, _ = work.program_for(model, {}, chip)
             complete(found, chip)
             assert to_bytes(found) == to_bytes(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet50_infer_224", "bert_base_layer", "gpt2_decode_kvcache"])
+def test_networks_of_a_sweep_are_fresh_ones(name: str) -> None:
+    """Tuned points bit for bit, and fixed ones the base's program under other times, in any order of points."""
+    text = (NETWORKS / f"{name}.hlo").read_text()
+    model, options = Model(name, text.encode(), name), Options(probes=False, elided="zeros")
+    base = load_chip("tpu_v3")
+    plain = compile_module(parse_hlo(text), base, options).program
+    for rate, vmem, units in ((500, 8, 2), (600, 8, 2), (600, 16, 2), (900, 16, 4), (500, 8, 2)):
+        chip = variant(base, {"hbm.gbps": rate, "vmem.bytes": vmem << 20, "mxu.count": units})
+        found, decoded = work.program_for(model, {}, chip)
+        cycles = simulate(found, chip, mode="time", decoded=decoded).cycles
+        complete(found, chip)
+        fresh = compile_module(parse_hlo(text), chip, options).program
+        assert to_bytes(found) == to_bytes(fresh)
+        assert cycles == simulate(fresh, chip, mode="time").cycles
+        other = variant(base, {"hbm.gbps": rate})
+        (_, row), *_ = work.measure(work.Job(model, {}, [("key", other, base)]))
+        assert row["cycles"] == simulate(work.moved(plain, other), other, mode="time").cycles
 
 
 def test_programs_are_taken_again_where_nothing_that_was_read_differs(compilations: list[str]) -> None:
