@@ -7,10 +7,14 @@ from math import ceil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from systolith.compiler.hlo.ir import Instruction, Module
+from systolith.compiler.tile.ir import LARGEST
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
-from systolith.runtime.imports.scale_sim import read_configuration, read_topology
+from systolith.runtime.imports.scale_sim import Layer, _outputs, _part, read_configuration, read_topology
 from tests.runtime.command import systolith
 
 CONVOLUTIONS = """\
@@ -124,10 +128,13 @@ WRONG = [
     ("Layer, M, N, K,\na, 1, 0, 2,\n", r":2: N = 0: must be from 1"),
     ("Layer, M, N, K, Sparsity,\na, 1, 1, 2, 2:4,\n", r":2: sparsity 2:4"),
     (
-        "h\nb, 9, 9, 1, 1, 1, 1, 1,\na, 65536, 8, 1, 1, 4096, 2, 1,\n",
-        r":3: a: bf16\[1,65536,8,4096\] takes 4294967296 by",
+        "Layer, M, N, K,\na, 16777216, 1, 65536,\n",
+        r":2: a: an array of 2199023255552 bytes; chips have at most 10995116277",
     ),
-    ("Layer, M, N, K,\na, 1048576, 2, 2048,\n", r":2: a: bf16\[1048576,2048\] .* at most 2147483648: smaller layers"),
+    (
+        "h\na, 1024, 1048576, 1, 1048576, 1, 2, 1,\nb, 1, 16777216, 1, 1, 128, 2, 1,\n",
+        r":3: b: an operand of one row or",
+    ),
     ("h\na, 3, 3, 5, 5, 1, 1, 1,\n", r":2: a: a filter of 5 x 5 is larger than 3 x 3"),
 ]
 
@@ -168,6 +175,46 @@ def test_another_dataflow_runs_weight_stationary_if_told_so_and_the_record_says_
     assert rows["mxu.rows"]["value"] == 32
     said = "ArrayHeight of scale.cfg, Dataflow : os, run as ws (weight-stationary)"
     assert rows["mxu.rows"]["source"] == said
+
+
+def parts(folder: Path, text: str) -> tuple[Module, list[Instruction]]:
+    module = read_topology(write(folder, text))
+    return module, [i for i in module.entry.instructions if i.opcode in ("dot", "convolution")]
+
+
+def test_a_layer_that_is_too_large_is_in_parts(tmp_path: Path) -> None:
+    """Of the products' rows and columns, the images or rows of convolutions, and their filters."""
+    module, found = parts(
+        tmp_path, "Layer, M, N, K,\na, 1048577, 2, 2048,\nb, 8, 1048576, 2048,\nc, 65536, 65536, 4,\n"
+    )
+    assert [(i.name, i.dims) for i in found] == [
+        ("a.0.0", (349525, 2)), ("a.1.0", (349526, 2)), ("a.2.0", (349526, 2)),
+        ("b.0.0", (8, 524288)), ("b.0.1", (8, 524288)),
+        ("c.0.0", (32768, 32768)), ("c.0.1", (32768, 32768)), ("c.1.0", (32768, 32768)), ("c.1.1", (32768, 32768)),
+    ]  # fmt: skip
+    assert [i.operands[1].name for i in found[:3]] == ["a.w0"] * 3
+    assert [p.number for p in module.entry.parameters] == list(range(len(module.entry.parameters)))
+    assert max(i.shape.bytes for i in (*found, *module.entry.parameters)) <= LARGEST
+    head = "n, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Batch,\n"
+    _, found = parts(tmp_path, f"{head}a, 4096, 4096, 3, 3, 64, 8, 1, 4,\n")
+    assert [(i.operands[0].dims[0], i.dims[0]) for i in found] == [(1, 1)] * 4
+    _, found = parts(tmp_path, "h\na, 9, 9, 3, 3, 32768, 65536, 1,\n")
+    assert sum(i.dims[3] for i in found) == 65536
+    assert {i.operands[0].name for i in found} == {"a.x0"}
+
+
+@given(st.integers(5, 40), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5))
+def test_parts_of_rows_of_a_convolution_see_its_windows(h: int, fh: int, stride: int, over: int) -> None:
+    def windows(layer: Layer, first: int) -> list[tuple[int, int]]:
+        end = first + layer.numbers[0]
+        return [(at := first + n * stride, min(at + fh, end)) for n in range(_outputs(layer)[0])]
+
+    whole = Layer(2, "a", (h, 8, fh, 1, 4, 2, stride))
+    over = min(over, _outputs(whole)[0])
+    seen: list[tuple[int, int]] = []
+    for n in range(over):
+        seen += windows(_part(whole, (n, 0), (over, 1)), len(seen) * stride)
+    assert seen == windows(whole, 0)
 
 
 def test_a_topology_runs_on_the_chip_of_its_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

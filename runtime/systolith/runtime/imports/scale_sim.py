@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,20 @@ class ScaleSimError(SystolithError):
 
 @dataclass(frozen=True)
 class Layer:
-    """A row of a topology: its line, its name, its numbers, and how many images a convolution is of."""
+    """A row of a topology, or a part of one.
+
+    Attributes:
+        line, name: of the row.
+        numbers: of a product or a convolution.
+        batch: images that a convolution is of.
+        part: which part of the left operand, and which of the right one, it reads.
+    """
 
     line: int
     name: str
     numbers: tuple[int, ...]
     batch: int = 1
+    part: tuple[int, int] = (0, 0)
 
 
 def read_topology(path: Path, element: str = "bf16") -> Module:
@@ -58,27 +67,34 @@ def read_topology(path: Path, element: str = "bf16") -> Module:
             that the heading calls `Batch ...` has numbers of images.  Columns behind one without a heading are remarks.
         element: type of all operands.
 
+    A layer with an array of more bytes than an operation reaches is several operations: on parts of its rows (images,
+    or rows of outputs), and of its columns (filters).
+
     Raises:
         ScaleSimError: naming file, line and column.
     """
-    layers = _layers(path)
     lines = ["HloModule " + _name(path.stem), "", "ENTRY network {"]
     taken: dict[str, int] = {}
+    operands: dict[str, str] = {}
     roots = []
-    for number, layer in enumerate(layers):
-        name = _name(layer.name)
-        taken[name] = taken.get(name, 0) + 1
-        name = name if taken[name] == 1 else f"{name}.{taken[name]}"
-        make = _product if len(layer.numbers) == len(_PRODUCT) else _convolution
-        *arrays, operation = make(layer, path)
-        x, w, y = (_array(element, dims, layer, path) for dims in arrays)
-        lines += [
-            f"  {name}.x = {x} parameter({2 * number})",
-            f"  {name}.w = {w} parameter({2 * number + 1})",
-            f"  {name} = {y} {operation.format(f'{name}.x, {name}.w')}",
-        ]
-        roots.append((y, name))
-    shapes, names = (", ".join(part) for part in zip(*roots, strict=True))
+    for layer in _layers(path):
+        stem = _name(layer.name)
+        taken[stem] = taken.get(stem, 0) + 1
+        stem = stem if taken[stem] == 1 else f"{stem}.{taken[stem]}"
+        parts = _parts(layer, path, dtype(element).size)
+        for part in parts:
+            *arrays, operation = _operation(part)
+            x, w, y = (f"{element}[{','.join(map(str, dims))}]" for dims in arrays)
+            split = len(parts) > 1
+            read = [f"{stem}.{side}{n if split else ''}" for side, n in zip("xw", part.part, strict=True)]
+            for name, shape in zip(read, (x, w), strict=True):
+                if name not in operands:
+                    lines.append(f"  {name} = {shape} parameter({len(operands)})")
+                    operands[name] = shape
+            name = f"{stem}.{part.part[0]}.{part.part[1]}" if split else stem
+            lines.append(f"  {name} = {y} {operation.format(', '.join(read))}")
+            roots.append((y, name))
+    shapes, names = (", ".join(each) for each in zip(*roots, strict=True))
     lines += [f"  ROOT results = ({shapes}) tuple({names})", "}"]
     return parse_module("\n".join(lines) + "\n", str(path.with_suffix(".hlo")))
 
@@ -144,34 +160,88 @@ def _check(layer: Layer, where: str) -> None:
             raise ScaleSimError(f"{where}: {name} = {number}: must be from 1 to {_LARGEST}")
     if names is _PRODUCT and layer.batch != 1:
         raise ScaleSimError(f"{where}: batch = {layer.batch}: a product has no batch; its rows are M")
-
-
-def _array(element: str, dims: Sequence[int], layer: Layer, path: Path) -> str:
-    """The shape of an array."""
-    shape = f"{element}[{','.join(map(str, dims))}]"
-    size = prod(dims) * dtype(element).size
-    if size > LARGEST:
-        raise ScaleSimError(
-            f"{path}:{layer.line}: {layer.name}: {shape} takes {size} bytes; an operation reaches at most {LARGEST}:"
-            " smaller layers on several lines do the same work"
-        )
-    return shape
+    if names is _CONVOLUTION:
+        h, w, fh, fw, *_ = numbers
+        if fh > h or fw > w:
+            raise ScaleSimError(f"{where}: {layer.name}: a filter of {fh} x {fw} is larger than {h} x {w}")
 
 
 Dims = tuple[int, ...]
 
 
-def _product(layer: Layer, path: Path) -> tuple[Dims, Dims, Dims, str]:
+def _parts(layer: Layer, path: Path, size: int) -> list[Layer]:
+    """The layer in few parts that have no array of more than `LARGEST` bytes; `size`: of an element."""
+    where, extents = f"{path}:{layer.line}: {layer.name}", _extents(layer)
+    most = max(_sizes(layer, size))
+    if most > _UNLIMITED:
+        raise ScaleSimError(f"{where}: an array of {most} bytes; chips have at most {_UNLIMITED} of HBM")
+    over = 1, 1
+    while over[0] <= extents[0] and over[1] <= extents[1]:
+        last = over[0] - 1, over[1] - 1  # no other is larger
+        x, w, y = _sizes(_part(layer, last, over), size)
+        if max(x, w, y) <= LARGEST:
+            return [_part(layer, at, over) for at in product(range(over[0]), range(over[1]))]
+        by_rows = x > LARGEST or (w <= LARGEST and extents[0] // over[0] >= extents[1] // over[1])
+        over = (over[0] + 1, over[1]) if by_rows else (over[0], over[1] + 1)
+    raise ScaleSimError(
+        f"{where}: an operand of one row or filter takes more than the {LARGEST} bytes that an operation reaches:"
+        " make its depth smaller"
+    )
+
+
+def _sizes(layer: Layer, size: int) -> list[int]:
+    """Bytes of its arrays."""
+    return [prod(dims) * size for dims in _operation(layer)[:3]]
+
+
+def _extents(layer: Layer) -> tuple[int, int]:
+    """Rows and columns that parts may be of: of the result of a product; images or rows of results, and filters."""
+    if len(layer.numbers) == len(_PRODUCT):
+        return layer.numbers[0], layer.numbers[1]
+    filters = 1 if _DEPTHWISE in layer.name else layer.numbers[5]
+    return layer.batch if layer.batch > 1 else _outputs(layer)[0], filters
+
+
+def _part(layer: Layer, at: tuple[int, int], over: tuple[int, int]) -> Layer:
+    """One of so many parts of its rows, and of its columns."""
+    (row, rows), (_, columns) = (_share(*each) for each in zip(_extents(layer), at, over, strict=True))
+    if len(layer.numbers) == len(_PRODUCT):
+        return replace(layer, numbers=(rows, columns, layer.numbers[2]), part=at)
+    if over[1] > 1:
+        layer = replace(layer, numbers=(*layer.numbers[:5], columns, *layer.numbers[6:]))
+    if layer.batch > 1:
+        return replace(layer, batch=rows, part=at)
+    h, _, fh, _, _, _, sh, *_ = layer.numbers
+    height = min((row + rows - 1) * sh + fh, h) - row * sh
+    return replace(layer, numbers=(height, *layer.numbers[1:]), part=at)
+
+
+def _share(extent: int, number: int, of: int) -> tuple[int, int]:
+    """The first of one of so many parts that are as large as each other, or one smaller; and how many it has."""
+    start, end = (extent * n // of for n in (number, number + 1))
+    return start, end - start
+
+
+def _operation(layer: Layer) -> tuple[Dims, Dims, Dims, str]:
+    """The dimensions of the operands and of the result, and the text of the operation."""
+    return (_product if len(layer.numbers) == len(_PRODUCT) else _convolution)(layer)
+
+
+def _outputs(layer: Layer) -> tuple[int, int]:
+    """Rows and columns of the results of a convolution."""
+    h, w, fh, fw, _, _, *strides = layer.numbers
+    return ceil((h - fh + strides[0]) / strides[0]), ceil((w - fw + strides[-1]) / strides[-1])
+
+
+def _product(layer: Layer) -> tuple[Dims, Dims, Dims, str]:
     m, n, k = layer.numbers
     return (m, k), (k, n), (m, n), "dot({}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
 
 
-def _convolution(layer: Layer, path: Path) -> tuple[Dims, Dims, Dims, str]:
+def _convolution(layer: Layer) -> tuple[Dims, Dims, Dims, str]:
     h, w, fh, fw, channels, filters, *strides = layer.numbers
     sh, sw = strides * 2 if len(strides) == 1 else strides
-    if fh > h or fw > w:
-        raise ScaleSimError(f"{path}:{layer.line}: {layer.name}: a filter of {fh} x {fw} is larger than {h} x {w}")
-    oh, ow = ceil((h - fh + sh) / sh), ceil((w - fw + sw) / sw)
+    oh, ow = _outputs(layer)
     pads = [(o - 1) * s + f - n for o, s, f, n in ((oh, sh, fh, h), (ow, sw, fw, w))]
     window = f"size={fh}x{fw} stride={sh}x{sw} pad=0_{pads[0]}x0_{pads[1]}"
     depthwise = _DEPTHWISE in layer.name
