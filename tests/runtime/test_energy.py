@@ -62,7 +62,7 @@ def test_operations_over_the_energy_of_units_and_ops() -> None:
     text = dot("f32", 16, 24, 32).replace("ROOT d", "d").replace("\n}", "\n  ROOT t = f32[16,32] tanh(d)\n}")
     found = use(TINY, text)
     operations = 2 * 16 * 24 * 32
-    assert found.tops_per_watt_by_op == {"d": pytest.approx(operations / found.by("hlo")["d"] * 1e3)}
+    assert found.tops_per_watt_by_op == {"d": pytest.approx(operations / found.by_op["d"] * 1e3)}
     by_unit = {unit: operations / fj * 1e3 for unit, fj in found.by_unit.items() if fj}
     assert found.tops_per_watt_by_unit == pytest.approx(by_unit)
     assert 1 / sum(1 / n for n in by_unit.values()) > found.tops_per_watt  # idle and leakage come to it

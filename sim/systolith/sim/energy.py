@@ -7,7 +7,7 @@ Each instruction of the program is looked at once, after the run: the time plane
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -102,23 +102,33 @@ class EnergyUse:
     @cached_property
     def tops_per_watt_by_op(self) -> dict[str, float]:
         """The useful operations of each HLO instruction that has some, over the joules of its events, in tera."""
-        macs = self._by_origin("hlo", (self.facts.macs * self.executed).tolist())
-        return {op: _tops_per_watt(macs[op], amount) for op, amount in self.by("hlo").items() if macs[op]}
+        products = np.flatnonzero(self.facts.macs)
+        macs = self._by_origin("hlo", products.tolist(), (self.facts.macs * self.executed)[products].tolist())
+        return {op: _tops_per_watt(macs[op], amount) for op, amount in self.by_op.items() if macs.get(op)}
 
     @cached_property
     def by_instruction(self) -> list[int]:
         """Of all executions of each instruction of the program."""
         return [amount * count for amount, count in zip(self.once, self.executed.tolist(), strict=True)]
 
-    def by(self, key: str) -> dict[str, int]:
-        """Of the instructions from each `hlo` (HLO instruction) or `group`, the most first: all events in all."""
-        found = self._by_origin(key, self.by_instruction)
+    @cached_property
+    def by_op(self) -> dict[str, int]:
+        """Of the instructions from each HLO instruction, the most first: all events in all."""
+        return self._by("hlo")
+
+    @cached_property
+    def by_group(self) -> dict[str, int]:
+        """Of those from each group, as `by_op`."""
+        return self._by("group")
+
+    def _by(self, key: str) -> dict[str, int]:
+        found = self._by_origin(key, range(len(self.once)), self.by_instruction)
         return dict(sorted(((n, a) for n, a in found.items() if a), key=lambda item: -item[1]))
 
-    def _by_origin(self, key: str, amounts: Sequence[int]) -> dict[str, int]:
-        """Amounts of instructions, added up by the `hlo` or `group` that they are from."""
+    def _by_origin(self, key: str, which: Iterable[int], amounts: Iterable[int]) -> dict[str, int]:
+        """Amounts of some instructions, added up by the `hlo` or `group` that they are from."""
         program, origins = self.program, dict[int, int]()
-        for index, amount in enumerate(amounts):
+        for index, amount in zip(which, amounts, strict=True):
             number = program.debug[index] if index < len(program.debug) else -1
             origins[number] = origins.get(number, 0) + amount
         found: dict[str, int] = {}
@@ -167,8 +177,8 @@ class EnergyUse:
         """
         rest = self.idle + self.leakage
         self._same("instructions", sum(self.by_instruction) + rest)
-        self._same("HLO instructions", sum(self.by("hlo").values()) + rest)
-        self._same("groups", sum(self.by("group").values()) + rest)
+        self._same("HLO instructions", sum(self.by_op.values()) + rest)
+        self._same("groups", sum(self.by_group.values()) + rest)
         self._same("units", sum(self.by_unit.values()) + rest)
 
     def _same(self, parts: str, amount: int) -> None:
@@ -185,7 +195,7 @@ class EnergyUse:
             InternalError: the sums are not all the same.
         """
         self.check_sums()
-        ops = dict(list(self.by("hlo").items())[:MOST_OPS])
+        ops = dict(list(self.by_op.items())[:MOST_OPS])
         return {
             "total_fj": self.total,
             "dynamic_fj": self.dynamic,
@@ -199,7 +209,7 @@ class EnergyUse:
             "by_unit": self.by_unit,
             "by_event": self.by_event,
             "by_op": ops,
-            "by_group": self.by("group"),
+            "by_group": self.by_group,
             "tops_per_watt_by_unit": self.tops_per_watt_by_unit,
             "tops_per_watt_by_op": {op: n for op, n in self.tops_per_watt_by_op.items() if op in ops},
             "timeline": {"edges": edges.tolist(), "watts": self.watts(edges).tolist()},

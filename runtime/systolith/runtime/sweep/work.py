@@ -185,7 +185,7 @@ def _energy(result: RunResult) -> Row:
         return dict.fromkeys(OF_ENERGY)
     watts = energy.average_watts, energy.peak_watts(result.edges())
     parts = [amount * 1e-15 for amount in (*energy.by_unit.values(), energy.idle, energy.leakage)]
-    ops = dict(islice(energy.by("hlo").items(), MOST_OPS))
+    ops = dict(islice(energy.by_op.items(), MOST_OPS))
     values = energy.total * 1e-15, *watts, energy.tops_per_watt, *parts
     return dict(zip(OF_ENERGY, values, strict=True)) | {
         BY_OP: {op: (amount * 1e-15, energy.tops_per_watt_by_op.get(op)) for op, amount in ops.items()}
