@@ -26,6 +26,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"vmem": [4096]}}, "vmem: unknown field of a chip; fields of vmem: bytes"),
     ({"vary": 3}, "vary = 3: must be a table"),
     ({"points": [3]}, "points = 3: must be a table"),
+    ({"points": []}, r"points = \[\]: must be a list with something in it"),
     ({"sample": 3}, "sample = 3: must be a table"),
     ({"vary": {"hbm.latency": {"from": "50 ns", "to": "90 ns"}}}, "from 50 ns to 90 ns: must be in cycles"),
     ({"vary": {"energy.hbm_byte": ["3 GB/s"]}}, "energy.hbm_byte = '3 GB/s': must be a number.*units: fJ, pJ"),

@@ -146,7 +146,7 @@ def study_of(raw: Mapping[str, Any], what: str = "study", folder: Path = Path(),
         models=tuple(read.file(text) for text in read.texts(raw, "models")),
         chips=tuple(read.chip(text) for text in read.texts(raw, "chips")),
         vary=read.vary(raw.get("vary", {})),
-        points=read.points(raw.get("points", [])),
+        points=read.points(raw["points"]) if "points" in raw else (),
         options=options,
         program=read.one_of(raw.get("program", PROGRAMS[0]), PROGRAMS, "program"),
         sample=read.sample(raw.get("sample", {})),
@@ -262,7 +262,7 @@ class _Reader:
         return {n: self.range(n, v) if isinstance(v, Mapping) else self.values(n, v) for n, v in table.items()}
 
     def points(self, given: Any) -> tuple[Mapping[str, Any], ...]:
-        rows = [self.fields(row, "points") for row in (self.items(given, "points") if given else [])]
+        rows = [self.fields(row, "points") for row in self.items(given, "points")]
         return tuple({n: self.value(n, v) for n, v in row.items()} for row in rows)
 
     def options(self, given: Any) -> dict[str, tuple[Any, ...]]:
