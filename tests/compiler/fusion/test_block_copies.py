@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from systolith.compiler.lower import blocks
+from systolith.compiler.lower.block_copies import Template
+from systolith.compiler.schedule.operation_times import Stage
 from systolith.isa.binary import to_bytes
-from systolith.isa.chip import load_chip
+from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import FOLDS, attention, softmax
 from tests.compiler.machine import compare, compiled
@@ -38,16 +40,34 @@ ENTRY e {{
 """
 
 
+UNITS = replace(SMALL, mxu=replace(SMALL.mxu, count=2))
+"""On which blocks take turns with matrix units."""
+
+
 @pytest.mark.parametrize(
-    "text",
-    [softmax(256, 33), softmax(250, 100), columns(300, 64), columns(97, 250), attention(3, 40, 8)],
-    ids=["rows", "ragged", "columns", "ragged-columns", "attention"],
-)
-def test_copies_are_what_lowering_every_block_gives(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = compiled(text, SMALL)
+    ("text", "chip"),
+    [
+        (softmax(256, 33), SMALL), (softmax(250, 100), SMALL), (columns(300, 64), SMALL), (columns(97, 250), SMALL),
+        (attention(9, 40, 8), SMALL), (attention(7, 40, 9), UNITS), (attention(2, 72, 8), UNITS),
+        (attention(24, 32, 16), load_chip("small")),
+    ],
+    ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small"],
+)  # fmt: skip
+def test_copies_are_what_lowering_every_block_gives(text: str, chip: Chip, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, copy = list[int](), Template.copy
+
+    def counted(template: Template, number: int) -> list[list[Stage]]:
+        numbers.append(number)
+        return copy(template, number)
+
+    monkeypatch.setattr(Template, "copy", counted)
+    copied = compiled(text, chip)
+    assert len(numbers) > 2
     assert any(d.kind == "blocks" for d in copied.explain)
     monkeypatch.setattr(blocks, "LEAST_COPIED", 1 << 30)
-    assert to_bytes(compiled(text, SMALL).program) == to_bytes(copied.program)
+    numbers.clear()
+    assert to_bytes(compiled(text, chip).program) == to_bytes(copied.program)
+    assert not numbers
 
 
 @pytest.mark.parametrize(("rows", "width"), [(300, 64), (97, 250), (1000, 9)])

@@ -6,14 +6,15 @@ has the real ones, its offsets moved, and fresh buffers for everything that the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from systolith.compiler.memory.vmem import ON_CHIP
 from systolith.compiler.schedule.operation_times import Stage, Timed
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp, VReg
+from systolith.compiler.tile.ir import ROUTINE, Array, Buf, Ref, TileOp, VReg
+from systolith.isa.instruction import Space
 from systolith.isa.opcodes import OPCODES
 from systolith.isa.program import Role
 
@@ -24,15 +25,19 @@ class Template:
 
     Attributes:
         ctx: where copies get their buffers.
+        number: of the block.
         moves: for each buffer that stands for a real one: that, and the bytes from one block's part to the next one's.
         shared: buffers of the chip that hold the same for all blocks.
         blocks: the block, once it is lowered; in blocks itself, these.
+        after: the state of `ctx` then.
     """
 
     ctx: TileBuilder
+    number: int
     moves: dict[Buf, tuple[Buf, int]] = field(default_factory=dict)
     shared: set[Buf] = field(default_factory=set)
     blocks: Sequence[Sequence[Stage]] = ()
+    after: Hashable = None
 
     def part(self, whole: Array, part: Array, d: int | None, size: int) -> Array:
         """A block's part of an operand or result, over a buffer that stands for its own; `d`: the blocked dimension."""
@@ -43,27 +48,24 @@ class Template:
         self.moves[stand_in] = part.buf, size * whole.strides[d]
         return replace(part, buf=stand_in)
 
+    def lowered(self, blocks: Sequence[Sequence[Stage]]) -> None:
+        """The block is lowered."""
+        self.blocks, self.after = blocks, self.ctx.state
+
     @property
     def copies(self) -> bool:
-        """Whether copies of its operations do what those of another block would.
+        """Whether copies of its operations do what those of another block would; memory in HBM is in the way."""
+        bufs = {buf for op in _ops(self.blocks) for buf in cast(TileOp, op.item).buffers}
+        on_chip = (*ON_CHIP, Space.ACC)
+        return can_be_copied(self.blocks) and all(
+            b in self.moves or b in self.shared or b.space in on_chip or _is_given(b) for b in bufs
+        )
 
-        Products are in the way, which take turns with accumulators and weights; so are scalars and memory in HBM.
-        """
-        ops = [op for block in self.blocks for stage in block for op in stage.ops]
-        return all(isinstance(op.item, TileOp) and self._moves(op.item) for op in ops)
-
-    def _moves(self, op: TileOp) -> bool:
-        if OPCODES[op.op].queue in ("w", "s", "seq"):
-            return False
-        scalars = [v for value in op.args.values() for v in (value if type(value) is tuple else (value,))]
-        if any(isinstance(v, VReg) or (isinstance(v, Ref) and v.dynamic is not None) for v in scalars):
-            return False
-        return all(b in self.moves or b in self.shared or b.space in ON_CHIP or _is_given(b) for b in op.buffers)
-
-    def copy(self, n: int) -> list[list[Stage]]:
-        """The block that is `n` blocks further; 0: the one that was lowered."""
+    def copy(self, number: int) -> list[list[Stage]]:
+        """The block of another number, with the same matrix units and accumulators, which are next."""
         made: dict[Buf, Buf] = {}
-        return [[self._stage(stage, n, made) for stage in block] for block in self.blocks]
+        self.ctx.proceed(self.after)
+        return [[self._stage(stage, number - self.number, made) for stage in block] for block in self.blocks]
 
     def _stage(self, stage: Stage, n: int, made: dict[Buf, Buf]) -> Stage:
         return replace(stage, ops=tuple(self._timed(op, n, made) for op in stage.ops))
@@ -94,6 +96,22 @@ class Template:
                 self.ctx.whole.add(made[buf])
                 self.ctx.inner.add(made[buf])
         return made[buf]
+
+
+def can_be_copied(blocks: Sequence[Sequence[Stage]]) -> bool:
+    """Whether there is nothing in a block that copies cannot have: scalars, regions, operations of SEQ."""
+    return all(isinstance(op.item, TileOp) and _is_plain(op.item) for op in _ops(blocks))
+
+
+def _ops(blocks: Sequence[Sequence[Stage]]) -> Iterator[Timed]:
+    return (op for block in blocks for stage in block for op in stage.ops)
+
+
+def _is_plain(op: TileOp) -> bool:
+    if op.op == ROUTINE or OPCODES[op.op].queue == "seq":
+        return False
+    scalars = [v for value in op.args.values() for v in (value if type(value) is tuple else (value,))]
+    return not any(isinstance(v, VReg) or (isinstance(v, Ref) and v.dynamic is not None) for v in scalars)
 
 
 def _is_given(buf: Buf) -> bool:

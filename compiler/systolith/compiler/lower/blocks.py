@@ -8,7 +8,7 @@ choice of an estimate: one block of each size is lowered and put in order with c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -20,7 +20,7 @@ from systolith.compiler.groups.splitting import split
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
-from systolith.compiler.lower.block_copies import Template
+from systolith.compiler.lower.block_copies import Template, can_be_copied
 from systolith.compiler.lower.lowering import Lowering, Nest
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
 from systolith.compiler.ops.expression_builder import group_roots
@@ -131,22 +131,34 @@ def _on_chip(lowering: Lowering, group: Group, results: Sequence[Array]) -> list
 def _all_blocks(
     lowering: Lowering, group: Group, inputs: Sequence[Array], results: Sequence[Array], way: Blocking
 ) -> list[Sequence[Stage]]:
-    """The stages of every block: of the first, which loads what is loaded once, of the second and of its copies."""
-    whole, size, chip = _whole(group), way.size, lowering.ctx.chip
-    starts = range(0, whole, size)
+    """The stages of every block: of the first, which loads what is loaded once, of others and of their copies.
+
+    A block is copied where the matrix units and accumulators that come next are those that came next when another one
+    was lowered.
+    """
+    ctx, whole, size = lowering.ctx, _whole(group), way.size
     full = whole // size
-    lowering.ctx.begin_sums()
-    before = len(lowering.ctx.sums)
+    ctx.begin_sums()
+    before = len(ctx.sums)
     made = [_block(lowering, group, inputs, results, 0, min(size, whole), way.apart)]
-    rows = _first_rows(lowering.ctx.sums[before:], chip)
-    if full > LEAST_COPIED and not any(stage.products for block in made[0] for stage in block):
-        template = Template(lowering.ctx, shared={copy.buf for copy in lowering.cache.values()})
-        template.blocks = _block(lowering, group, inputs, results, size, size, way.apart, template)
-        if template.copies:
-            made += [template.copy(n) for n in range(full - 1)]
-    for start in starts[len(made) :]:
-        lowering.ctx.begin_sums(rows[start // size % len(rows)])
-        made.append(_block(lowering, group, inputs, results, start, min(size, whole - start), way.apart))
+    rows = _first_rows(ctx.sums[before:], ctx.chip)
+    known: dict[Hashable, Template] = {}
+    copied = full > LEAST_COPIED and can_be_copied(made[0])
+    for n, start in enumerate(range(size, whole, size), 1):
+        ctx.begin_sums(rows[n % len(rows)])
+        state = ctx.state
+        if copied and n < full and state not in known:
+            template = Template(ctx, n, shared={copy.buf for copy in lowering.cache.values()})
+            template.lowered(_block(lowering, group, inputs, results, start, size, way.apart, template))
+            copied = template.copies
+            if copied:
+                known[state] = template
+            else:
+                ctx.proceed(state)
+        if copied and n < full:
+            made.append(known[state].copy(n))
+        else:
+            made.append(_block(lowering, group, inputs, results, start, min(size, whole - start), way.apart))
     return [inner for block in made for inner in block]
 
 
