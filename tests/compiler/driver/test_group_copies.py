@@ -158,17 +158,23 @@ def _products(many: int) -> str:
     return f"HloModule products\nENTRY e {{\n{body}  ROOT r = f32[96,128] negate(y.{many})\n}}\n"
 
 
-@pytest.mark.parametrize("gbps", [1, 40])
-def test_groups_with_loops_are_copied(gbps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("change", "on_ring"),
+    [({"hbm.gbps": 1}, True), ({"hbm.gbps": 40}, True), ({"mxu.acc_rows": 8}, False), ({"mxu.acc_rows": 32}, False)],
+)
+def test_groups_with_loops_are_copied(
+    change: dict[str, object], on_ring: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums on a ring of accumulators, or on all of them."""
     copied: list[bool] = []
     copy = Template.copy
 
     def noting(template: Template, *args: object) -> None:
-        copied.append(template.variables > 0)
+        copied.append(template.variables > 0 and (template.ring > 0) == on_ring)
         copy(template, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Template, "copy", noting)
-    text, chip = _products(4), variant(load_chip("tiny"), {"hbm.gbps": gbps})
+    text, chip = _products(4), variant(load_chip("tiny"), change)
     with rolled_everywhere():
         expected = _alone(text, chip)
         assert not copied

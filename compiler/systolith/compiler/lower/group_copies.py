@@ -59,7 +59,7 @@ class GroupCopies:
         found = self._known.get((source.key, more, state), ctx.chip, make, fits)
         if here:
             return None if found is None else found.note
-        if found is None or found.largest > ctx.capacity or found.template is None:
+        if found is None or found.largest > ctx.capacity or found.template is None or not found.template.fits(ctx):
             return lower()
         found.template.copy(ctx, source)
         return found.note

@@ -161,6 +161,13 @@ class Template:
     state: Hashable = None
     dynamics: Sequence[Dynamic] = ()
 
+    def fits(self, ctx: TileBuilder) -> bool:
+        """Whether the sums of a copy would be those of the group, all as many rows further."""
+        if not self.shifted or not self.sums or self.ring:
+            return True
+        rows = ctx.foreseen([s.rows for s in self.sums])
+        return len({row - s.row for row, s in zip(rows, self.sums, strict=True)}) == 1
+
     def copy(self, ctx: TileBuilder, source: Source) -> None:
         """Append a copy for another group."""
         names = list(source.names)
@@ -271,8 +278,6 @@ class _Reading:
         Raises:
             NotCopiedError: something has no place in one.
         """
-        if self._lowered.looped and self._lowered.sums and not self._lowered.ring:
-            raise NotCopiedError  # where the rows of a copy begin again is not known
         drawn, stems = dict[str, int](), dict[str, Piece]()
         for stem, name in self._lowered.drawn:
             # The first name of a stem may be the stem itself, of which others are not made.

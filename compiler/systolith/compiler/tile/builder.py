@@ -227,6 +227,16 @@ class TileBuilder:
         self._ring = range(self.chip.mxu.acc_rows)
         self._next_row = dict.fromkeys(range(self.chip.mxu.count), row)
 
+    def foreseen(self, rows: Sequence[int]) -> list[int]:
+        """The accumulator rows that jobs of so many rows each would get from all of them, and leave nothing here."""
+        before, ring, number, next_row = self.unit, self._ring, len(self.sums), self._next_row
+        self._next_row = dict(next_row)
+        self.begin_ring(0)
+        found = [self.acc_rows(self.next_unit(), count) for count in rows]
+        self.unit, self._ring, self._next_row = before, ring, next_row
+        del self.sums[number:]
+        return found
+
     def next_product(self) -> None:
         """Begin a product: of those that have a matrix unit each, the next one has the next unit."""
         if self.own_unit is not None:
