@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import ceil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.tile.ir import LARGEST
 from systolith.isa.chip import load_chip
 from systolith.isa.errors import SystolithError
+from systolith.runtime.imports import scale_sim
 from systolith.runtime.imports.scale_sim import Layer, _outputs, _part, read_configuration, read_topology
 from tests.runtime.command import systolith
 
@@ -229,6 +231,25 @@ def test_a_topology_runs_on_the_chip_of_its_configuration(tmp_path: Path, capsys
     # The last window's row beyond the input is no useful work; depthwise layers run on the vector unit.
     assert record["macs"] == (8 * 3 + 2) * 8 * 3 * 4 * 16 + 8 * 4 * 8 * 16
     assert record["chip"] == "scale"
+
+
+@pytest.mark.parametrize("text", [CONVOLUTIONS, PRODUCTS])
+def test_a_topology_in_parts_runs_with_the_same_useful_work(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, hlo = write(tmp_path, text), tmp_path / "net.hlo"
+
+    def macs() -> int:
+        assert systolith(capsys, "import", net, "-o", hlo).code == 0
+        ran = systolith(capsys, "run", hlo, "--chip", "tiny", "--random", 0, "--check", "--json")
+        assert ran.code == 0, ran
+        found: int = json.loads(ran.out)["macs"]
+        return found
+
+    whole = macs()
+    monkeypatch.setattr(scale_sim, "LARGEST", 700)
+    assert macs() == whole
+    assert len(re.findall(r" (?:dot|convolution)\(", hlo.read_text())) > len(text.splitlines()) + 1
 
 
 def test_what_does_not_go_together_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
