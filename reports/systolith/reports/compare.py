@@ -214,7 +214,7 @@ def _energy_table(runs: Mapping[str, RunData], part: str) -> Table:
     each = [_energies(run, part) for run in runs.values()]
     alike = [part == "unit" or same_model(run, base) for run in runs.values()]
     ops = {op.name: op for run in reversed(list(runs.values())) for op in run.ops}
-    names = {part for amounts, _ in each for part, amount in amounts.items() if amount}
+    names = {one for amounts, _ in each for one, amount in amounts.items() if amount}
     rows = []
     for one in sorted(names, key=lambda n: (-max(amounts.get(n, 0) for amounts, _ in each), n))[:MOST_PARTS]:
         joules = [amounts[one] * 1e-15 if one in amounts else None for amounts, _ in each]
