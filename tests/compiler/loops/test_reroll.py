@@ -31,6 +31,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.machine import compiled, error, run
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 
@@ -96,7 +97,7 @@ def test_loops_give_the_same_bits_in_all_sizes(name: str, m: int, n: int, k: int
 
 
 @pytest.mark.usefixtures("everywhere")
-@settings(max_examples=6)
+@examples(2, 30)
 @given(st.integers(2, 5), st.integers(24, 80), st.integers(3, 20), st.integers(12, 40), st.integers(1, 2))
 def test_loops_over_blocks_in_blocks_give_the_same_bits(
     heads: int, length: int, depth: int, kib: int, units: int
@@ -117,9 +118,10 @@ def test_loops_over_blocks_in_blocks_give_the_same_bits(
     assert error(got, wanted) < 3e-2
 
 
-def test_heads_and_rows_of_attention_are_a_nest_of_loops() -> None:
+@pytest.mark.parametrize(("heads", "length"), [(16, 1024), pytest.param(12, 2048, marks=pytest.mark.slow)])
+def test_heads_and_rows_of_attention_are_a_nest_of_loops(heads: int, length: int) -> None:
     chip = load_chip("tpu_v3")
-    text = attention(12, 2048, 64)
+    text = attention(heads, length, 64)
     rolled, plain = compiled(text, chip).program, written_out(text, chip).program
     assert len(rolled.code) < len(plain.code) / 2
     assert taken(rolled, chip) <= taken(plain, chip) * 1.02
@@ -136,6 +138,7 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
     assert any(d.kind == "repeat" and "iterations of" in d.chosen for d in rolled.explain)
 
 
+@pytest.mark.slow
 def test_loops_one_after_another_share_registers_in_a_loop_around_them() -> None:
     """The rows of this product's blocks are an outermost loop, in which each block's first and last columns have loops
     of their own beside that of the columns between.
@@ -237,5 +240,6 @@ def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
-def test_loops_of_blocks_of_attention_give_the_same_bits() -> None:
-    assert same_as_written_out(attention(5, 256, 16))
+@pytest.mark.parametrize(("heads", "length"), [(3, 96), pytest.param(5, 256, marks=pytest.mark.slow)])
+def test_loops_of_blocks_of_attention_give_the_same_bits(heads: int, length: int) -> None:
+    assert same_as_written_out(attention(heads, length, 16))
