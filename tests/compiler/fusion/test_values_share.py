@@ -58,7 +58,7 @@ def shares(made: Compiled) -> list[Decision]:
     return [d for d in made.explain if d.kind == "memory" and d.chosen.startswith("whole values")]
 
 
-@pytest.mark.parametrize("kib", [11, 17])
+@pytest.mark.parametrize("kib", [pytest.param(11, marks=pytest.mark.slow), 17])
 def test_values_make_room_for_blocks(kib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the estimate alone, and by the cycles of both programs; the program is the faster one."""
     made, small = usual(kib), chip(kib)
