@@ -32,6 +32,7 @@ from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
 from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.simplify.algebraic import Simplify
+from systolith.compiler.passes.simplify.argmax import CommuteArgmax
 from systolith.compiler.passes.simplify.common import MergeCommon
 from systolith.compiler.passes.simplify.conditionals import SimplifyConditionals
 from systolith.compiler.passes.simplify.constants import FoldConstants
@@ -94,6 +95,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandIntegerProducts(),
     SplitDilatedKernels(),
     ExpandSelectAndScatter(),
+    CommuteArgmax(),
     SimplifySorts(),
     ExpandSorts(),
     ExpandPartialReduce(),

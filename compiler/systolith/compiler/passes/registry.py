@@ -36,6 +36,7 @@ from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
 from systolith.compiler.passes.linalg.lapack import ExpandLapack
 from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSolve
 from systolith.compiler.passes.simplify.algebraic import Simplify
+from systolith.compiler.passes.simplify.argmax import CommuteArgmax
 from systolith.compiler.passes.simplify.common import MergeCommon
 from systolith.compiler.passes.simplify.conditionals import SimplifyConditionals
 from systolith.compiler.passes.simplify.constants import EVERYTHING, FoldConstants
@@ -59,6 +60,7 @@ from systolith.compiler.plugins import installed
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "algsimp": Simplify,
+    "argmax-commuter": CommuteArgmax,
     "batchnorm_expander": ExpandBatchNorm,
     "bitcast_dtypes_expander": ExpandBitcastDtypes,
     "call-inliner": lambda: Inline(("call",)),
