@@ -86,9 +86,21 @@ def _factored_panel(m: Matrices, panel: Instruction, callees: Callees) -> Instru
     inverts = rows > 2 * size
     beside = m.identity(top.shape) if inverts else below
     (made,) = counted_loop(m.r, callees, size, [m.joined([top, beside], 1)], _column, Rewriter, "cholesky")
+    made = _scaled(m, made, callees)
     factor = Real(m.r, m.cut(made, (0, size), (0, size))).where(m.triangle(top.shape, "GE"), 0.0).i
     beside = m.cut(made, (size, made.dims[1]), (0, size))
     return m.joined([factor, m.product(below, beside) if inverts else beside], 1)
+
+
+def _scaled(m: Matrices, made: Instruction, callees: Callees) -> Instruction:
+    """Columns over the roots of their elements on the diagonal; where one is not positive, it stays there."""
+    shape = made.shape
+    on_diagonal = m.triangle(shape, "EQ")
+    real = Real(m.r, m.real(made))
+    pivots = Real(m.r, m.reduced(callees, "add", real.where(on_diagonal, 0.0).i, (1,)))
+    roots = pivots.where(pivots.test("LE", 0.0), pivots.of("sqrt")).converted(shape.dtype)
+    tall = m.along(roots.i, shape, 2)
+    return tall.where(on_diagonal, Real(m.r, made) / tall).i
 
 
 def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
@@ -98,23 +110,18 @@ def _lowered(m: Matrices, panel: Instruction, rows: int) -> Instruction:
 
 
 def _column(r: Rewriter, j: Instruction, state: State) -> Sequence[Instruction]:
-    """Divide column j by the root of its diagonal element, and take its products from the columns behind it.
+    """Take from the columns behind column j its products by its own elements over the one on the diagonal.
 
     Elements above the diagonal are the conjugates of those below in columns behind j, and of no use in the others.
     """
     m = Matrices(r)
     (panel,) = state
     shape = panel.shape
-    pivot = Real(r, m.real(m.at(panel, j, j).i))
-    root = pivot.where(pivot.test("LE", 0.0), pivot.of("sqrt")).converted(shape.dtype)
+    pivot = Real(r, m.real(m.at(panel, j, j).i)).converted(shape.dtype)
     column, row = m.at(panel, None, j), m.at(panel, j, None)
-    on_diagonal = m.index(column.i.shape, 1).test("EQ", m.scalar(j, column.i.shape))
-    tall = m.spread(root, column.i.shape)
-    scaled = m.spread(tall.where(on_diagonal, column / tall), shape)
-    product = scaled * m.spread(row / m.spread(root, row.i.shape), shape)
-    number, current = m.index(shape, 2), m.scalar(j, shape)
-    rest = scaled.where(number.test("EQ", current), Real(r, panel) - product)
-    return [rest.where(number.test("GE", current), Real(r, panel)).i]
+    product = m.spread(column, shape) * m.spread(row / m.spread(pivot, row.i.shape), shape)
+    behind = m.index(shape, 2).test("GT", m.scalar(j, shape))
+    return [(Real(r, panel) - product).where(behind, Real(r, panel)).i]
 
 
 def _checked(m: Matrices, factor: Instruction, callees: Callees) -> Instruction:
