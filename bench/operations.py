@@ -20,8 +20,11 @@ def _f32(*dims: int) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(dims, jnp.float32)  # type: ignore[no-untyped-call]  # JAX has no types here
 
 
-def _window(x: Tree, start: float, combine: Callable[..., Tree]) -> Tree:
-    return lax.reduce_window(x, start, combine, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+def _window(x: Tree, start: float, combine: Callable[..., Tree], first: int = 1) -> Tree:
+    """Windows of 3x3, two apart, over two dimensions from the first of them on."""
+    moved = [d in (first, first + 1) for d in range(4)]
+    sizes, strides, padding = ([there if m else still for m in moved] for there, still in ((3, 1), (2, 1), (1, 0)))
+    return lax.reduce_window(x, start, combine, sizes, strides, [(n, n) for n in padding])
 
 
 def _indices(count: int) -> ShapeDtypeStruct:
@@ -63,6 +66,11 @@ OPERATIONS: dict[str, Model] = {
     "max_pool_gradient": (
         lambda x, d: vjp(lambda y: _window(y, -jnp.inf, lax.max), x)[1](d)[0],
         (IMAGES, _f32(8, 56, 56, 64)),
+    ),
+    "max_pool_nchw": (lambda x: _window(x, -jnp.inf, lax.max, 2), (_f32(8, 64, 112, 112),)),
+    "max_pool_nchw_gradient": (
+        lambda x, d: vjp(lambda y: _window(y, -jnp.inf, lax.max, 2), x)[1](d)[0],
+        (_f32(8, 64, 112, 112), _f32(8, 64, 56, 56)),
     ),
     "average_pool": (lambda x: _window(x, 0.0, lax.add), (IMAGES,)),
     "cumsum_columns": (lambda x: jnp.cumsum(x, 0), (ROWS,)),

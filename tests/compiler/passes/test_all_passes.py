@@ -28,12 +28,12 @@ QUICK = (
 EXACT = sorted(
     PASSES.keys()
     - set(
-        "batchnorm_expander cholesky_expander complex-rewriter fft-expander lapack-expander"
-        " reduce-window-rewriter rng-expander"
+        "argmax-commuter batchnorm_expander cholesky_expander complex-rewriter fft-expander lapack-expander"
+        " reduce-window-rewriter rng-expander strided-window-transposer"
         " triangular_solve_expander".split()
     )
 )
-"""Passes that keep the order of every sum, and every rounding."""
+"""Passes that keep the order of every sum, and every rounding, and choose between a zero and a negative one alike."""
 
 
 def freeze(module: Module, arguments: list[Array], rng: random.Random) -> None:

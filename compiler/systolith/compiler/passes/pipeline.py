@@ -26,6 +26,7 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.expand.turned_windows import TurnStridedWindows
 from systolith.compiler.passes.expand.window_padding import NeutraliseWindowPadding
 from systolith.compiler.passes.installed import InstalledExpanders, InstalledPasses
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
@@ -101,6 +102,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandPartialReduce(),
     DecomposeTopK(),
     NeutraliseWindowPadding(),
+    TurnStridedWindows(),
     SplitScans(),
     SplitWideSums(),
     SimplifyGathers(),

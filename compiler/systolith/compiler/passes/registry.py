@@ -30,6 +30,7 @@ from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndS
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
+from systolith.compiler.passes.expand.turned_windows import TurnStridedWindows
 from systolith.compiler.passes.expand.window_padding import NeutraliseWindowPadding
 from systolith.compiler.passes.installed import Installed
 from systolith.compiler.passes.linalg.cholesky import ExpandCholesky
@@ -100,6 +101,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "single-device": RunOnOneDevice,
     "sort-expander": ExpandSorts,
     "stochastic-convert-decomposer": DecomposeStochasticConvert,
+    "strided-window-transposer": TurnStridedWindows,
     "topk-decomposer": DecomposeTopK,
     "tree_reduction_rewriter": SplitWideSums,
     "triangular_solve_expander": ExpandTriangularSolve,

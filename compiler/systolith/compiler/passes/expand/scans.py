@@ -32,15 +32,15 @@ def scanned(i: Instruction) -> tuple[int, bool] | None:
     dims, window = i.operands[0].dims, i.window.dims
     used = [d for d, w in enumerate(window) if (w.size, w.low, w.high) != (1, 0, 0)]
     plain = all((w.stride, w.window_dilation, w.base_dilation) == (1, 1, 1) for w in window)
-    if not plain or len(used) != 1 or not i.operands[0].shape.size or not _repeatable(i):
+    if not plain or len(used) != 1 or not i.operands[0].shape.size or not repeatable(i):
         return None
     w, n = window[used[0]], dims[used[0]]
     whole = w.size >= n and (w.low, w.high) in ((w.size - 1, 0), (0, w.size - 1))
     return (used[0], w.high > 0) if whole else None
 
 
-def _repeatable(i: Instruction) -> bool:
-    """Whether the initial value may be combined any number of times."""
+def repeatable(i: Instruction) -> bool:
+    """Whether shapes are static and the initial value is known, and may be combined any number of times."""
     opcode, init = plain_operation(i.computation()), i.operands[1]
     if init.opcode != "constant" or i.shape.is_dynamic or i.operands[0].shape.is_dynamic:
         return False

@@ -16,6 +16,7 @@ from systolith.compiler.hlo.attributes import PadDim, SliceDim, WindowDim
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.passes.callees import Callees
+from systolith.compiler.passes.expand.turned_windows import LEAST, Turned
 from systolith.compiler.passes.on_arrays import applied
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import PRED, S8, S32, DType
@@ -35,9 +36,11 @@ class ExpandSelectAndScatter:
 
     Attributes:
         most: offsets in a window, and its stride, up to which there are operations for each.
+        least: elements of an operand from which on windows over its last dimension are turned.
     """
 
     most: int = 64
+    least: int = LEAST
 
     def run(self, module: Module) -> bool:
         callees = Callees(module)
@@ -66,8 +69,14 @@ class ExpandSelectAndScatter:
             return r.spread(init, part.shape)
         cut = [SliceDim(0, n) for n in i.dims] if part is i else part.slices
         unrolled = _Unrolled(r, i, cut)
-        few = max([len(unrolled.offsets), *(a.w.stride for a in unrolled.axes)]) <= self.most
-        return unrolled.result() if few else _sliced(r, _scattered(r, i, callees), cut)
+        if max([len(unrolled.offsets), *(a.w.stride for a in unrolled.axes)]) > self.most:
+            return _sliced(r, _scattered(r, i, callees), cut)
+        turned = Turned.of(r, i, cut, self.least)
+        return (
+            unrolled.result()
+            if turned is None
+            else turned.back(_Unrolled(r, turned.operation(), turned.cut(cut)).result())
+        )
 
 
 def _is_part(i: Instruction) -> bool:

@@ -22,7 +22,7 @@ EXTREMES = {"GT": "maximum", "LT": "minimum"}
 
 @dataclass(frozen=True)
 class CommuteArgmax:
-    """Write JAX's computation as the extreme value (of which NaN is one), and the lowest index at which it stands."""
+    """Write JAX's argmax and argmin as the extreme value, a NaN if there is one, and the lowest index of it."""
 
     def run(self, module: Module) -> bool:
         return rewrite(module, _commutative)
