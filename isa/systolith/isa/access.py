@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from systolith.isa.geometry import Interval, Unknown, interval, pitched
 from systolith.isa.instruction import Instruction, Operand, Reg, Space, Stream
@@ -63,14 +62,23 @@ class Access(NamedTuple):
         if not pitch:
             return True
         if self.pitch and other.pitch and self.pitch != other.pitch:
-            return bool(np.intersect1d(self._bytes(), other._bytes()).size)
+            few, many = sorted((self, other), key=lambda a: a.runs)
+            return few._meets_runs(many)
         ours, theirs = (a.run if a.pitch else a.hi - a.lo for a in (self, other))
         ahead = (other.lo - self.lo) % pitch
         return ahead < ours or ahead + theirs > pitch
 
-    def _bytes(self) -> npt.NDArray[np.int64]:
-        starts = np.arange(self.lo, self.hi, self.pitch, dtype=np.int64)
-        return np.add.outer(starts, np.arange(self.run, dtype=np.int64)).ravel()
+    @property
+    def runs(self) -> int:
+        """How many runs there are at a pitch."""
+        return -(-(self.hi - self.lo) // self.pitch)
+
+    def _meets_runs(self, other: Access) -> bool:
+        """The same for runs at another pitch: whether one of these overlaps one of those."""
+        starts = np.arange(self.runs, dtype=np.int64) * self.pitch + (self.lo - other.lo)
+        first = (starts - other.run) // other.pitch + 1  # of the other's runs, that ends behind the start
+        last = (starts + self.run - 1) // other.pitch  # that begins before the end
+        return bool((np.maximum(first, 0) <= np.minimum(last, other.runs - 1)).any())
 
 
 def memory_of(buffer: int, program: Program) -> int:

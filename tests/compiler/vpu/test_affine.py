@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -124,3 +126,12 @@ def test_footprint_of_a_box() -> None:
     m = IndexMap(2, (Expr((2, 0), 1), Expr((0, -1), 5)))
     assert m.footprint(Box((1, 2), (3, 2)), (20, 6)) == Box((3, 2), (5, 2))
     assert not m.footprint(Box((1, 2), (3, 2)), (3, 6)).elements  # all beyond the leaf
+
+
+def test_an_index_of_a_dimension_of_size_1_is_0_wherever_there_is_an_element() -> None:
+    """The second of three pieces, each a column as a row: what it reads does not depend on the number of the piece."""
+    piece = Expr((0, 1), -1)
+    read = replace(IndexMap.identity(2), dims=(piece, Expr((1, 0)))).reshape((4096, 1), (1, 4096))
+    assert read is not None
+    row, column = read.dims
+    assert (row, column.interval(Box.whole((4096, 3)))) == (Expr((1, 0)), (0, 0))

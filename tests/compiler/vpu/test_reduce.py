@@ -234,7 +234,8 @@ def row_sums(rows: int, columns: int, producer: str = "copy") -> str:
 @pytest.mark.parametrize(
     ("rows", "columns", "producer", "expected"),
     [
-        (64, 3, "copy", ["vpu.run"]),  # unrolled: a stream for each of three elements
+        (16, 3, "copy", ["vpu.run"]),  # unrolled: a stream for each of three elements
+        (64, 3, "copy", ["xlu.shuffle", "vpu.run"]),  # turned, so that lanes hold rows
         (64, 32, "copy", ["xlu.reduce", "vpu.run"]),  # rows of one vector: the cross-lane unit reads them in place
         (64, 96, "cosine", ["vpu.run", "xlu.reduce", "vpu.run"]),
         (16, 640, "copy", ["vpu.run", "xlu.reduce", "vpu.run"]),

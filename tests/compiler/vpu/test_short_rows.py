@@ -158,3 +158,23 @@ def test_lockstep(core: Lockstep, dims: tuple[int, ...], form: str) -> None:
     results = [np.zeros(b.bytes, np.uint8) for b in program.buffers if b.role == "result"]
     result = core.run(Case(program, bind(program, given, results)))
     assert result.ok, result.difference
+
+
+def test_pieces_of_short_rows_are_read_where_they_lie() -> None:
+    """Cross products of many vectors: three pieces of columns, which become rows. Tiles were of four vectors each."""
+    column, row = "f32[30000,1]", "f32[1,30000]"
+    lines = [f" {x}{k} = {column} slice({x}), slice={{[0:30000], [{k}:{k + 1}]}}" for x in "ab" for k in range(3)]
+    for k in range(3):
+        i, j = (k + 1) % 3, (k + 2) % 3
+        lines += [f" p{k} = {column} multiply(a{i}, b{j})", f" q{k} = {column} multiply(a{j}, b{i})"]
+        lines += [f" d{k} = {column} subtract(p{k}, q{k})", f" r{k} = {row} reshape(d{k})"]
+    module = (
+        "HloModule m\nENTRY e {\n a = f32[30000,3] parameter(0)\n b = f32[30000,3] parameter(1)\n"
+        + "\n".join(lines)
+        + "\n c = f32[3,30000] concatenate(r0, r1, r2), dimensions={0}\n"
+        " ROOT t = f32[30000,3] transpose(c), dimensions={1,0}\n}\n"
+    )
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, (30000, 3)).astype(np.float32) for _ in range(2))
+    assert len(compiled(module, V3).program.code) < 300
+    check(module, [a, b], chip="small")

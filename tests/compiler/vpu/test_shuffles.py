@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.vpu.shuffles import shuffle_cycles
+from systolith.hw.lockstep import Case, Lockstep
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, dtype
-from systolith.isa.instruction import Space
+from systolith.isa.instruction import Space, Stream
 from systolith.runtime.arrays import random_array
+from systolith.runtime.memories import bind
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import check, compiled, run
 from tests.examples import examples
@@ -56,17 +58,17 @@ def test_elements_of_two_parts(t: str, dims: list[int]) -> None:
     check(text, [random_array(rng, DTYPES[t], tuple(dims)) for _ in range(2)])
 
 
-def test_two_copies_take_fewer_cycles_than_one() -> None:
-    """Of 16,384 pairs: each copy at 128 elements a cycle, where one copy would take two at a time."""
-    buf, size = Buf("x", Space.VMEM, 1 << 17), 4
+@pytest.mark.parametrize("parts", [2, 7, 16])
+def test_neighbours_along_a_few_short_dimensions_are_a_row_of_lanes(parts: int) -> None:
+    """Elements of some parts each, which are to lie apart, or the other way round: 128 a cycle."""
+    buf, size = Buf("x", Space.VMEM, 1 << 20), 4
 
     def array(strides: tuple[int, int]) -> Array:
-        return Array(buf, DTYPES["f32"], (16384, 2), tuple(s * size for s in strides), (0, 0))
+        return Array(buf, DTYPES["f32"], (16384, parts), tuple(s * size for s in strides), (0, 0))
 
-    together, apart = array((2, 1)), array((1, 16384))
-    least = 2 * 16384 * 2 // V3.vpu.lanes
-    assert least <= shuffle_cycles(V3, together, apart) <= least + 3 * V3.xlu.latency
-    assert shuffle_cycles(V3, apart, together) == shuffle_cycles(V3, together, apart)
+    together, apart = array((parts, 1)), array((1, 16384))
+    cycles = 16384 * parts // V3.vpu.lanes + V3.xlu.latency
+    assert shuffle_cycles(V3, together, apart) == shuffle_cycles(V3, apart, together) == cycles
 
 
 @pytest.mark.parametrize("body", ["negate(x)", "multiply(x, x)"])
@@ -77,3 +79,16 @@ def test_pairs_near_the_time_of_their_transfers(body: str) -> None:
     cycles = simulate(compiled(text, V3).program, V3, mode="time").cycles
     assert cycles is not None
     assert cycles < 3 * moved
+
+
+@pytest.mark.parametrize(("t", "dims", "order"), [("f32", (97, 3), (1, 0)), ("bf16", (5, 6, 40), (2, 0, 1))])
+def test_loops_that_merge_on_one_side_only_in_lockstep(t: str, dims: tuple[int, ...], order: tuple[int, ...]) -> None:
+    program = compiled(movement(t, dims, order)).program
+    copies = [i for i in program.code if i.op == "xlu.shuffle"]
+    sides = [[s for s in i.args.values() if isinstance(s, Stream)] for i in copies]
+    assert any(len({len(program.patterns[s.pattern].counts) for s in both}) > 1 for both in sides)
+    x = random_array(np.random.default_rng(1), dtype(t), dims)
+    result = np.zeros(x.nbytes, np.uint8)
+    with Lockstep(TINY) as core:
+        outcome = core.run(Case(program, bind(program, [x.reshape(-1).view(np.uint8).copy()], [result])))
+    assert outcome.ok, outcome.difference

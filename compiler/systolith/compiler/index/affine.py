@@ -356,7 +356,8 @@ class IndexMap:
         for xs, ys in reshape_factors(operand, result):
             flat = Expr((0,) * self.rank)
             for y in ys:
-                flat = flat.scaled(result[y]).plus(self.dims[y])
+                if result[y] > 1:  # the one index of another is 0 wherever there is an element
+                    flat = flat.scaled(result[y]).plus(self.dims[y])
             parts = split_index(flat, [operand[x] for x in xs], self.extents) if len(xs) > 1 else [flat][: len(xs)]
             if parts is None:
                 return None

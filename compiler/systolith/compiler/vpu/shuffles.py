@@ -1,9 +1,8 @@
 """Copies by the cross-lane unit between arrays of the same dims in VMEM.
 
 The unit takes up to a row of lanes at once along whichever dimension is contiguous on each side.  Where no dimension
-that is contiguous on one side is long, two copies by way of a matrix take fewer cycles: a few values that are
-neighbours are to lie apart, or the other way round (`_Apart`), or neighbours are to lie in reverse, or only every
-second of them is copied (`_Across`).
+that is contiguous on one side is long, two copies by way of a matrix may take fewer cycles (`_Across`): neighbours are
+to lie in reverse, or only every second of them is copied.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from systolith.compiler.tile.ir import Array, Buf, Ref, TileOp
 from systolith.compiler.tile.patterns import Loop, merged, stream
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import MAX_LOOPS, Pattern
+from systolith.isa.pattern import MAX_LOOPS
 from systolith.isa.program import Origin
 from systolith.isa.timing import shuffle_cost
 
@@ -29,13 +28,15 @@ Copy = tuple[Ref, Ref]
 WORTH = 3
 """Two copies are tried where one takes so many times the cycles of full rows."""
 
-Steps = tuple[tuple[int, int], ...]
-"""Loops, the outermost first: how often, and by how many elements."""
-
 
 def shuffle(ctx: TileBuilder, src: Array, dst: Array, origin: Origin, across: bool = True) -> None:
-    """Append a copy between arrays of the same dims in VMEM; `across`: by a matrix with another dimension innermost, if
-    that takes fewer cycles.
+    """Append a copy between arrays of the same dims in VMEM.
+
+    Args:
+        ctx: where it goes.
+        src, dst: the arrays.
+        origin: what it belongs to.
+        across: by a matrix with another dimension innermost, if that takes fewer cycles.
     """
     way = _way(ctx.chip, src, dst, across)
     between = ctx.vmem(f"{dst.buf.name}.rows", way.between) if way.between else dst.buf
@@ -56,7 +57,7 @@ def _cycles(chip: Chip, way: Way) -> int:
 def _way(chip: Chip, src: Array, dst: Array, across: bool) -> Way:
     """The copy of the fewest cycles."""
     one, other = _merged(src, dst, range(len(src.dims)))
-    ways: list[Way] = [*_straight(one, other), *_apart(chip, one, other)]
+    ways: list[Way] = [*_straight(one, other)]
     if across:
         ways += _across(chip, one, other)
     return min(ways, key=lambda way: _cycles(chip, way))
@@ -87,23 +88,36 @@ class Way(Protocol):
 
 @dataclass(frozen=True)
 class _Straight:
-    """One copy; dimensions of which neighbours of `forward` lie in reverse run backwards."""
+    """One copy; dimensions of which neighbours of `forward` lie in reverse run backwards.
+
+    Both sides go through the elements in one order, each by as few loops as it can: neighbours along a few short
+    dimensions of one side are a row of lanes there, whatever the other side makes of them.
+    """
 
     src: Array
     dst: Array
     forward: Array
+    order: tuple[int, ...]
     between = 0
 
     def copies(self, between: Buf) -> Iterator[Copy]:
+        dims = self.src.dims
         back = [s == -self.forward.dtype.size for s in self.forward.strides]
-        loops = [Loop(d, -1 if back[d] else 1, n) for d, n in enumerate(self.src.dims)]
-        last = {d: n - 1 for d, n in enumerate(self.src.dims) if back[d]}
-        yield stream(self.src, loops, last), stream(self.dst, loops, last)
+        signs = [-1 if b else 1 for b in back]
+        last = {d: n - 1 for d, n in enumerate(dims) if back[d]}
+
+        def side(array: Array) -> Ref:
+            steps = [s * sign for s, sign in zip(array.strides, signs, strict=True)]
+            loops = [replace(p, step=signs[p.dim] * p.step) for p in merged(self.order, dims, (steps,))]
+            return stream(array, loops, last)
+
+        yield side(self.src), side(self.dst)
 
 
 def _straight(src: Array, dst: Array) -> list[_Straight]:
     back = -dst.dtype.size in dst.strides
-    return [_Straight(src, dst, forward) for forward in ((src, dst) if back else (src,))]
+    orders = dict.fromkeys((tuple(range(len(src.dims))), *(tuple(nesting(a.strides)) for a in (src, dst))))
+    return [_Straight(src, dst, forward, order) for forward in ((src, dst) if back else (src,)) for order in orders]
 
 
 @dataclass(frozen=True)
@@ -207,78 +221,3 @@ def _cut(array: Array, d: int, first: int, count: int) -> Array:
     """Some indices of a dimension."""
     dims = (*array.dims[:d], count, *array.dims[d + 1 :])
     return replace(array, dims=dims, offset=array.offset + first * array.strides[d])
-
-
-@dataclass(frozen=True)
-class _Apart:
-    """Copies between n x k values in their order, k of them neighbours, and k x n, by way of a matrix.
-
-    Attributes:
-        src, dst: as for `shuffle`.
-        n, k: sizes.
-        lanes: elements of a row of the matrix: values that are `steps` x k apart.
-        joins: whether the destination is the side where k values are neighbours.
-    """
-
-    src: Array
-    dst: Array
-    n: int
-    k: int
-    lanes: int
-    joins: bool
-
-    @property
-    def steps(self) -> int:
-        return self.n // self.lanes
-
-    @property
-    def between(self) -> int:
-        """Bytes of the matrix."""
-        return self.steps * self.k * self.lanes * self.src.dtype.size
-
-    def copies(self, between: Buf) -> Iterator[Copy]:
-        """All of them; `between`: the matrix."""
-        n, k, steps, lanes = self.n, self.k, self.steps, self.lanes
-        together, apart = (self.dst, self.src) if self.joins else (self.src, self.dst)
-        matrix = Array(between, self.src.dtype, (), (), ())
-        done = steps * lanes
-        pairs = [
-            (
-                _ref(together, ((lanes, steps * k), (steps * k, 1))),
-                _ref(matrix, ((lanes, 1), (steps * k, lanes))),
-            ),
-            (
-                _ref(matrix, ((k, lanes), (steps, k * lanes), (lanes, 1))),
-                _ref(apart, ((k, n), (steps, 1), (lanes, steps))),
-            ),
-        ]
-        if done < n:
-            rest = _ref(together, ((n - done, k), (k, 1)), done * k), _ref(apart, ((n - done, 1), (k, n)), done)
-            pairs.append(rest)
-        yield from ((b, a) for a, b in (*pairs[1::-1], *pairs[2:])) if self.joins else pairs
-
-
-def _ref(array: Array, steps: Steps, first: int = 0) -> Ref:
-    """A stream through an array's memory, from an element on."""
-    size = array.dtype.size
-    counts, strides = (tuple(each) for each in zip(*steps, strict=True))
-    pattern = Pattern(array.dtype, counts, tuple(s * size for s in strides))
-    return Ref(array.buf, pattern, array.offset + first * size, array.dynamic)
-
-
-def _apart(chip: Chip, src: Array, dst: Array) -> Iterator[_Apart]:
-    """The ways by a matrix, if one side is k x n where the other is n x k."""
-    if len(src.dims) != 2:
-        return
-    size = src.dtype.size
-    sides = [tuple(s // size for s in a.strides) for a in (src, dst)]
-    for outer, inner in ((0, 1), (1, 0)):
-        n, k = src.dims[outer], src.dims[inner]
-        wanted = [tuple(v[d] for d in (outer, inner)) for v in sides]
-        for joins, both in ((False, [(k, 1), (1, n)]), (True, [(1, n), (k, 1)])):
-            if wanted == both and k < n:
-                lanes = chip.vpu.lanes
-                while lanes > 1:
-                    if n >= lanes * lanes // 2:
-                        yield _Apart(src, dst, n, k, lanes, joins)
-                    lanes //= 2
