@@ -28,7 +28,8 @@ QUICK = (
 EXACT = sorted(
     PASSES.keys()
     - set(
-        "argmax-commuter batchnorm_expander cholesky_expander complex-rewriter fft-expander lapack-expander"
+        "argmax-commuter batchnorm_expander channels-last cholesky_expander complex-rewriter dot-strength-reducer"
+        " fft-expander lapack-expander"
         " reduce-window-rewriter rng-expander strided-window-transposer"
         " triangular_solve_expander".split()
     )

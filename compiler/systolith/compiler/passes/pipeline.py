@@ -7,6 +7,7 @@ from systolith.compiler.passes.base import Pass, run_passes
 from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.expand.channels_last import MoveChannelsLast
 from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
@@ -23,6 +24,7 @@ from systolith.compiler.passes.expand.scan_expander import ExpandScans
 from systolith.compiler.passes.expand.scans import SplitScans
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
+from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
@@ -94,6 +96,8 @@ LEGAL: tuple[Pass, ...] = (
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),
+    ReduceSmallDots(),
+    MoveChannelsLast(),
     SplitDilatedKernels(),
     ExpandSelectAndScatter(),
     CommuteArgmax(),

@@ -11,6 +11,7 @@ from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
+from systolith.compiler.passes.expand.channels_last import MoveChannelsLast
 from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
@@ -27,6 +28,7 @@ from systolith.compiler.passes.expand.scan_expander import ExpandScans
 from systolith.compiler.passes.expand.scans import SplitScans
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
+from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
@@ -65,6 +67,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "batchnorm_expander": ExpandBatchNorm,
     "bitcast_dtypes_expander": ExpandBitcastDtypes,
     "call-inliner": lambda: Inline(("call",)),
+    "channels-last": MoveChannelsLast,
     "cholesky_expander": ExpandCholesky,
     "complex-rewriter": SplitComplexNumbers,
     "constant_folding": lambda: FoldConstants(opcodes=EVERYTHING),
@@ -73,6 +76,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "cse": MergeCommon,
     "dce": DeadCode,
     "dilated-kernel-splitter": SplitDilatedKernels,
+    "dot-strength-reducer": ReduceSmallDots,
     "dynamic_padder": PadDynamicSizes,
     "fft-expander": ExpandFfts,
     "flatten-call-graph": FlattenCallGraph,

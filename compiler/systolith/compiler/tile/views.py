@@ -34,18 +34,34 @@ def is_view_chain(instruction: Instruction) -> bool:
     return as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), instruction) is not None
 
 
-def read_from(operand: Instruction) -> Instruction:
-    """The value that a dot's operand is read from: the base of a chain of views, or the operand itself."""
-    return view_base(operand) if is_view_chain(operand) else operand
+def read_from(product: Instruction) -> list[Instruction]:
+    """The values that the operands of a product are read from: the bases of chains of views, or the operands."""
+    return [view_base(o) if _stays(product, o) else o for o in product.operands[:2]]
 
 
-def view_chains(dot: Instruction) -> Iterator[Instruction]:
-    """The view operations on a dot's operands that stay in its group."""
-    for operand in dot.operands[:2]:
-        if is_view_chain(operand):
+def view_chains(product: Instruction) -> Iterator[Instruction]:
+    """The view operations on a product's operands that stay in its group."""
+    for operand in product.operands[:2]:
+        if _stays(product, operand):
             while info(operand).view:
                 yield operand
                 operand = operand.operands[0]
+
+
+def _stays(product: Instruction, operand: Instruction) -> bool:
+    """Whether a product reads an operand through views: not the input of a convolution whose channels they take apart.
+
+    A row of an operand of the matrix unit would be gathered from as many places as it has channels, again for each
+    element of the kernel.
+    """
+    if not is_view_chain(operand):
+        return False
+    if product.opcode != "convolution" or operand is not product.operands[0]:
+        return True
+    base = view_base(operand)
+    read = as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), operand)
+    channels = product.conv_dims.input_feature
+    return read is None or operand.dims[channels] == 1 or read.strides[channels] == base.shape.dtype.size
 
 
 def as_view(array: Array, instruction: Instruction) -> Array | None:
