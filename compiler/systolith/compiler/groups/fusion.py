@@ -29,7 +29,7 @@ from math import inf
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
-from systolith.compiler.groups.repetitions import pieces, read_in_parts, repetitions
+from systolith.compiler.groups.repetitions import FEW_LANES, is_large_transpose, pieces, read_in_parts, repetitions
 from systolith.compiler.groups.straight import cut_straight
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
@@ -48,14 +48,6 @@ from systolith.isa.kernel import MAX_STREAMS
 
 OUTSIDE = (Family.GIVEN, Family.NAME, Family.CONTROL, Family.CALL, Family.ORDER, Family.ASYNC, Family.HOST)
 """Families that stay outside groups."""
-
-SHORT = 32
-"""Elements of a row up to which a transposed array is stored before it is reduced: the vector unit would read no more
-at once.
-"""
-
-TURNED = 1 << 14
-"""Elements from which on a transposed array that is repeated is stored: each repetition would read it across rows."""
 
 _ROUNDS = 5
 FUSED_SHOWN = 12
@@ -221,10 +213,11 @@ class _Grouping:
         """Why storing costs less than computing it again; empty: it does not."""
         if self.need[i] and read_in_parts(i, self.users):
             return _IN_PARTS
-        if _is_turned(i) and self._expanded(i):
-            return "transposed, and repeated along a dimension"
-        if _is_turned(i) and i.operands[0].dims[-1] <= SHORT and any(g.opcode == "reduce" for g in self.need[i]):
-            return "transposed from short rows for a reduction"
+        if is_large_transpose(i):
+            if self._expanded(i):
+                return "transposed, and repeated along a dimension"
+            if i.operands[0].dims[-1] <= FEW_LANES and any(g.opcode == "reduce" for g in self.need[i]):
+                return "transposed from short rows for a reduction"
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
         expanded, times = self._expanded(i), repetitions(i, self.users[i], self.pieces[i])
@@ -493,12 +486,6 @@ class _Grouping:
 
         made = trampoline(visit(result, result))
         return copy.computation(taken.fresh(f"group.{result.name}"), [made]), copy.values
-
-
-def _is_turned(i: Instruction) -> bool:
-    """Whether a large array is transposed so that another dimension becomes the last."""
-    rank = i.shape.rank
-    return i.opcode == "transpose" and i.shape.size >= TURNED and i.ints("dimensions")[-1] != rank - 1
 
 
 def made_of(group: Group) -> Decision:

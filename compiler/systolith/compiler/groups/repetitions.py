@@ -11,6 +11,14 @@ from systolith.compiler.ops.table import Family, family, info
 MOST = 8
 """So many pieces of concatenations are looked at."""
 
+FEW_LANES = 32
+"""Elements of a row up to which a transposed array is stored before it is reduced: the vector unit would read no more
+at once.
+"""
+
+LARGE = 1 << 14
+"""Elements from which on a transposed array that is repeated is stored: each repetition would read it across rows."""
+
 
 def pieces(
     i: Instruction,
@@ -62,6 +70,11 @@ def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instructi
             elif user.opcode in ("slice", "reverse"):
                 parts += user.shape.size
     return parts >= i.shape.size
+
+
+def is_large_transpose(i: Instruction) -> bool:
+    """Whether it is a transpose of many elements that puts another dimension innermost."""
+    return i.opcode == "transpose" and i.shape.size >= LARGE and _moves_innermost(i)
 
 
 def _moves_innermost(i: Instruction) -> bool:

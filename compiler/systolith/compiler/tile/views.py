@@ -30,8 +30,13 @@ def view_base(instruction: Instruction) -> Instruction:
 
 def is_view_chain(instruction: Instruction) -> bool:
     """Whether a chain of view operations on a dense array only changes how it is addressed."""
+    return _of_dense(instruction) is not None
+
+
+def _of_dense(instruction: Instruction) -> Array | None:
+    """As `as_view`, of a dense array that lies nowhere."""
     base = view_base(instruction)
-    return as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), instruction) is not None
+    return as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), instruction)
 
 
 def read_from(product: Instruction) -> list[Instruction]:
@@ -54,14 +59,11 @@ def _stays(product: Instruction, operand: Instruction) -> bool:
     A row of an operand of the matrix unit would be gathered from as many places as it has channels, again for each
     element of the kernel.
     """
-    if not is_view_chain(operand):
-        return False
-    if product.opcode != "convolution" or operand is not product.operands[0]:
-        return True
-    base = view_base(operand)
-    read = as_view(dense_array(Buf("", Space.NONE, 0), base.shape.dtype, base.dims), operand)
+    read = _of_dense(operand)
+    if read is None or product.opcode != "convolution" or operand is not product.operands[0]:
+        return read is not None
     channels = product.conv_dims.input_feature
-    return read is None or operand.dims[channels] == 1 or read.strides[channels] == base.shape.dtype.size
+    return operand.dims[channels] == 1 or read.strides[channels] == operand.shape.dtype.size
 
 
 def as_view(array: Array, instruction: Instruction) -> Array | None:

@@ -1,9 +1,7 @@
 """Products of integers and of f64 that the matrix units do not have, by those that they or the vector unit have.
 
 - Of at most 8 bits with another result than s32: in s32, converted. Integer sums wrap, so bits are lost once.
-- A dot of wider integers, or of f64: dot(a, b) = reduce-add over the contracted dimensions of broadcast(a) *
-  broadcast(b). The broadcasts fold into index maps and the product into the reduction, so that nothing of the larger
-  shape is stored.
+- A dot of wider integers, or of f64: sums of products of elements (`element_products.py`).
 - A convolution of f64: such a dot of what the places of the window see (`convolution_taps.py`).
 - Of f64 with a narrower result: in f64, converted.
 - Of integers with a result of floats: of the integers as such floats, as XLA's operand upcaster does.
@@ -12,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -23,6 +20,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.expand.blocked_products import in_blocks
 from systolith.compiler.passes.expand.convolution_taps import by_taps
+from systolith.compiler.passes.expand.element_products import KINDS, summed_products
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES, PRED, S8, S32, U8, DType, Kind
 
@@ -115,43 +113,4 @@ def _bytes(r: Rewriter, x: Instruction) -> list[Instruction]:
 
 
 def _expand(callees: Callees, r: Rewriter, dot: Instruction) -> Instruction:
-    """Over the space of batch, free left, free right and contracted dimensions, in this order."""
-    lhs, rhs = dot.operands
-    (lb, lc), (rb, rc) = (
-        (dot.ints(f"{side}_batch_dims", ()), dot.ints(f"{side}_contracting_dims", ())) for side in ("lhs", "rhs")
-    )
-    left_free = [d for d in range(len(lhs.dims)) if d not in (*lb, *lc)]
-    right_free = [d for d in range(len(rhs.dims)) if d not in (*rb, *rc)]
-    kept = len(lb) + len(left_free) + len(right_free)
-    sizes = (*dot.dims, *(lhs.dims[d] for d in lc))
-    summed = tuple(range(kept, len(sizes)))
-    left_places = _places(len(lhs.dims), (lb, range(len(lb))), (left_free, range(len(lb), kept)), (lc, summed))
-    first_right = len(lb) + len(left_free)
-    right_places = _places(len(rhs.dims), (rb, range(len(rb))), (right_free, range(first_right, kept)), (rc, summed))
-    dtype = dot.shape.dtype
-    sides = [_spread(r, operand, dtype, sizes, places) for operand, places in ((lhs, left_places), (rhs, right_places))]
-    multiplied = r.emit("multiply", *sides, shape=sides[0].shape)
-    zero = r.constant(0, dtype)
-    adder = callees.reducer("add", dtype)
-    return r.emit("reduce", multiplied, zero, shape=dot.shape, name=dot.name, dimensions=summed, to_apply=adder)
-
-
-def _places(rank: int, *pairs: tuple[Sequence[int], Sequence[int]]) -> tuple[int, ...]:
-    """For each dimension of an operand, the one of the product that it becomes."""
-    places = [0] * rank
-    for dims, targets in pairs:
-        for d, target in zip(dims, targets, strict=False):
-            places[d] = target
-    return tuple(places)
-
-
-def _spread(
-    r: Rewriter, operand: Instruction, dtype: DType, sizes: tuple[int, ...], places: tuple[int, ...]
-) -> Instruction:
-    """An operand, converted and transposed into order, broadcast over the product's space."""
-    if operand.shape.dtype != dtype:
-        operand = r.emit("convert", operand, shape=array(dtype, operand.dims))
-    order = tuple(sorted(range(len(places)), key=places.__getitem__))
-    if order != tuple(range(len(order))):
-        operand = r.emit("transpose", operand, dimensions=order)
-    return r.emit("broadcast", operand, shape=array(dtype, sizes), dimensions=tuple(sorted(places)))
+    return summed_products(callees, r, dot, dot.shape.dtype, KINDS)
