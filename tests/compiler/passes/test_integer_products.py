@@ -11,6 +11,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
 from systolith.isa.chip import load_chip
 from systolith.runtime.arrays import random_array
+from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import check, compiled, run
 
@@ -125,3 +126,24 @@ def test_products_of_all_types_as_xla_computes_them(name: str, t: str, u: str, r
     (got,) = run(compiled(module).program, load_chip("tiny"), given)
     (wanted,) = run_xla(module, *given)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("t", "sizes", "most"),
+    [
+        ("s32", (1, 512, 512, 512), 400_000),  # along lanes it took 17 M cycles
+        ("s32", (64, 128, 256, 128), 700_000),  # and partial sums of all results at once, which did not fit
+        ("s64", (64, 128, 256, 128), 5_000_000),
+    ],
+)
+def test_sums_of_large_dots_are_beside_each_other_in_lanes(t: str, sizes: tuple[int, int, int, int], most: int) -> None:
+    b, m, k, n = sizes
+    module = (
+        f"HloModule m\nENTRY e {{\n x = {t}[{b},{m},{k}] parameter(0)\n y = {t}[{b},{k},{n}] parameter(1)\n"
+        f" ROOT r = {t}[{b},{m},{n}] dot(x, y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},"
+        " lhs_contracting_dims={2}, rhs_contracting_dims={1}\n}\n"
+    )
+    chip = load_chip("tpu_v3")
+    cycles = simulate(compiled(module, chip).program, chip, mode="time").cycles
+    assert cycles is not None
+    assert cycles < most

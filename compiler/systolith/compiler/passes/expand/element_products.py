@@ -1,7 +1,8 @@
 """A dot as products of elements and their sums: dot(a, b) = reduce-add over the contracted dimensions of a * b.
 
 The broadcasts fold into index maps and the product into the reduction, so that nothing of the space of products is
-stored.
+stored.  Contracted dimensions come first there and the longest of the others last: lanes hold results, each with its
+own sum, and operands are transposed for that.
 """
 
 from __future__ import annotations
@@ -50,8 +51,13 @@ class DotDims:
         """Of all dimensions of a kind together."""
         return prod(self.sizes[kind])
 
+    @property
+    def by_size(self) -> list[str]:
+        """The kinds of the result's dimensions, the longest last."""
+        return sorted((BATCH, ROWS, COLUMNS), key=self.size)
 
-def summed_products(callees: Callees, r: Rewriter, dot: Instruction, dtype: DType, order: Sequence[str]) -> Instruction:
+
+def summed_products(callees: Callees, r: Rewriter, dot: Instruction, dtype: DType) -> Instruction:
     """What a dot gives, in a type in which products and sums are.
 
     Args:
@@ -59,9 +65,9 @@ def summed_products(callees: Callees, r: Rewriter, dot: Instruction, dtype: DTyp
         r: makes instructions.
         dot: the dot.
         dtype: the type.
-        order: kinds of dimensions as the space of products has them; lanes hold the last ones.
     """
     dims = DotDims(dot)
+    order = [TERMS, *dims.by_size]
     kinds = [kind for kind in order for _ in dims.sizes[kind]]
     space = array(dtype, [n for kind in order for n in dims.sizes[kind]])
     sides = []

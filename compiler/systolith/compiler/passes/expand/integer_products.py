@@ -20,7 +20,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.expand.blocked_products import in_blocks
 from systolith.compiler.passes.expand.convolution_taps import by_taps
-from systolith.compiler.passes.expand.element_products import KINDS, summed_products
+from systolith.compiler.passes.expand.element_products import summed_products
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.isa.dtypes import DTYPES, PRED, S8, S32, U8, DType, Kind
 
@@ -113,4 +113,4 @@ def _bytes(r: Rewriter, x: Instruction) -> list[Instruction]:
 
 
 def _expand(callees: Callees, r: Rewriter, dot: Instruction) -> Instruction:
-    return summed_products(callees, r, dot, dot.shape.dtype, KINDS)
+    return summed_products(callees, r, dot, dot.shape.dtype)

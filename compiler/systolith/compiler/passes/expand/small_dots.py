@@ -50,16 +50,13 @@ def _reduced(callees: Callees, r: Rewriter, i: Instruction) -> Instruction | Non
     shapes = [x.shape for x in (i, *i.operands)]
     if any(not s.dtype.is_float or s.dtype.bits > F32.bits or s.is_dynamic for s in shapes):
         return None
-    dims = DotDims(i)
-    longest = max((BATCH, ROWS, COLUMNS), key=dims.size)
-    if not _is_small(dims, longest):
-        return None
-    others = [kind for kind in (BATCH, ROWS, COLUMNS) if kind != longest]
-    return r.converted(summed_products(callees, r, i, F32, [TERMS, *others, longest]), i.shape.dtype)
+    small = _is_small(DotDims(i))
+    return r.converted(summed_products(callees, r, i, F32), i.shape.dtype) if small else None
 
 
-def _is_small(dims: DotDims, longest: str) -> bool:
+def _is_small(dims: DotDims) -> bool:
     """Whether a dot takes the vector unit far fewer cycles than the matrix units."""
+    longest = dims.by_size[-1]
     batch, rows, columns, terms = map(dims.size, (BATCH, ROWS, COLUMNS, TERMS))
     if dims.size(longest) < LONG or sorted((rows, terms, columns))[1] > SHORT:
         return False
