@@ -39,6 +39,16 @@ EXACT = [(op, t) for op in ("add", "maximum", "minimum", "and", "or", "xor") for
 LOGICAL = [("and", "pred"), ("or", "pred")]
 
 
+def test_the_smallest_chunk_need_not_fit_twice() -> None:
+    """Of 77 rows none is a chunk of its own, as bits do not depend on tiles: 312 bytes of a budget of 600."""
+    text = (
+        f"HloModule m\n{scalar_computation('add', 'f32', 'f')}ENTRY e {{\n x = f32[11,7,2] parameter(0)\n"
+        " i = f32[] constant(0)\n ROOT r = f32[2] reduce(x, i), dimensions={0,1}, to_apply=f\n}\n"
+    )
+    (outcome,) = run_groups(text, np.ones((11, 7, 2), np.float32), chip="small", budget=600)
+    np.testing.assert_array_equal(outcome.got[0], np.full(2, 77, np.float32))
+
+
 @given(SHAPES, st.sampled_from([*FLOATING, *EXACT, *LOGICAL]), st.sampled_from(BUDGETS), st.data())
 def test_reduce(dims: tuple[int, ...], what: tuple[str, str], budget: int, data: st.DataObject) -> None:
     op, element = what

@@ -132,8 +132,8 @@ def choose_tile(
     least: Sequence[int] | None = None,
     smaller: Callable[[Sequence[int], int], int] = _half,
 ) -> tuple[int, ...]:
-    """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes; large work is split into some, from the outermost
-    dimension, so that runs in memory stay long.
+    """Sizes of tiles: `BUFFERS` of them fit in `budget` bytes, or one, where there are no smaller ones; large work is
+    split into some, from the outermost dimension, so that runs in memory stay long.
 
     Args:
         dims: sizes of the iteration space.
@@ -146,7 +146,7 @@ def choose_tile(
         smaller: the next smaller size of a dimension, of sizes and that; the same where there is none.
 
     Raises:
-        DoesNotFitError: tiles of one element do not fit.
+        DoesNotFitError: the smallest tile does not fit.
     """
     sizes = list(dims)
     total = traffic(Box.whole(dims))
@@ -158,8 +158,8 @@ def choose_tile(
         willing = [(d, n) for d, n in candidates if least is None or n >= least[d]]
         d, size = next(iter(willing or ([] if fits else candidates)), (None, 0))
         if d is None:
-            if used * BUFFERS > budget:
-                raise DoesNotFitError(f"a tile of one element takes {used * BUFFERS} bytes of a budget of {budget}")
+            if used > budget:
+                raise DoesNotFitError(f"the smallest tile takes {used} bytes of a budget of {budget}")
             break
         trial = [*sizes[:d], size, *sizes[d + 1 :]]
         if fits and prod(trial) < prod(dims) and traffic(Box.whole(trial)) < SMALLEST_TILE // 2:
