@@ -276,6 +276,38 @@ def gpt2_prefill(length: int, layers: int = LAYERS) -> Model:
     return apply, ([_block_shapes()] * layers, _f32(1, length, WIDTH))
 
 
+VOCABULARY = 50257
+"""Tokens that GPT-2 knows."""
+
+
+def gpt2_train(batch: int, length: int, layers: int = LAYERS) -> Model:
+    """A step of Adam (Kingma and Ba, 2015) of GPT-2 small, f32: next tokens, the embedding shared with the output."""
+    prefill, (blocks, _) = gpt2_prefill(length, layers)
+
+    def loss(p: Tree, tokens: Tree) -> Tree:
+        x = prefill(p["blocks"], p["tokens"][tokens] + p["positions"])
+        logits = layer_norm(x, p["scale"], p["bias"]) @ p["tokens"].T
+        scores = jax.nn.log_softmax(logits[:, :-1])
+        return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], -1))
+
+    def step(p: Tree, mean: Tree, square: Tree, count: Tree, tokens: Tree) -> Tree:
+        count = count + 1
+        gradient = jax.grad(loss)(p, tokens)
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
+        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, square, gradient)
+        rate = 1e-4 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+        return jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) + 1e-8), p, mean, square), mean, square, count
+
+    params = {
+        "blocks": blocks,
+        "tokens": _f32(VOCABULARY, WIDTH),
+        "positions": _f32(length, WIDTH),
+        "scale": _f32(WIDTH),
+        "bias": _f32(WIDTH),
+    }
+    return step, (params, params, params, _f32(), _shape(jnp.int32, batch, length))
+
+
 def gpt2_decode(context: int, layers: int = LAYERS) -> Model:
     """One token of GPT-2 small with a cache of `context` positions, all but the last of them filled; f32, batch 1."""
 

@@ -36,6 +36,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.registry import find_pass, first_sentence, names, spelled, summary
 from systolith.compiler.pressure import Lowered
 from systolith.compiler.schedule.fitting import Fitted
+from systolith.compiler.schedule.group_loops import NO_LOOPS
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.program import complete, planned, program_of
 from systolith.compiler.schedule.reroll import reroll
@@ -159,7 +160,7 @@ def _rematerialize(module: Module, chip: Chip) -> Module:
 
 def _lower(module: Module, chip: Chip, share: int = 40) -> TileModule:
     """Lower groups, in tiles that take so many percent of the free VMEM, loads where they are used."""
-    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100, loops=0)
+    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100, loops=NO_LOOPS)
     if lowering.oversized:
         raise lowering.oversized[0].problem
     verify_tile_ir(lowering.ctx.block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,11 +18,12 @@ from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_bytes, leaves_of
+from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
-from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, predicted, schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES
+from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, memory_plan, predicted, schedule
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS, LoopShares
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block
 from systolith.compiler.tile.verifier import verify_tile_ir
@@ -114,7 +116,6 @@ class _Attempt:
             DoesNotFitError: it never does.
         """
         shares, spilled, share, before = self._shares, self._spilled, 0, ""
-        loops = 0
         for _ in range(MOST_ATTEMPTS * len(LOOP_SHARES)):
             lowering = self.lowering
             if lowering.oversized:
@@ -123,11 +124,10 @@ class _Attempt:
                 verify_tile_ir(lowering.ctx.block)
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
-            if lowering.rolled and (plan.failed is not None or not _has_registers(lowering.ctx, fitted.block)):
-                loops = loops + 1 if plan.failed is not None else len(LOOP_SHARES) - 1
-                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=LOOP_SHARES[loops])
+            smaller = _smaller_loops(lowering, fitted)
+            if smaller is not None:
+                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=smaller)
                 continue
-            loops = 0
             if plan.failed is None:
                 lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
                 return lowering, fitted
@@ -150,6 +150,32 @@ class _Attempt:
             f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
             f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
         )
+
+
+def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
+    """Loops with less of VMEM, where those of a lowering do not fit; None: they do, or nothing is gained by that.
+
+    Loops that have buffers where a buffer without a place would find memory fullest are in its way.
+    """
+    if not lowering.rolled:
+        return None
+    if fitted.plan.failed is None:
+        return None if _has_registers(lowering.ctx, fitted.block) else NO_LOOPS
+    ctx = lowering.ctx
+    plan = memory_plan(fitted.block, ctx.whole, ctx.chip, go_on=True)
+    loops = [(lowering.rolled[loop.var], loop.body) for loop in fitted.block.loops() if loop.var in lowering.rolled]
+    groups = {buf: group for group, body in loops for op in body.ops() for buf in op.buffers if buf not in ctx.whole}
+    ranges = [live for live in plan.lives if live.value in groups]
+    used = plan.lives.usage(lambda buf: buf.bytes, max(plan.lives.last.values(), default=0) + 1)
+    most = Counter[Group]()
+    for _, start, end in filter(None, [fitted.plan.failed, plan.failed, *plan.others]):
+        fullest = max(range(start, end + 1), key=used.__getitem__)
+        taken = Counter[Group]()
+        for buf, first, last in ranges:
+            if first <= fullest <= last:
+                taken[groups[buf]] += buf.bytes
+        most |= taken
+    return lowering.loops.lowered({group: size / lowering.room(group) for group, size in most.items()})
 
 
 def _has_registers(ctx: TileBuilder, block: Block) -> bool:

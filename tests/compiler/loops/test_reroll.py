@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from systolith.compiler import vmem_pressure
 from systolith.compiler.driver import Compiled
+from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.lower import lowering
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.liveness import Live
+from systolith.compiler.ops.group import Group
 from systolith.compiler.schedule import group_loops, pipeline, repetition, reroll
 from systolith.compiler.schedule.fitting import Fitted, Predicted, schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES, GroupLoops
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, USUAL_LOOPS, GroupLoops
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Loop
 from systolith.isa.chip import Chip, load_chip
@@ -208,19 +210,37 @@ def test_without_registers_for_loops_there_are_none(copied: bool, monkeypatch: p
     assert found.program.code == written_out(text).program.code
 
 
-@pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize("fits", [0.6, 0.3, 0.0])
-def test_loops_take_less_of_vmem_where_they_do_not_fit(fits: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = module(BODIES["elementwise"], *SIZES["elementwise"])
-    tried: list[float] = []
+def test_loops_that_do_not_fit_take_the_next_share_that_is_less() -> None:
+    first, second = parse_hlo(
+        "HloModule m\nENTRY e {\n a = f32[] parameter(0)\n ROOT b = f32[] negate(a)\n}\n"
+    ).entry.instructions
+    shares = USUAL_LOOPS.lowered({first: 0.85, second: 0.4})
+    assert shares is not None
+    assert (shares.of(first), shares.of(second)) == (0.6, 0.3)
+    shares = shares.lowered({second: 0.3})
+    assert shares is not None
+    assert (shares.of(first), shares.of(second)) == (0.6, 0.0)
+    assert shares.lowered({second: 0.2}) is None
+    assert shares.lowered({}) is None
 
-    def lowered(*args: Any, **kwargs: Any) -> object:
-        tried.append(kwargs.get("loops", LOOP_SHARES[0]))
-        return lower_module(*args, **kwargs)
+
+@pytest.mark.usefixtures("everywhere")
+def test_loops_have_less_of_vmem_where_they_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of groups around the place where a buffer finds none; those of the last one keep theirs."""
+    shapes = [f"f32[512,{width}]" for width in (256, 248, 240, 232, 224, 216)]
+    lines = [f"x{n} = {s} parameter({n})\n y{n} = {s} multiply(x{n}, x{n})\n" for n, s in enumerate(shapes)]
+    root = f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'y{n}' for n in range(len(shapes)))})"
+    text = f"HloModule m\nENTRY e {{\n {' '.join(lines)} {root}\n}}\n"
+    tried: list[list[float]] = []
+
+    def lowered(module: Module, *args: Any, **kwargs: Any) -> object:
+        shares = kwargs.get("loops", USUAL_LOOPS)
+        tried.append([shares.of(i) for i in module.entry.instructions if isinstance(i, Group)])
+        return lower_module(module, *args, **kwargs)
 
     def scheduled(ctx: TileBuilder, free: int) -> Fitted:
         fitted = schedule(ctx, free)
-        if tried[-1] > fits:
+        if tried[-1][0]:
             buf, first, last = next(iter(fitted.plan.lives))
             fitted.plan.failed = Live(buf, first, last)
         return fitted
@@ -228,8 +248,9 @@ def test_loops_take_less_of_vmem_where_they_do_not_fit(fits: float, monkeypatch:
     monkeypatch.setattr(vmem_pressure, "lower_module", lowered)
     monkeypatch.setattr(vmem_pressure, "schedule", scheduled)
     program = compiled(text).program
-    assert tried == [share for share in LOOP_SHARES if share >= fits]
-    assert (loops(program) > 0) == (fits > 0)
+    assert [first for first, *_ in tried] == [LOOP_SHARES[0], 0.0]
+    assert {last for *_, last in tried} == {LOOP_SHARES[0]}
+    assert loops(program) > 0
 
 
 def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:

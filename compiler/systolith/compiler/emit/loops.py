@@ -130,19 +130,23 @@ class Unroller:
         self._numbers = {s: n for n, s in enumerate(self._spans.values(), 1)}
         self._written: set[int] = set()
         self._registers: dict[int, int] = {}
+        self._unlike: dict[Span, str] = {}
 
     def steps(self, start: int, end: int) -> Steps:
         """Steps of the instructions from `start` up to `end`, between which SEQ does not join the queues.
 
         Raises:
-            NotAlikeError: an iteration depends on an earlier one than the last.
+            NotAlikeError: in some loops an iteration depends on an earlier one than the last.
         """
         if not any(start <= head < end for head in self._spans):
             return [Step(n, list(self._touches(self._code[n]))) for n in range(start, end)]
         stores = (i for i in self._code[start:end] if i.op == "dma.store")
         self._written = {a.buffer for i in stores for a in self._touches(i) if a.write and a.space is Space.HBM}
         self._registers = {}
-        return self._line(start, end)[0]
+        steps, _ = self._line(start, end)
+        if self._unlike:
+            raise NotAlikeError(self._unlike)
+        return steps
 
     def _line(self, start: int, end: int, inside: bool = False) -> tuple[Steps, Used]:
         """Steps, and what they touch in HBM, if they are `inside` a loop."""
@@ -170,7 +174,7 @@ class Unroller:
         return steps, used
 
     def _loop(self, span: Span) -> tuple[Steps, Used]:
-        """Two iterations, and what all iterations touch in HBM."""
+        """Two iterations, and what all iterations touch in HBM; of a loop that is not alike one, and what that does."""
         before = dict(self._registers)
         first, used = self._line(span.first, span.end, True)
         middle = dict(self._registers)
@@ -180,11 +184,11 @@ class Unroller:
             for r, v in before.items()
             if r in middle and self._registers.get(r) == 2 * middle[r] - v
         }
-        if len(used) != len(later):
-            raise NotAlikeError({span: OTHER_MEMORY})
-        if any(_far(a, b, span.count) for a, b in product(list(zip(used, later, strict=True)), repeat=2)):
-            raise NotAlikeError({span: "an iteration depends on one before the last"})
-        settled = [_settled(span, *each) for each in zip(first, second, strict=True)]
+        try:
+            settled = _alike(span, zip(first, second, strict=True), used, later)
+        except NotAlikeError as problem:
+            self._unlike |= problem.why
+            return first, used
         body = [*self._copy(span, [one for one, _ in settled]), *self._copy(span, [other for _, other in settled])]
         return body, [(q, _covered(a, b, span.count)) for (q, a), (_, b) in zip(used, later, strict=True)]
 
@@ -207,6 +211,19 @@ class Unroller:
 
 Iterations = tuple[tuple[str, Access], tuple[str, Access]]
 """An access in the first two iterations."""
+
+
+def _alike(span: Span, items: Iterable[tuple[Item, Item]], used: Used, later: Used) -> list[tuple[Item, Item]]:
+    """The steps of both iterations, which also touch HBM alike.
+
+    Raises:
+        NotAlikeError: they do not.
+    """
+    if len(used) != len(later):
+        raise NotAlikeError({span: OTHER_MEMORY})
+    if any(_far(a, b, span.count) for a, b in product(list(zip(used, later, strict=True)), repeat=2)):
+        raise NotAlikeError({span: "an iteration depends on one before the last"})
+    return [_settled(span, *each) for each in items]
 
 
 def _settled(span: Span, first: Item, second: Item) -> tuple[Item, Item]:
@@ -278,12 +295,13 @@ Tokened = tuple[int, int, list[int], list[int], bool]
 """An ordered instruction: its number (-1: added), queue, waits, signals, fence."""
 
 
-def fold(marks: Sequence[tuple[Mark, int]], nodes: Sequence[Tokened]) -> Folded:
+def fold(marks: Sequence[tuple[Mark, int]], nodes: Sequence[Tokened], different: Iterable[Span] = ()) -> Folded:
     """Fold the copies of loops.
 
     Args:
         marks: each with the number of instructions before it.
         nodes: the instructions.
+        different: loops whose copies are known to differ.
 
     Raises:
         NotAlikeError: the copies of some loops differ, or signal more often than they wait.
@@ -296,14 +314,14 @@ def fold(marks: Sequence[tuple[Mark, int]], nodes: Sequence[Tokened]) -> Folded:
         else:
             copies[mark.span].append((begun.pop(), at))
     kept = [True] * len(nodes)
-    different: dict[Span, str] = {}
+    unlike = dict.fromkeys(different, UNLIKE)
     for span, found in copies.items():
         for first, second in zip(found[::2], found[1::2], strict=True):
             if nodes[slice(*first)] != nodes[slice(*second)] or not _balanced(nodes[slice(*first)]):
-                different[span] = UNLIKE
+                unlike[span] = UNLIKE
             kept[slice(*second)] = [False] * (second[1] - second[0])
-    if different:
-        raise NotAlikeError(different)
+    if unlike:
+        raise NotAlikeError(unlike)
     place = [0, *accumulate(kept)]
     return Folded(kept, place, {span.head: place[found[0][1]] for span, found in copies.items()})
 

@@ -153,6 +153,7 @@ class Orderer:
         self._places: dict[Span, list[int]] = defaultdict(list)
         self._first: list[Span] = []
         self.unlike: dict[Span, LoopEdge] = defaultdict(LoopEdge)
+        self._different: set[Span] = set()
         self._left: dict[tuple[int, int], deque[Node]] = defaultdict(deque)
         self._overlap = [q in OVERLAPPING for q in self.names]
         self._pairs: dict[tuple[int, int], list[tuple[Node, Node]]] = {}
@@ -239,7 +240,8 @@ class Orderer:
             self._left[key] = deque(n for n in nodes if n.place < first)
         for one, other in zip(self.nodes[first:second], self.nodes[second:], strict=False):
             if one.lane != other.lane:
-                raise NotAlikeError({mark.span: UNLIKE})
+                self._different.add(mark.span)
+                break
             self._compare(mark.span, first, one, other)
             one.closed = other.closed = True
             for q, place in one.takers:
@@ -434,7 +436,8 @@ class Orderer:
         sources = [n.index for n in self.nodes]
         if not self.marks:
             return Ordered(out, sources, table, self.entries)
-        folded = fold(self.marks, [(n.index, n.queue, n.waits, n.signals, n.fence) for n in self.nodes])
+        tokened = [(n.index, n.queue, n.waits, n.signals, n.fence) for n in self.nodes]
+        folded = fold(self.marks, tokened, self._different)
         entries = {b: folded.place[at] for b, at in self.entries.items()}
         return Ordered([*compress(out, folded.kept)], [*compress(sources, folded.kept)], table, entries, folded.ends)
 

@@ -18,7 +18,7 @@ from systolith.compiler.tile.ir import Block, Buf
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 
-KEPT = 100_000
+KEPT = 300_000
 """Operations of groups that are kept to be copied."""
 
 

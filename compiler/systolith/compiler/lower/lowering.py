@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
@@ -34,15 +34,18 @@ from systolith.compiler.memory.residency import (
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
-from systolith.compiler.schedule.group_loops import Choice, GroupLoops
+from systolith.compiler.schedule.group_loops import NO_LOOPS, Choice, GroupLoops, LoopShares
 from systolith.compiler.schedule.operation_times import Stage
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp
+from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp, VReg
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
+
+COPIES_SHARE = 16
+"""Part of VMEM that whole copies of parameters and constants take together beyond the group that made them."""
 
 COPY_SHARE = 8
 """Part of VMEM through which results are copied that were not made in their buffers."""
@@ -118,8 +121,8 @@ class Lowering:
         depth: loops and conditionals around what is lowered.
         cramped: groups that could have other blocks, or in blocks have groups that could, if there were more room.
         copies: of groups; None: each is lowered by itself.
-        loops: part of the free VMEM that the buffers of a loop may take; 0: what repeats in a group stays written out.
-        rolled: whether any has.
+        loops: parts of the free VMEM that the buffers of loops may take.
+        rolled: the groups that have loops, by the induction variables.
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
         nests: of the block that is being lowered.
@@ -137,13 +140,14 @@ class Lowering:
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
     copies: GroupCopies | None = None
-    loops: float = 0.0
-    rolled: bool = False
+    loops: LoopShares = NO_LOOPS
+    rolled: dict[VReg, Group] = field(default_factory=dict)
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nests: list[Nest] = field(default_factory=list)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
+    _recent: dict[Buf, int] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
     _ways: dict[Hashable, Choice] = field(default_factory=dict)
@@ -154,7 +158,7 @@ class Lowering:
         """Bytes of VMEM that no whole value ever takes."""
         return self.ctx.chip.vmem.bytes - max(self.placement.live.values(), default=0)
 
-    def _room(self, group: Group) -> int:
+    def room(self, group: Group) -> int:
         """Bytes of VMEM that no whole value takes while a group runs; ever, for one in blocks."""
         if group.unit is None:
             return self.free
@@ -322,6 +326,7 @@ class Lowering:
             cached = [self.cached(a, hlo) for a, hlo in zip(inputs, of, strict=True)]
         else:
             cached = self.rules.operands(self, i, inputs)
+        self._forget_copies({a.buf for a in inputs})
         tuner = self.ctx.options.tuner if i.unit in (Unit.MXU, None) else None
         if i.unit is None and self.ctx.region is None:
             self.ctx.begin_sums()
@@ -334,7 +339,7 @@ class Lowering:
             self.oversized.append(Oversized(within, i, problem))
             del self.ctx.block.items[start:]
         items = self.ctx.block.items[start:]
-        self.rolled = self.rolled or any(isinstance(item, Loop) for item in items)
+        self.rolled |= {item.var: i for item in items if isinstance(item, Loop)}
         ops = [op for op in items if isinstance(op, TileOp)]
         self._record(i, ops, inputs, outputs)
         return shaped(iter(outputs), i.shape)
@@ -381,7 +386,7 @@ class Lowering:
         source = source_of(self.ctx, i, inputs, outputs) if self.ctx.region is None else None
         if source is None or i.unit is Unit.DMA or given or asked:
             copies = None
-        for_loops = self._room(i) * self.loops
+        for_loops = self.room(i) * self.loops.of(i)
 
         def emission(what: Hashable, emit: Callable[[], None]) -> None:
             def whole() -> Note:
@@ -420,13 +425,14 @@ class Lowering:
         Groups that are alike (of the same key `alike`) have them in the same way.
         """
         items = self.ctx.block.items[start:]
-        if not self.loops or self.ctx.region is not None:
+        share = self.loops.of(i)
+        if not share or self.ctx.region is not None:
             return
         if len(items) < SMALLEST or not all(isinstance(item, TileOp) for item in items):
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
         given |= self.ctx.whole - self.ctx.inner
-        loops = GroupLoops(self.ctx, given, self._room(i), self.loops)
+        loops = GroupLoops(self.ctx, given, self.room(i), share)
         key = None if alike is None else (alike, len(items))
         choice = self._ways.get(key) or loops.choice(items)
         if key is not None:
@@ -465,13 +471,30 @@ class Lowering:
         """The copy in VMEM of a small parameter or constant, made on first use, for `hlo`; else the array itself."""
         size = prod(array.dims) * array.dtype.size
         if array.buf in self.cache:
+            if array.buf in self._recent:
+                self._recent[array.buf] = self._recent.pop(array.buf)
             return replace(array, buf=self.cache[array.buf].buf)
         decl = array.buf.decl
         if decl is None or decl.role not in (Role.PARAMETER, Role.CONSTANT) or not size or size != array.buf.bytes:
             return array
         if size > min(self.ctx.chip.vmem.bytes // CACHED_SHARE, self.ctx.budget // 8):
             return array
+        self._recent[array.buf] = size
         return self.bring(array, hlo)
+
+    def _forget_copies(self, used: Collection[Buf]) -> None:
+        """Let go of the copies that were used longest ago, but those of `used`, where all take too much of VMEM.
+
+        A copy that is needed again much later would keep its place from whatever runs until then.  Blocks have theirs
+        together.
+        """
+        excess = sum(self._recent.values()) - self.ctx.chip.vmem.bytes // COPIES_SHARE
+        for buf in list(self._recent):
+            if excess <= 0 or self.ctx.region is not None:
+                break
+            if buf not in used:
+                excess -= self._recent.pop(buf)
+                del self.cache[buf]
 
     def bring(self, array: Array, hlo: str = "") -> Array:
         """Load a whole dense array, for `hlo`, into VMEM and keep the copy, laid out alike, in the region."""
@@ -481,10 +504,10 @@ class Lowering:
 
     def region(self, lower: Steps[Value]) -> Steps[tuple[Block, Value]]:
         """Lower into a block of its own; copies that it makes are not known outside."""
-        outer, cache = self.ctx.block, self.cache
-        self.ctx.block, self.cache = Block(), dict(cache)
+        outer, cache, recent = self.ctx.block, self.cache, self._recent
+        self.ctx.block, self.cache, self._recent = Block(), dict(cache), {}
         try:
             value: Value = yield lower
             return self.ctx.block, value
         finally:
-            self.ctx.block, self.cache = outer, cache
+            self.ctx.block, self.cache, self._recent = outer, cache, recent

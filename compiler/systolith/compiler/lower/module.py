@@ -22,7 +22,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.fitting import schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES
+from systolith.compiler.schedule.group_loops import USUAL_LOOPS, LoopShares
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.views import recast
@@ -41,7 +41,7 @@ def lower_module(
     share: float,
     values: float = VALUES_SHARE,
     copies: GroupCopies | None = None,
-    loops: float = LOOP_SHARES[0],
+    loops: LoopShares = USUAL_LOOPS,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -53,7 +53,7 @@ def lower_module(
         share: part of the free VMEM that a group's tiles may take.
         values: part of VMEM that whole values may take together.
         copies: of groups; None: each is lowered by itself.
-        loops: part of the free VMEM that the buffers of a loop may take; 0: what repeats in a group stays written out.
+        loops: parts of the free VMEM that the buffers of loops may take.
 
     Returns:
         The builder that lowered it, and which value a buffer of a whole value holds.

@@ -37,14 +37,23 @@ class MemoryPlan:
     Attributes:
         address: byte address of every VMEM and SMEM buffer.
         high_water: bytes of VMEM used.
-        failed: the buffer that found no place, if any.
+        failed: the buffer that found no place, if any; planning ends with the first one.
+        others: those after it, if planning was to go on without them.
         lives: lives of all buffers, for checks.
     """
 
     address: dict[Buf, int] = field(default_factory=dict)
     high_water: int = 0
     failed: Live[Buf] | None = None
+    others: list[Live[Buf]] = field(default_factory=list)
     lives: Liveness[Buf] = field(default_factory=Liveness)
+
+    def lacks(self, live: Live[Buf]) -> None:
+        """A buffer found no place."""
+        if self.failed is None:
+            self.failed = live
+        else:
+            self.others.append(live)
 
     def text(self) -> str:
         """A line a buffer: address, bytes, first and last use, where and what it is."""
@@ -109,7 +118,9 @@ def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Gen
     return at
 
 
-def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int) -> MemoryPlan:
+def plan_memory(
+    block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int, go_on: bool = False
+) -> MemoryPlan:
     """Addresses for all buffers of `block`.
 
     Args:
@@ -117,6 +128,7 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
         whole: buffers that hold whole values.
         vmem, smem: sizes in bytes.
         line: VMEM addresses are multiples of it.
+        go_on: buffers without a place are left out, so that all of them are found.
     """
     plan = MemoryPlan(lives=lives(block))
     in_vmem = [v for v in plan.lives if v.value.space == Space.VMEM]
@@ -127,14 +139,17 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
         size = -(-live.value.bytes // line) * line
         address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
-            plan.failed = live
+            plan.lacks(live)
+            if go_on:
+                continue
             return plan
         plan.address[live.value] = address
         placed.add(live, address, address + size)
-    if not _tiles(plan, [v for v in in_vmem if v.value not in values], placed, vmem, line):
-        return plan
+    _tiles(plan, [v for v in in_vmem if v.value not in values], placed, vmem, line, go_on)
     scalars = [v for v in plan.lives if v.value.space == Space.SMEM]
-    if not _tiles(plan, scalars, _Placed(), smem, 4):
+    if plan.failed is None:
+        _tiles(plan, scalars, _Placed(), smem, 4, go_on)
+    if plan.failed is not None:
         return plan
     ends = [plan.address[v.value] + v.value.bytes for v in in_vmem]
     starts = [plan.address[v.value] for v in in_vmem]
@@ -171,8 +186,8 @@ def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | N
     return top - size if top >= size else None
 
 
-def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int) -> bool:
-    """Place tiles in order of first use, each after the last one (around the end); false if one finds no place."""
+def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int, go_on: bool) -> None:
+    """Place tiles in order of first use, each after the last one (around the end)."""
     active: list[tuple[Live[Buf], int, int]] = []
     pointer = 0
     for live in tiles:
@@ -186,12 +201,13 @@ def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int
             if address is not None:
                 break
         if address is None:
-            plan.failed = live
-            return False
+            plan.lacks(live)
+            if go_on:
+                continue
+            return
         plan.address[live.value] = address
         active.append((live, address, address + size))
         pointer = address + size
-    return True
 
 
 def first_free(taken: Sequence[tuple[int, int]], size: int, pointer: int, limit: int, step: int = 1) -> int | None:

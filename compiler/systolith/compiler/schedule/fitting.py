@@ -76,15 +76,23 @@ def ahead(ctx: TileBuilder, block: Block, free: int) -> Fitted:
     """A block of what was lowered, with loads ahead as far as memory allows."""
     chip = ctx.chip
     loads = max(1, chip.fifo.depth - 2)
-    for part in AHEAD_SHARES:
+
+    def tried(part: float) -> Fitted:
         moved: set[TileOp] = set()
         order = prefetch(block, Lookahead(int(free * part), loads if part else 0), moved)
-        fitted = Fitted(order, moved, memory_plan(order, ctx.whole, chip), part)
-        if fitted.plan.failed is None:
-            break
-    return fitted
+        return Fitted(order, moved, memory_plan(order, ctx.whole, chip), part)
+
+    most, *parts, least = AHEAD_SHARES
+    first = tried(most)
+    if first.plan.failed is None:
+        return first
+    last = tried(least)
+    if last.plan.failed is not None:
+        return last  # then those between will not fit either
+    fitting = (fitted for fitted in map(tried, parts) if fitted.plan.failed is None)
+    return next(fitting, last)
 
 
-def memory_plan(block: Block, whole: Collection[Buf], chip: Chip) -> MemoryPlan:
-    """Addresses of the buffers of operations; `whole`: those that hold whole values."""
-    return plan_memory(block, whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip))
+def memory_plan(block: Block, whole: Collection[Buf], chip: Chip, go_on: bool = False) -> MemoryPlan:
+    """Addresses of the buffers of operations; `whole`: those that hold whole values; `go_on`: see `plan_memory`."""
+    return plan_memory(block, whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip), go_on)

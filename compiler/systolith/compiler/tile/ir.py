@@ -210,6 +210,16 @@ class Block:
                 for block in reversed(item.regions):
                     stack.extend(reversed(block.items))
 
+    def loops(self) -> Iterator[Loop]:
+        """The loops below that are in no other `Loop`, in program order."""
+        stack = list(reversed(self.items))
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Loop):
+                yield item
+            elif not isinstance(item, TileOp):
+                stack.extend(inner for block in reversed(item.regions) for inner in reversed(block.items))
+
 
 @dataclass(eq=False)
 class While:
