@@ -44,6 +44,7 @@ from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
 from systolith.compiler.passes.simplify.inline import Inline
 from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
+from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
@@ -126,6 +127,7 @@ CANONICAL: tuple[Pass, ...] = (
     InstalledPasses(LEGAL),
     FlattenCallGraph(),
     *ROUND,
+    WidenPaddedSlices(),
     AnnotateTripCounts(),
     *PAIRS,
     *ROUND,

@@ -48,6 +48,7 @@ from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
 from systolith.compiler.passes.simplify.inline import Inline
 from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
+from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples
@@ -90,6 +91,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "long-computation-expander": LoopLongComputations,
     "optimization-barrier-expander": ExpandBarriers,
     "ragged-dot-rewriter": RewriteRaggedDots,
+    "padded-slice-widener": WidenPaddedSlices,
     "partial-reduce-expander": ExpandPartialReduce,
     "reduce-window-rewriter": SplitScans,
     "rng-bit-generator-expander": ExpandRandomBits,
