@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from systolith.compiler.driver import compile_tile
+from systolith.compiler.emit.tokens import Ordered, Orderer
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
@@ -196,6 +198,21 @@ def test_loops_whose_iterations_do_not_overlap_are_told(body: str, said: list[tu
         f"repeat g: SEQ joins the queues after each of {count} iterations of the loop at instruction {head} ({why})"
         for head, (count, why) in zip(heads, said, strict=False)
     ]
+
+
+def test_all_loops_that_do_not_overlap_are_found_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    run = Orderer.run
+
+    def counted_run(self: Orderer, *args: Any) -> Ordered:
+        rounds.append(len(args[0]))
+        return run(self, *args)
+
+    monkeypatch.setattr(Orderer, "run", counted_run)
+    body = row() + "".join(loop(f"${n}", 9, FAR.replace("$1", f"${n}")) for n in range(1, 6))
+    made = compile_tile(parse_tile_ir(HEAD + body), TINY)
+    assert len(made.explain) == 5
+    assert len(rounds) == 2
 
 
 def test_loops_round_trip() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.memory.residency import LONG, WAITING_SHARE, Placement, place
+from systolith.compiler.memory.residency import CACHED_SHARE, LONG, WAITING_SHARE, Placement, place
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.tiling.pipeline import GROUPING
@@ -80,3 +81,19 @@ def test_values_on_the_chip() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((ROWS, 16)).astype(np.float32)
     check(chain(LONG + 2), [x, np.eye(16, dtype=np.float32)[::-1].copy()], "tiny")
+
+
+@pytest.mark.parametrize(("between", "loads"), [(1, 1), (6, 2)])
+def test_whole_copies_are_let_go_between_far_uses(between: int, loads: int) -> None:
+    """Weights that are used again while later ones take a sixteenth of VMEM are loaded again."""
+    square, flat = "f32[32,32]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    names = ["w", *(f"v{n}" for n in range(between)), "w"]
+    given = [f" {name} = {square} parameter({n + 1})" for n, name in enumerate(names[:-1])]
+    lines = [f" y{n} = {square} dot(y{n - 1}, {name}), {flat}" for n, name in enumerate(names, 1)]
+    lines[-1] = " ROOT" + lines[-1]
+    text = "\n".join([f"HloModule m\nENTRY e {{\n y0 = {square} parameter(0)", *given, *lines, "}\n"])
+    rng = np.random.default_rng(0)
+    args: list[Array] = [rng.standard_normal((32, 32), np.float32) for _ in range(len(names))]
+    assert CHIP.vmem.bytes == 32 * 32 * 4 * CACHED_SHARE
+    made = check(text, args, CHIP)
+    assert len(re.findall(r"dma\.load src=Ref\(%w,", made.stages["tile.txt"])) == loads
