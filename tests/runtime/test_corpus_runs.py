@@ -25,7 +25,7 @@ OPERATIONS = (
     "sort_topk_argmax", "rng_threefry",
 )  # fmt: skip
 # Ten times the instructions that `small` needs.
-LONG_ON_TINY = ("mlp_train_sgd", "gpt2_tiny_infer")
+LONG_ON_TINY = ("mlp_train_sgd", "gpt2_tiny_infer", "sort_topk_argmax")
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
     ("mlp_infer", "tiny", "default"),

@@ -160,7 +160,11 @@ def _products(many: int) -> str:
 
 @pytest.mark.parametrize(
     ("change", "on_ring"),
-    [({"hbm.gbps": 1}, True), ({"hbm.gbps": 40}, True), ({"mxu.acc_rows": 32}, False)],
+    [
+        pytest.param({"hbm.gbps": 1}, True, marks=pytest.mark.slow),
+        ({"hbm.gbps": 40}, True),
+        pytest.param({"mxu.acc_rows": 32}, False, marks=pytest.mark.slow),
+    ],
 )
 def test_groups_with_loops_are_copied(
     change: dict[str, object], on_ring: bool, monkeypatch: pytest.MonkeyPatch

@@ -48,7 +48,8 @@ UNITS = replace(SMALL, mxu=replace(SMALL.mxu, count=2))
     ("text", "chip"),
     [
         (softmax(256, 33), SMALL), (softmax(250, 100), SMALL), (columns(300, 64), SMALL), (columns(97, 250), SMALL),
-        (attention(9, 40, 8), SMALL), (attention(7, 40, 9), UNITS), (attention(2, 72, 8), UNITS),
+        (attention(9, 40, 8), SMALL), pytest.param(attention(7, 40, 9), UNITS, marks=pytest.mark.slow),
+        (attention(2, 72, 8), UNITS),
         (attention(24, 32, 16), load_chip("small")),
     ],
     ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small"],

@@ -78,6 +78,12 @@ class NotAlikeError(Exception):
         self.why = why
 
 
+EASED = 3
+"""How often a loop's waits and signals are made more alike before all its signals are taken in each iteration; as often
+again before its iterations do not overlap: each time the whole program is ordered.
+"""
+
+
 @dataclass
 class LoopEdge:
     """How a loop is ordered that would not be alike else.
@@ -88,11 +94,13 @@ class LoopEdge:
         primed: in its first iteration: by queue, number of an instruction and lane, what that waits for as it does
             later on.
         drained: before it, and in each of its iterations, all signals are taken that loops left over.
+        tries: how often it was eased.
     """
 
     waits: dict[tuple[int, int], int] = field(default_factory=dict)
     primed: dict[tuple[int, int, int], int] = field(default_factory=dict)
     drained: bool = False
+    tries: int = 0
 
     def eased(self, found: LoopEdge) -> bool:
         """Let the iterations be more alike, by what was found to be different; whether there is more to try."""
@@ -100,8 +108,9 @@ class LoopEdge:
         for key, back in found.waits.items():
             self.waits[key] = min(back, self.waits.get(key, back))
         self.primed = found.primed | self.primed
-        self.drained = self.drained or (self.waits, self.primed) == before[:2]
-        return (self.waits, self.primed, self.drained) != before
+        self.tries += 1
+        self.drained = self.drained or self.tries > EASED or (self.waits, self.primed) == before[:2]
+        return self.tries <= 2 * EASED and (self.waits, self.primed, self.drained) != before
 
 
 AS_IT_IS = LoopEdge()
