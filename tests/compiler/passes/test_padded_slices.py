@@ -92,6 +92,7 @@ def test_only_the_vector_is_padded() -> None:
         ("slice={[0:3], [LOW:END], [0:9]}", "slice={[0:3], [0:COUNT], [0:9]}"),
         ("c = f32[3,COUNT] reduce(n, i), dimensions={2}, to_apply=f", "c = f32[3,COUNT] broadcast(v), dimensions={1}"),
         ("k = f32[3,COUNT,9] iota(), iota_dimension=2", "k = f32[3,COUNT,9] iota(), iota_dimension=1"),
+        ("n = f32[3,COUNT,9] negate", "n = f32[3,COUNT,9]{0,1,2} negate"),
     ],
 )
 def test_others_stay(change: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.table import info, is_elementwise
-from systolith.compiler.passes.rewrite import Rewriter
+from systolith.compiler.passes.rewrite import Rewriter, interchangeable
 from systolith.isa.dtypes import PRED
 
 MORE = 16
@@ -101,7 +101,7 @@ def _rows(pad: Instruction) -> Rows | None:
 
 
 def _region(pad: Instruction) -> Region | None:
-    """What a pad's operand is made of, up to slices; None: that is not worth widening."""
+    """What a pad's operand is made of, up to slices; None: that is not worth widening, or has layouts of its own."""
     rows = _rows(pad)
     if rows is None:
         return None
@@ -109,7 +109,7 @@ def _region(pad: Instruction) -> Region | None:
     while todo:
         i, d = todo.pop()
         known = region.dims.get(i, region.narrow.get(i, d))
-        if known != d or len(region.dims) > MOST:
+        if known != d or len(region.dims) > MOST or not interchangeable(i.shape, array(i.shape.dtype, i.dims)):
             return None
         if i in region.dims or i in region.narrow:
             continue
