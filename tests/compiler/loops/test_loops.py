@@ -185,6 +185,10 @@ REGISTER, JOINED = "its count is in a register", "SEQ joins the queues in its bo
         (counted(ROWS), []),
         ("li rd=$2 imm=3 ; o0\n" + counted("$2"), [("all", REGISTER)]),
         (row() + loop("$1", 9, FAR), [("the 9", "an iteration depends on one before the last")]),
+        (
+            row() + loop("$2", 4, loop("$1", 4, FAR.replace("(($1", "(($2, 960,), ($1"))),
+            [("the 4", JOINED), ("the 4", "an iteration depends on one before the last")],
+        ),
         (NESTS["a loop of register count in a loop"].body, [("the 4", JOINED), ("all", REGISTER)]),
         (NESTS["a loop that ends with a while"].body, [("the 3", JOINED)]),
         (NESTS["a loop of one iteration in a loop"].body, [("the 4", JOINED)]),

@@ -183,7 +183,10 @@ class Unroller:
         return steps, used
 
     def _loop(self, span: Span) -> tuple[Steps, Used]:
-        """Two iterations, and what all iterations touch in HBM; of a loop that is not alike one, and what that does."""
+        """Two iterations, and what all iterations touch in HBM.
+
+        Of a loop that is not alike, or has one in it: the first iteration, and what that touches.
+        """
         before = dict(self._registers)
         first, used = self._line(span.first, span.end, True)
         middle = dict(self._registers)
@@ -193,6 +196,8 @@ class Unroller:
             for r, v in before.items()
             if r in middle and self._registers.get(r) == 2 * middle[r] - v
         }
+        if any(span.first <= inner.head < span.end for inner in self._unlike):
+            return first, used
         try:
             settled = _alike(span, zip(first, second, strict=True), used, later)
         except NotAlikeError as problem:
