@@ -88,5 +88,5 @@ CASES: dict[str, Case] = {
     **{f"op_{name}": Case("operation", partial(OPERATIONS.__getitem__, name)) for name in OPERATIONS},
     "mlp_train_512x1024": Case("training", partial(models.mlp_train, 512, 1024)),
     "bert_layer_train_8x128": Case("training", partial(models.bert_train, 8, 128, 1)),
-    "gpt2_layer_train_8x512": Case("training", partial(models.gpt2_train, 8, 512, 1), False, donated=(0, 1, 2)),
+    "gpt2_layer_train_8x512": Case("training", partial(models.gpt2_train, 8, 512, 1), native=False, donated=(0, 1, 2)),
 }

@@ -168,7 +168,7 @@ def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
     ranges = [live for live in plan.lives if live.value in groups]
     used = plan.lives.usage(lambda buf: buf.bytes, max(plan.lives.last.values(), default=0) + 1)
     most = Counter[Group]()
-    for _, start, end in filter(None, [fitted.plan.failed, plan.failed, *plan.others]):
+    for _, start, end in [*fitted.plan.failures, *plan.failures]:
         fullest = max(range(start, end + 1), key=used.__getitem__)
         taken = Counter[Group]()
         for buf, first, last in ranges:

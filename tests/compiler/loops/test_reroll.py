@@ -242,7 +242,7 @@ def test_loops_have_less_of_vmem_where_they_do_not_fit(monkeypatch: pytest.Monke
         fitted = schedule(ctx, free)
         if tried[-1][0]:
             buf, first, last = next(iter(fitted.plan.lives))
-            fitted.plan.failed = Live(buf, first, last)
+            fitted.plan.failures.append(Live(buf, first, last))
         return fitted
 
     monkeypatch.setattr(vmem_pressure, "lower_module", lowered)

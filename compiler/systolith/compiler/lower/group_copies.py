@@ -19,7 +19,7 @@ from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 
 KEPT = 300_000
-"""Operations of groups that are kept to be copied."""
+"""Operations of groups that are kept to be copied: a training step of ResNet-50 has 180,000, all lowered in turn."""
 
 
 class GroupCopies:

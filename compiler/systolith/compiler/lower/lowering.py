@@ -44,7 +44,7 @@ from systolith.compiler.tiling.block_sizes import Blocking
 from systolith.isa.instruction import Space
 from systolith.isa.program import Program, Role
 
-COPIES_SHARE = 16
+KEPT_SHARE = 16
 """Part of VMEM that whole copies of parameters and constants take together beyond the group that made them."""
 
 COPY_SHARE = 8
@@ -488,7 +488,7 @@ class Lowering:
         A copy that is needed again much later would keep its place from whatever runs until then.  Blocks have theirs
         together.
         """
-        excess = sum(self._recent.values()) - self.ctx.chip.vmem.bytes // COPIES_SHARE
+        excess = sum(self._recent.values()) - self.ctx.chip.vmem.bytes // KEPT_SHARE
         for buf in list(self._recent):
             if excess <= 0 or self.ctx.region is not None:
                 break

@@ -37,23 +37,19 @@ class MemoryPlan:
     Attributes:
         address: byte address of every VMEM and SMEM buffer.
         high_water: bytes of VMEM used.
-        failed: the buffer that found no place, if any; planning ends with the first one.
-        others: those after it, if planning was to go on without them.
+        failures: buffers that found no place; planning ends with the first one, unless it was to go on.
         lives: lives of all buffers, for checks.
     """
 
     address: dict[Buf, int] = field(default_factory=dict)
     high_water: int = 0
-    failed: Live[Buf] | None = None
-    others: list[Live[Buf]] = field(default_factory=list)
+    failures: list[Live[Buf]] = field(default_factory=list)
     lives: Liveness[Buf] = field(default_factory=Liveness)
 
-    def lacks(self, live: Live[Buf]) -> None:
-        """A buffer found no place."""
-        if self.failed is None:
-            self.failed = live
-        else:
-            self.others.append(live)
+    @property
+    def failed(self) -> Live[Buf] | None:
+        """The first buffer that found no place, if any."""
+        return self.failures[0] if self.failures else None
 
     def text(self) -> str:
         """A line a buffer: address, bytes, first and last use, where and what it is."""
@@ -139,7 +135,7 @@ def plan_memory(
         size = -(-live.value.bytes // line) * line
         address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
-            plan.lacks(live)
+            plan.failures.append(live)
             if go_on:
                 continue
             return plan
@@ -147,9 +143,9 @@ def plan_memory(
         placed.add(live, address, address + size)
     _tiles(plan, [v for v in in_vmem if v.value not in values], placed, vmem, line, go_on)
     scalars = [v for v in plan.lives if v.value.space == Space.SMEM]
-    if plan.failed is None:
+    if not plan.failures:
         _tiles(plan, scalars, _Placed(), smem, 4, go_on)
-    if plan.failed is not None:
+    if plan.failures:
         return plan
     ends = [plan.address[v.value] + v.value.bytes for v in in_vmem]
     starts = [plan.address[v.value] for v in in_vmem]
@@ -201,7 +197,7 @@ def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int
             if address is not None:
                 break
         if address is None:
-            plan.lacks(live)
+            plan.failures.append(live)
             if go_on:
                 continue
             return

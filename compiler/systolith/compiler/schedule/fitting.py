@@ -88,7 +88,7 @@ def ahead(ctx: TileBuilder, block: Block, free: int) -> Fitted:
         return first
     last = tried(least)
     if last.plan.failed is not None:
-        return last  # then those between will not fit either
+        return last  # what lies between hardly ever fits then
     fitting = (fitted for fitted in map(tried, parts) if fitted.plan.failed is None)
     return next(fitting, last)
 
