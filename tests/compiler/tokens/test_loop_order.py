@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from systolith.compiler.emit.loops import Span
+from systolith.compiler.emit.loops import EASED, LoopEdge, Span
 from systolith.compiler.emit.tokens import Ordered, Orderer, ordered
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
@@ -137,3 +137,10 @@ def test_a_latch_after_a_loop_is_waited_for_beside_signals_that_its_unit_left_ov
     body = [Plan("ld", (cell(0, True),)), Plan("s0", (cell(0, False),)), Plan(LATCH, (cell(1, False),))]
     after = [Plan("ld", (cell(1, True),)), Plan("ld", (cell(0, True),))]
     assert checked(Nest([*before, None, *body, *after], [Span(2, 3, 6, 4)])) == 1
+
+
+def test_a_loop_that_stays_different_is_given_up() -> None:
+    """Each try orders the whole program anew, and what it waits for differs every time."""
+    edge = LoopEdge()
+    tried = [(edge.eased(LoopEdge(waits={(1, 2): 100 - n})), edge.drained) for n in range(2 * EASED + 1)]
+    assert tried == [(True, False)] * EASED + [(True, True)] * EASED + [(False, True)]
