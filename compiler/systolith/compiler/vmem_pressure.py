@@ -22,7 +22,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
-from systolith.compiler.schedule.fitting import AHEAD_SHARES, Fitted, memory_plan, predicted, schedule
+from systolith.compiler.schedule.fitting import Fitted, predicted, schedule
 from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS, LoopShares
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block
@@ -162,13 +162,13 @@ def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
     if fitted.plan.failed is None:
         return None if _has_registers(lowering.ctx, fitted.block) else NO_LOOPS
     ctx = lowering.ctx
-    plan = memory_plan(fitted.block, ctx.whole, ctx.chip, go_on=True)
+    plan = fitted.plan
     loops = [(lowering.rolled[loop.var], loop.body) for loop in fitted.block.loops() if loop.var in lowering.rolled]
     groups = {buf: group for group, body in loops for op in body.ops() for buf in op.buffers if buf not in ctx.whole}
     ranges = [live for live in plan.lives if live.value in groups]
     used = plan.lives.usage(lambda buf: buf.bytes, max(plan.lives.last.values(), default=0) + 1)
     most = Counter[Group]()
-    for _, start, end in [*fitted.plan.failures, *plan.failures]:
+    for _, start, end in plan.failures:
         fullest = max(range(start, end + 1), key=used.__getitem__)
         taken = Counter[Group]()
         for buf, first, last in ranges:
@@ -240,7 +240,10 @@ def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collecti
         "memory", "", _share_text(share),
         "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
     )  # fmt: skip
-    ahead = [Alternative(f"{s:.0%}", "did not fit") for s in AHEAD_SHARES[: AHEAD_SHARES.index(fitted.ahead)]]
+    ahead = [
+        Alternative(f"{fitted.ahead:.0%} for those of {group}", f"did not fit: {part:.0%}")
+        for group, part in fitted.less.items()
+    ]
     numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
     yield Decision(
         "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",

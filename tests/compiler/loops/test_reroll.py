@@ -141,6 +141,22 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
 
 
 @pytest.mark.slow
+def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy() -> None:
+    """The first operations of this product are too few for its outer loop."""
+    text = module(BODIES["product"], 128, 256, 768)
+    rolled, plain = compiled(text).program, written_out(text).program
+    assert len(rolled.code) < len(plain.code) / 8
+    assert taken(rolled, TINY) <= taken(plain, TINY) * 1.005
+
+
+@pytest.mark.slow  # 10 s
+def test_heads_of_thousands_of_operations_are_a_loop() -> None:
+    text = attention(12, 128, 64).replace("f32[", "bf16[")
+    rolled, plain = compiled(text).program, written_out(text).program
+    assert len(rolled.code) < len(plain.code) / 2
+    assert taken(rolled, TINY) <= taken(plain, TINY) * 1.005
+
+
 def test_loops_one_after_another_share_registers_in_a_loop_around_them() -> None:
     """The rows of this product's blocks are an outermost loop, in which each block's first and last columns have loops
     of their own beside that of the columns between.

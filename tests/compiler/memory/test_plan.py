@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +90,31 @@ def test_a_load_stays_behind_what_uses_its_buffer() -> None:
     tile = Buf("t", Space.VMEM, 4)
     items: list[Item] = [_use(tile), _load(tile), _use(tile)]
     assert prefetch(Block(items), Lookahead(1000, 8), set()).items == items
+
+
+def test_a_large_tile_without_a_place_among_small_ones_comes_before_them() -> None:
+    """Small tiles in turn would leave holes of half of the memory only."""
+    small = [Buf(f"s{i}", Space.VMEM, 96) for i in range(7)]
+    kept, large = Buf("kept", Space.VMEM, 96), Buf("large", Space.VMEM, 768)
+    block = Block([*map(_use, small[:5]), _use(kept), _use(large, kept), *map(_use, small[5:])])
+    plan = plan_memory(block, set(), 1024, 1024, 32)
+    assert plan.failed is None
+    start, end = plan.address[kept], plan.address[kept] + kept.bytes
+    assert plan.address[large] >= end or plan.address[large] + large.bytes <= start
+
+
+def test_all_buffers_without_a_place_are_named() -> None:
+    bufs = [Buf(f"b{i}", Space.VMEM, 600) for i in range(4)]
+    plan = plan_memory(Block([_use(*bufs[:2]), _use(*bufs[2:])]), set(), 1024, 1024, 32)
+    assert len(plan.failures) == 2
+
+
+def test_loads_of_a_group_with_less_room_stay() -> None:
+    tiles = [Buf(f"t{i}", Space.VMEM, 4) for i in range(6)]
+    items: list[Item] = []
+    for n, t in enumerate(tiles):
+        for op in (_load(t), _use(t)):
+            items.append(replace(op, origin=Origin(group="late" if n > 2 else "early")))
+    moved: set[TileOp] = set()
+    prefetch(Block(items), Lookahead(1000, 1, {"late": 0}), moved)
+    assert {op.origin.group for op in moved} == {"early"}

@@ -432,12 +432,12 @@ class Lowering:
             return
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
         given |= self.ctx.whole - self.ctx.inner
-        loops = GroupLoops(self.ctx, given, self.room(i), share)
-        key = None if alike is None else (alike, len(items))
-        choice = self._ways.get(key) or loops.choice(items)
+        loops = GroupLoops(self.ctx, items, given, self.room(i))
+        key = None if alike is None else (alike, len(items), share)
+        choice = self._ways.get(key) or loops.choice(share)
         if key is not None:
             self._ways[key] = choice
-        made = loops.made(items, choice)
+        made = loops.made(choice)
         self.ctx.block.items[start:] = made.block.items
         self.ctx.explain += made.decisions
 

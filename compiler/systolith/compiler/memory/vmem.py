@@ -24,6 +24,9 @@ LONG = 1024
 """A buffer that lives through so many operations is placed like a whole value: among tiles it would be in the way."""
 
 
+ROUNDS = 2
+"""So often tiles without a place are placed before the others."""
+
 ON_CHIP = (Space.VMEM, Space.SMEM)
 
 END = sys.maxsize
@@ -37,7 +40,7 @@ class MemoryPlan:
     Attributes:
         address: byte address of every VMEM and SMEM buffer.
         high_water: bytes of VMEM used.
-        failures: buffers that found no place; planning ends with the first one, unless it was to go on.
+        failures: buffers that found no place.
         lives: lives of all buffers, for checks.
     """
 
@@ -114,42 +117,52 @@ def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Gen
     return at
 
 
-def plan_memory(
-    block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int, go_on: bool = False
-) -> MemoryPlan:
+def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int) -> MemoryPlan:
     """Addresses for all buffers of `block`.
+
+    Tiles that find no place among the others, which may lie far apart, are placed before them.
 
     Args:
         block: the program.
         whole: buffers that hold whole values.
         vmem, smem: sizes in bytes.
         line: VMEM addresses are multiples of it.
-        go_on: buffers without a place are left out, so that all of them are found.
     """
-    plan = MemoryPlan(lives=lives(block))
-    in_vmem = [v for v in plan.lives if v.value.space == Space.VMEM]
-    values = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
+    found = lives(block)
+    in_vmem = [v for v in found if v.value.space == Space.VMEM]
+    first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
+    plan = _placed(found, in_vmem, first, vmem, line)
+    for _ in range(ROUNDS):
+        helped = {v.value for v in plan.failures if v.value.align <= line} - first
+        if not helped:
+            break
+        first |= helped
+        plan = _placed(found, in_vmem, first, vmem, line)
+    if plan.failures:
+        return plan
+    _tiles(plan, [v for v in found if v.value.space == Space.SMEM], _Placed(), smem, 4)
+    ends = [plan.address[v.value] + v.value.bytes for v in in_vmem]
+    starts = [plan.address[v.value] for v in in_vmem]
+    plan.high_water = _covered(starts, ends)
+    return plan
+
+
+def _placed(
+    lives: Liveness[Buf], in_vmem: Sequence[Live[Buf]], first: Collection[Buf], vmem: int, line: int
+) -> MemoryPlan:
+    """Addresses in VMEM, of some buffers first."""
+    plan = MemoryPlan(lives=lives)
     placed = _Placed()
-    by_size = sorted((v for v in in_vmem if v.value in values), key=lambda v: (-v.value.bytes, v.first, v.value.name))
+    by_size = sorted((v for v in in_vmem if v.value in first), key=lambda v: (-v.value.bytes, v.first, v.value.name))
     for live in by_size:
         size = -(-live.value.bytes // line) * line
         address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
             plan.failures.append(live)
-            if go_on:
-                continue
-            return plan
+            continue
         plan.address[live.value] = address
         placed.add(live, address, address + size)
-    _tiles(plan, [v for v in in_vmem if v.value not in values], placed, vmem, line, go_on)
-    scalars = [v for v in plan.lives if v.value.space == Space.SMEM]
-    if not plan.failures:
-        _tiles(plan, scalars, _Placed(), smem, 4, go_on)
-    if plan.failures:
-        return plan
-    ends = [plan.address[v.value] + v.value.bytes for v in in_vmem]
-    starts = [plan.address[v.value] for v in in_vmem]
-    plan.high_water = _covered(starts, ends)
+    _tiles(plan, [v for v in in_vmem if v.value not in first], placed, vmem, line)
     return plan
 
 
@@ -182,7 +195,7 @@ def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | N
     return top - size if top >= size else None
 
 
-def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int, go_on: bool) -> None:
+def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int) -> None:
     """Place tiles in order of first use, each after the last one (around the end)."""
     active: list[tuple[Live[Buf], int, int]] = []
     pointer = 0
@@ -198,9 +211,7 @@ def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int
                 break
         if address is None:
             plan.failures.append(live)
-            if go_on:
-                continue
-            return
+            continue
         plan.address[live.value] = address
         active.append((live, address, address + size))
         pointer = address + size

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from systolith.compiler.emit.assemble import assemble, line_bytes
@@ -16,7 +17,10 @@ from systolith.compiler.tile.ir import Block, Buf, TileOp
 from systolith.isa.chip import Chip
 
 AHEAD_SHARES = (0.5, 0.3, 0.15, 0.05, 0.0)
-"""Part of the free VMEM that loads ahead of their use may take: tried in turn."""
+"""Part of the free VMEM that loads ahead of their use may take: a group has the first with which everything fits."""
+
+ROUNDS = 12
+"""So many times groups are given less room before no load runs ahead."""
 
 
 class Predicted(NamedTuple):
@@ -35,6 +39,7 @@ class Fitted:
         moved: loads that moved ahead.
         plan: addresses, if it fits.
         ahead: part of the free VMEM that loads ahead of their use may take.
+        less: that of groups which have less.
         cycles: as predicted, once `predicted` has been asked.
     """
 
@@ -42,6 +47,7 @@ class Fitted:
     moved: set[TileOp]
     plan: MemoryPlan
     ahead: float
+    less: Mapping[str, float] = field(default_factory=dict)
     cycles: Predicted | None = None
 
 
@@ -72,27 +78,69 @@ def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
     return fitted.cycles
 
 
-def ahead(ctx: TileBuilder, block: Block, free: int) -> Fitted:
-    """A block of what was lowered, with loads ahead as far as memory allows."""
+def ahead(ctx: TileBuilder, block: Block, free: int, taken: int = 0) -> Fitted:
+    """A block of what was lowered, with loads ahead as far as memory allows.
+
+    Groups whose loads are in the way of a buffer that has no place are given less room for them.
+
+    Args:
+        ctx: what was lowered.
+        block: all of it, or a part.
+        free: bytes of VMEM that no whole value takes.
+        taken: bytes of VMEM that others have while it runs.
+    """
     chip = ctx.chip
-    loads = max(1, chip.fifo.depth - 2)
+    usual, *_, least = AHEAD_SHARES
+    less: dict[str, float] = {}
 
-    def tried(part: float) -> Fitted:
+    def tried(share: float) -> Fitted:
         moved: set[TileOp] = set()
-        order = prefetch(block, Lookahead(int(free * part), loads if part else 0), moved)
-        return Fitted(order, moved, memory_plan(order, ctx.whole, chip), part)
+        loads = max(1, chip.fifo.depth - 2) if share else 0
+        rooms = {group: int(free * part) for group, part in less.items()}
+        order = prefetch(block, Lookahead(int(free * share), loads, rooms), moved)
+        return Fitted(order, moved, memory_plan(order, ctx.whole, chip, taken), share, dict(less))
 
-    most, *parts, least = AHEAD_SHARES
-    first = tried(most)
+    first = fitted = tried(usual)
     if first.plan.failed is None:
         return first
     last = tried(least)
     if last.plan.failed is not None:
         return last  # what lies between hardly ever fits then
-    fitting = (fitted for fitted in map(tried, parts) if fitted.plan.failed is None)
-    return next(fitting, last)
+    for _ in range(ROUNDS):
+        shares = {group: less.get(group, usual) for group in _in_the_way(fitted)}
+        smaller = {
+            group: next(s for s in AHEAD_SHARES if s < share) for group, share in shares.items() if share > least
+        }
+        if not smaller:
+            break
+        less |= smaller
+        fitted = tried(usual)
+        if fitted.plan.failed is None:
+            return fitted
+    return last
 
 
-def memory_plan(block: Block, whole: Collection[Buf], chip: Chip, go_on: bool = False) -> MemoryPlan:
-    """Addresses of the buffers of operations; `whole`: those that hold whole values; `go_on`: see `plan_memory`."""
-    return plan_memory(block, whole, chip.vmem.bytes, chip.smem.bytes, line_bytes(chip), go_on)
+def _in_the_way(fitted: Fitted) -> set[str]:
+    """Groups of loads ahead whose buffers live where a buffer without a place finds memory fullest."""
+    lives = fitted.plan.lives
+    used = lives.usage(lambda buf: buf.bytes, max(lives.last.values(), default=0) + 1)
+    fullest = sorted({max(range(start, end + 1), key=used.__getitem__) for _, start, end in fitted.plan.failures})
+    ranges = (
+        (op.origin.group, lives.first[buf], lives.last[buf])
+        for op in fitted.moved
+        for buf in op.buffers
+        if buf in lives.first
+    )
+    return {group for group, start, end in ranges if bisect_left(fullest, start) < bisect_right(fullest, end)}
+
+
+def memory_plan(block: Block, whole: Collection[Buf], chip: Chip, taken: int = 0) -> MemoryPlan:
+    """Addresses of the buffers of operations.
+
+    Args:
+        block: the operations.
+        whole: buffers that hold whole values.
+        chip: the target.
+        taken: bytes of VMEM that others have.
+    """
+    return plan_memory(block, whole, chip.vmem.bytes - taken, chip.smem.bytes, line_bytes(chip))

@@ -7,7 +7,10 @@ operations.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from math import inf
 from typing import NamedTuple
 
 from systolith.compiler.cost.timeline import NEAR
@@ -19,6 +22,7 @@ from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.reroll import Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf, Item, Loop
+from systolith.isa.instruction import Space
 
 LOOP_SHARES = (0.9, 0.6, 0.3, 0.0)
 """Part of the free VMEM that the buffers of a loop may take: the first with which the module fits; 0: no loops."""
@@ -60,6 +64,12 @@ NO_LOOPS = LoopShares(0.0)
 WORTH = 0.75
 """Part of the operations that a group with loops may have: to see what larger ones take is not worth the time."""
 
+ITERATIONS = 8
+"""Iterations of loops that are predicted of a whole group."""
+
+STRETCHED = 1.05
+"""So many times longer a whole group may take, by its busiest unit, than its first operations."""
+
 
 class Way(NamedTuple):
     """How loops are made.
@@ -95,76 +105,139 @@ class Choice:
 
     Attributes:
         way: how they are made; None: it is written out.
+        share: part of the free VMEM that their buffers may take.
         cycles: predicted if it is written out, if that was asked for.
         rejected: loops that take longer.
     """
 
     way: Way | None
+    share: float = 0.0
     cycles: int = 0
     rejected: tuple[Alternative, ...] = ()
 
 
 class GroupLoops:
-    """The loops of a group.
+    """The loops of one group.
 
     Args:
         ctx: where it was lowered.
+        items: of it.
         fixed: buffers that hold something before or after it.
         free: bytes of VMEM that no whole value takes.
-        share: part of these that the buffers of a loop may take.
     """
 
-    def __init__(self, ctx: TileBuilder, fixed: Collection[Buf], free: int, share: float) -> None:
-        self._ctx, self._fixed, self._free, self._room = ctx, fixed, free, int(free * share)
+    def __init__(self, ctx: TileBuilder, items: Sequence[Item], fixed: Collection[Buf], free: int) -> None:
+        self._ctx, self._items, self._fixed, self._free = ctx, items, fixed, free
+        self._first = items[:LOOKED_AT]
+        self._long = len(items) > LOOKED_AT
+        self._near = NEAR_IN_LONG_ONES if self._long else NEAR
+        self._known: dict[tuple[int, Way, float], Rerolled | None] = {}
 
-    def choice(self, items: Sequence[Item]) -> Choice:
-        """The first way to make loops of a group by which it takes no longer."""
-        first = items[:LOOKED_AT]
-        near = NEAR if len(first) == len(items) else NEAR_IN_LONG_ONES
-        written: Predicted | None = None
+    def choice(self, share: float) -> Choice:
+        """The first way to make loops by which the group takes no longer.
+
+        Of a long group the first operations are looked at, in which outer loops may not repeat often enough. So the
+        whole of it with loops, cut short, has to keep its busiest unit as busy; where none does, the best are chosen.
+
+        `share`: part of the free VMEM that the buffers of a loop may take.
+        """
+        shares = (share, *(less for less in LOOP_SHARES if 0 < less < share)) if self._long else (share,)
         rejected: list[Alternative] = []
-        for way in WAYS:
-            looped = self._rolled(first, way)
-            cycles = self._cycles(looped.block) if looped is not None else None
-            if looped is None and way == WAYS[0]:
-                break  # nothing repeats
-            if looped is None or cycles is None:
+        found: list[tuple[float, Choice]] = []
+        for less, way in product(shares, WAYS):
+            if way == WAYS[0] and (not self._repeats(less) or (less < share and not found)):
+                break
+            expected = self._expected(way, less, rejected)
+            if expected is None:
                 continue
-            few = sum(1 for _ in looped.block.ops()) <= len(first) * FAR_FEWER
-            limit = max(near, NEAR_IF_FAR_FEWER) if few else near
-            if cycles.total <= cycles.busiest * near:
-                return Choice(way)
-            written = written or self._cycles(Block([*first]))
-            if written is None or cycles.total <= written.total * limit:
-                return Choice(way)
-            many = sum(isinstance(item, Loop) for item in looped.block.items)
-            rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
-        return Choice(None, round(written.total) if written is not None else 0, tuple(rejected))
+            taken = self._taken(way, less) if self._long else expected
+            if taken <= expected * (STRETCHED if self._long else 1):
+                return Choice(way, less)
+            found.append((taken, Choice(way, less)))
+        if found:
+            return min(found, key=lambda each: each[0])[1]
+        cycles = round(self._written.total) if rejected and self._written is not None else 0
+        return Choice(None, share, cycles, tuple(rejected))
 
-    def made(self, items: Sequence[Item], choice: Choice) -> Rerolled:
+    def made(self, choice: Choice) -> Rerolled:
         """The operations of the group as was chosen."""
-        found = self._rolled(items, choice.way) if choice.way is not None else None
+        found = self._rolled(self._items, choice.way, choice.share) if choice.way is not None else None
         if found is not None:
             for memory in found.memory:
                 memory.name = self._ctx.fresh(memory.name.partition("~")[0] + ".loop")
             return found
-        found = Rerolled(Block([*items]))
+        found = Rerolled(Block([*self._items]))
         if choice.rejected:
             group, numbers = next(found.block.ops()).origin.group, {"cycles": choice.cycles}
             found.decisions.append(Decision("repeat", group, "written out", "", numbers, choice.rejected))
         return found
 
-    def _rolled(self, items: Sequence[Item], way: Way) -> Rerolled | None:
+    @cached_property
+    def _written(self) -> Predicted | None:
+        """Cycles of the first operations written out."""
+        return self._cycles(Block([*self._first]))
+
+    def _repeats(self, share: float) -> bool:
+        """Whether there are loops."""
+        return any(self._rolled(items, WAYS[0], share) is not None for items in (self._first, self._items))
+
+    def _expected(self, way: Way, share: float, rejected: list[Alternative]) -> float | None:
+        """Cycles of the first operations over those of their busiest unit, written out where nothing repeats in them.
+
+        None: with loops, which are noted, they take longer, or there is no place for them.
+        """
+        looped = self._rolled(self._first, way, share)
+        if looped is None:
+            return _stretched(self._written) if self._long else None
+        cycles = self._cycles(looped.block)
+        if cycles is None:
+            return None
+        if cycles.total > cycles.busiest * self._near and self._written is not None:
+            few = sum(1 for _ in looped.block.ops()) <= len(self._first) * FAR_FEWER
+            limit = max(self._near, NEAR_IF_FAR_FEWER) if few else self._near
+            if cycles.total > self._written.total * limit:
+                many = sum(isinstance(item, Loop) for item in looped.block.items)
+                rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
+                return None
+        return _stretched(cycles)
+
+    def _taken(self, way: Way, share: float) -> float:
+        """Cycles of all operations with loops over those of their busiest unit; infinite: they have no place."""
+        looped = self._rolled(self._items, way, share)
+        return _stretched(self._cycles(Block([*map(_cut, looped.block.items)]))) if looped is not None else inf
+
+    def _rolled(self, items: Sequence[Item], way: Way, share: float) -> Rerolled | None:
         """With loops; None: with hardly fewer operations."""
-        block = prefetch(Block([*items]), Lookahead(self._room // 2, way.ahead), set())
-        found = reroll(block, self._fixed, self._room, self._ctx.chip, way.spare, numbers=self._ctx.loop_vars)
-        worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
-        return found if worth else None
+        key = len(items), way, share
+        if key not in self._known:
+            room = int(self._free * share)
+            block = prefetch(Block([*items]), Lookahead(room // 2, way.ahead), set())
+            found = reroll(block, self._fixed, room, self._ctx.chip, way.spare, numbers=self._ctx.loop_vars)
+            worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
+            self._known[key] = found if worth else None
+        return self._known[key]
 
     def _cycles(self, block: Block) -> Predicted | None:
-        """Predicted cycles; None: there are too few scalars or tokens, or no place for its buffers."""
-        fitted = ahead(self._ctx, block, self._free)
+        """Predicted cycles; None: there are too few scalars or tokens, or no place for its buffers.
+
+        Whole values that it does not use have their places beside it.
+        """
+        used = {buf for op in block.ops() for buf in op.buffers if buf.space is Space.VMEM} & self._ctx.whole
+        taken = self._ctx.chip.vmem.bytes - self._free - sum(buf.bytes for buf in used)
+        fitted = ahead(self._ctx, block, self._free, max(0, taken))
         try:
             return None if fitted.plan.failed is not None else predicted(self._ctx, fitted)
         except DoesNotFitError:
             return None
+
+
+def _stretched(cycles: Predicted | None) -> float:
+    """Cycles over those of the busiest unit; infinite: there are none."""
+    return cycles.total / max(cycles.busiest, 1) if cycles is not None else inf
+
+
+def _cut(item: Item) -> Item:
+    """A loop of a few iterations instead of many."""
+    if isinstance(item, Loop) and isinstance(item.count, int):
+        return replace(item, count=min(item.count, ITERATIONS))
+    return item

@@ -7,8 +7,8 @@ and the depth of the load queue allow.  Loads keep their order.  A loop is passe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp, registers_of
@@ -22,10 +22,16 @@ class Lookahead:
     Attributes:
         bytes: of VMEM that loads ahead of their place may take.
         loads: how many.
+        less: bytes up to which loads of some groups may join these.
     """
 
     bytes: int
     loads: int
+    less: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, group: str) -> int:
+        """Bytes up to which loads of a group may be ahead."""
+        return self.less.get(group, self.bytes)
 
 
 def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
@@ -66,7 +72,7 @@ def _segment(ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp]) -> 
     for place, op in enumerate(ops):
         while issued < len(loads):
             load = loads[issued]
-            fits = bytes_ahead + load.bytes <= ahead.bytes and issued - passed < ahead.loads
+            fits = bytes_ahead + load.bytes <= ahead.of(load.op.origin.group) and issued - passed < ahead.loads
             if load.after >= place or not (fits or load.place <= place):
                 break
             out.append(load.op)

@@ -24,7 +24,7 @@ LEAST = 24
 SMALLEST = 1024
 """Operations of a group in which repetitions are looked for."""
 
-LONGEST = 2048
+LONGEST = 4096
 """Operations of a period that are looked for."""
 
 LOOKED_AT = 4
