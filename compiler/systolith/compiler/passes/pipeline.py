@@ -25,6 +25,7 @@ from systolith.compiler.passes.expand.scans import SplitScans
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
+from systolith.compiler.passes.expand.small_scatters import ReduceSmallScatters
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
@@ -112,6 +113,7 @@ LEGAL: tuple[Pass, ...] = (
     SplitWideSums(),
     SimplifyGathers(),
     SimplifyScatters(),
+    ReduceSmallScatters(),
     LoopLongComputations(),
     ExpandBarriers(),
     NormaliseNarrowTypes(),

@@ -29,6 +29,7 @@ from systolith.compiler.passes.expand.scans import SplitScans
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
+from systolith.compiler.passes.expand.small_scatters import ReduceSmallScatters
 from systolith.compiler.passes.expand.sort_expander import ExpandSorts
 from systolith.compiler.passes.expand.stochastic_convert import DecomposeStochasticConvert
 from systolith.compiler.passes.expand.topk import DecomposeTopK
@@ -98,6 +99,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "rng-expander": ExpandRng,
     "scaled-dot-rewriter": RewriteScaledDots,
     "scan-expander": ExpandScans,
+    "scatter-strength-reducer": ReduceSmallScatters,
     "scatter_simplifier": SimplifyScatters,
     "select_and_scatter_expander": ExpandSelectAndScatter,
     "sharding-remover": RemoveShardings,
