@@ -22,6 +22,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, pairwise
+from typing import NamedTuple
 
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.compiler.emit.loops import (
@@ -112,6 +113,22 @@ class Ordered:
     ends: dict[int, int] = field(default_factory=dict)
 
 
+SegmentKey = tuple[int, int, tuple[Span, ...]]
+"""The first instruction of a segment, the one after its last, and its loops whose iterations overlap."""
+
+
+class Segment(NamedTuple):
+    """Instructions between which SEQ does not join the queues.
+
+    Attributes:
+        steps: of them.
+        needed: what each step conflicts with, of those that touch memory (`conflicts`).
+    """
+
+    steps: Steps
+    needed: list[list[tuple[int, int]]]
+
+
 class Orderer:
     """Derives tokens for a line of instructions.
 
@@ -123,6 +140,7 @@ class Orderer:
         fifo_depth: of each queue.
         fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
         edges: how loops are ordered that would not be alike else.
+        known: segments of the same program, which are kept here.
     """
 
     def __init__(
@@ -134,6 +152,7 @@ class Orderer:
         fifo_depth: int,
         fine: Mapping[int, int] = FINE,
         edges: Mapping[Span, LoopEdge] | None = None,
+        known: dict[SegmentKey, Segment] | None = None,
     ) -> None:
         # Lanes: those of the queues, then those of what retires alone there.
         alone = [q for q in queues if q.rstrip("0123456789") in ALONE]
@@ -149,6 +168,7 @@ class Orderer:
         self.entries: dict[int, int] = {}
         self.marks: list[tuple[Mark, int]] = []
         self._edges = {span.head: edge for span, edge in (edges or {}).items()}
+        self._known: dict[SegmentKey, Segment] = {} if known is None else known
         self._heads: dict[int, list[int]] = {}
         self._places: dict[Span, list[int]] = defaultdict(list)
         self._first: list[Span] = []
@@ -187,16 +207,23 @@ class Orderer:
             if start in boundaries:
                 self._join()
                 self.entries[start] = len(self.nodes)
-            self._segment(instructions, unroller.steps(start, end))
+            key = start, end, tuple(s for s in spans if start <= s.head < end)
+            if key not in self._known:
+                self._known[key] = self._conflicts(instructions, unroller.steps(start, end))
+            self._segment(instructions, self._known[key])
         return self._finish()
 
-    def _segment(self, instructions: Sequence[Instruction], steps: Steps) -> None:
-        """Order instructions between which SEQ does not join."""
+    def _conflicts(self, instructions: Sequence[Instruction], steps: Steps) -> Segment:
+        """Steps between which SEQ does not join, with what they conflict with."""
         touching = [s for s in steps if not isinstance(s, Mark)]
         lanes = [self._lane_of(s, instructions) for s in touching]
-        needed = iter(conflicts((s.touched for s in touching), lanes, len(self.names), self.lines))
+        return Segment(steps, conflicts((s.touched for s in touching), lanes, len(self.names), self.lines))
+
+    def _segment(self, instructions: Sequence[Instruction], segment: Segment) -> None:
+        """Order instructions between which SEQ does not join."""
+        needed = iter(segment.needed)
         numbers: list[int] = []
-        for step in steps:
+        for step in segment.steps:
             if isinstance(step, Mark):
                 self._mark(step)
                 continue
@@ -463,7 +490,7 @@ INNER = "SEQ joins the queues in its body"
 
 
 def ordered(
-    orderer: Callable[[Mapping[Span, LoopEdge]], Orderer],
+    orderer: Callable[[Mapping[Span, LoopEdge], dict[SegmentKey, Segment]], Orderer],
     instructions: Sequence[Instruction],
     boundaries: frozenset[int],
     spans: Collection[Span],
@@ -472,16 +499,17 @@ def ordered(
     """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, and why.
 
     Args:
-        orderer: makes one; given how loops are ordered that would not be alike else.
+        orderer: makes one; given how loops are ordered that would not be alike else, and segments that are known.
         instructions, boundaries: as for `Orderer.run`.
         spans: loops.
         joined: those before which and after each iteration of which SEQ joins the queues, and why.
     """
     apart = dict(joined)
     edges: dict[Span, LoopEdge] = {}
+    known: dict[SegmentKey, Segment] = {}
     while True:
         cuts = {at for s in apart for at in (s.head, s.first, s.end)}
-        made = orderer({s: edge for s, edge in edges.items() if s not in apart})
+        made = orderer({s: edge for s, edge in edges.items() if s not in apart}, known)
         try:
             found = made.run(instructions, boundaries | cuts, [s for s in spans if s not in apart])
         except NotAlikeError as problem:
