@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.driver import compile_tile
-from systolith.compiler.emit.tokens import Ordered, Orderer
+from systolith.compiler.emit.tokens import Ordered, Orderer, Segment
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
@@ -217,6 +217,30 @@ def test_all_loops_that_do_not_overlap_are_found_in_one_round(monkeypatch: pytes
     made = compile_tile(parse_tile_ir(HEAD + body), TINY)
     assert len(made.explain) == 5
     assert len(rounds) == 2
+
+
+def test_conflicts_are_found_once_however_often_a_program_is_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here only the second iteration would wait for what is copied before it."""
+    body = counted(str(ROWS))
+    runs: list[int] = []
+    found: list[int] = []
+    run, conflicts = Orderer.run, Orderer._conflicts
+
+    def counted_run(self: Orderer, *args: Any) -> Ordered:
+        runs.append(0)
+        return run(self, *args)
+
+    def counted_conflicts(self: Orderer, *args: Any) -> Segment:
+        found.append(0)
+        return conflicts(self, *args)
+
+    monkeypatch.setattr(Orderer, "run", counted_run)
+    monkeypatch.setattr(Orderer, "_conflicts", counted_conflicts)
+    made = compile_tile(parse_tile_ir(HEAD + body), TINY).program.code
+    assert (len(runs), len(found)) == (2, 2)  # two segments: SEQ joins the queues at the end
+    monkeypatch.setattr(Orderer, "run", lambda self, *args: (self._known.clear(), run(self, *args))[1])
+    assert compile_tile(parse_tile_ir(HEAD + body), TINY).program.code == made
+    assert (len(runs), len(found)) == (2, 6)  # the second program's runs are not counted
 
 
 def test_loops_round_trip() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory.vmem import lives, plan_memory
+from systolith.compiler.memory.vmem import LASTING, lives, plan_memory
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, Item, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
@@ -96,7 +96,8 @@ def test_a_large_tile_without_a_place_among_small_ones_comes_before_them() -> No
     """Small tiles in turn would leave holes of half of the memory only."""
     small = [Buf(f"s{i}", Space.VMEM, 96) for i in range(7)]
     kept, large = Buf("kept", Space.VMEM, 96), Buf("large", Space.VMEM, 768)
-    block = Block([*map(_use, small[:5]), _use(kept), _use(large, kept), *map(_use, small[5:])])
+    lasting = [_use(large, kept)] * (1 + LASTING)
+    block = Block([*map(_use, small[:5]), _use(kept), *lasting, *map(_use, small[5:])])
     plan = plan_memory(block, set(), 1024, 1024, 32)
     assert plan.failed is None
     start, end = plan.address[kept], plan.address[kept] + kept.bytes

@@ -27,6 +27,11 @@ LONG = 1024
 ROUNDS = 2
 """So often tiles without a place are placed before the others."""
 
+LASTING = 64
+"""A tile that lives through so many operations may be placed before the others, as loops' buffers are: consecutive
+tiles of short lives would be in the same place, and wait for each other.
+"""
+
 ON_CHIP = (Space.VMEM, Space.SMEM)
 
 END = sys.maxsize
@@ -120,7 +125,7 @@ def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Gen
 def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line: int) -> MemoryPlan:
     """Addresses for all buffers of `block`.
 
-    Tiles that find no place among the others, which may lie far apart, are placed before them.
+    Lasting tiles that find no place among the others, which may lie far apart, are placed before them.
 
     Args:
         block: the program.
@@ -133,7 +138,7 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
     plan = _placed(found, in_vmem, first, vmem, line)
     for _ in range(ROUNDS):
-        helped = {v.value for v in plan.failures if v.value.align <= line} - first
+        helped = {v.value for v in plan.failures if v.value.align <= line and v.last - v.first >= LASTING} - first
         if not helped:
             break
         first |= helped
