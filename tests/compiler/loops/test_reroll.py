@@ -140,7 +140,6 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
     assert any(d.kind == "repeat" and "iterations of" in d.chosen for d in rolled.explain)
 
 
-@pytest.mark.slow
 def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy() -> None:
     """The first operations of this product are too few for its outer loop."""
     text = module(BODIES["product"], 128, 256, 768)
@@ -157,6 +156,7 @@ def test_heads_of_thousands_of_operations_are_a_loop() -> None:
     assert taken(rolled, TINY) <= taken(plain, TINY) * 1.005
 
 
+@pytest.mark.slow
 def test_loops_one_after_another_share_registers_in_a_loop_around_them() -> None:
     """The rows of this product's blocks are an outermost loop, in which each block's first and last columns have loops
     of their own beside that of the columns between.
