@@ -112,6 +112,7 @@ OPERATIONS: dict[str, Model] = {
         lambda t, i, x, w: t.at[i].add(x @ w),
         (_f32(50257, 1024), _indices(4096), _f32(4096, 1024), _f32(1024, 1024)),
     ),
+    "segment_sum": (lambda x, s: jnp.zeros(128).at[s].add(x), (_f32(1 << 20), _indices(1 << 20))),
     "scatter_add_unique_rows": (
         lambda x, i, u: x.at[i].add(u, unique_indices=True),
         (_f32(100_000, 128), _indices(100_000), _f32(100_000, 128)),
