@@ -22,6 +22,7 @@ from systolith.compiler.passes.expand.rng import ExpandRng
 from systolith.compiler.passes.expand.scaled_dots import RewriteScaledDots
 from systolith.compiler.passes.expand.scan_expander import ExpandScans
 from systolith.compiler.passes.expand.scans import SplitScans
+from systolith.compiler.passes.expand.scatter_sums import MergeScatterSums
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
@@ -112,6 +113,7 @@ LEGAL: tuple[Pass, ...] = (
     SplitScans(),
     SplitWideSums(),
     SimplifyGathers(),
+    MergeScatterSums(),
     SimplifyScatters(),
     ReduceSmallScatters(),
     LoopLongComputations(),

@@ -26,6 +26,7 @@ from systolith.compiler.passes.expand.rng import ExpandRng
 from systolith.compiler.passes.expand.scaled_dots import RewriteScaledDots
 from systolith.compiler.passes.expand.scan_expander import ExpandScans
 from systolith.compiler.passes.expand.scans import SplitScans
+from systolith.compiler.passes.expand.scatter_sums import MergeScatterSums
 from systolith.compiler.passes.expand.scatters import SimplifyScatters
 from systolith.compiler.passes.expand.select_and_scatter import ExpandSelectAndScatter
 from systolith.compiler.passes.expand.small_dots import ReduceSmallDots
@@ -99,6 +100,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "rng-expander": ExpandRng,
     "scaled-dot-rewriter": RewriteScaledDots,
     "scan-expander": ExpandScans,
+    "scatter-sum-merger": MergeScatterSums,
     "scatter-strength-reducer": ReduceSmallScatters,
     "scatter_simplifier": SimplifyScatters,
     "select_and_scatter_expander": ExpandSelectAndScatter,
