@@ -161,18 +161,15 @@ def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
         return None
     if fitted.plan.failed is None:
         return None if _has_registers(lowering.ctx, fitted.block) else NO_LOOPS
-    ctx = lowering.ctx
-    plan = fitted.plan
+    ctx, plan = lowering.ctx, fitted.plan
     loops = [(lowering.rolled[loop.var], loop.body) for loop in fitted.block.loops() if loop.var in lowering.rolled]
     groups = {buf: group for group, body in loops for op in body.ops() for buf in op.buffers if buf not in ctx.whole}
     ranges = [live for live in plan.lives if live.value in groups]
-    used = plan.lives.usage(lambda buf: buf.bytes, max(plan.lives.last.values(), default=0) + 1)
     most = Counter[Group]()
-    for _, start, end in plan.failures:
-        fullest = max(range(start, end + 1), key=used.__getitem__)
+    for at in plan.fullest():
         taken = Counter[Group]()
         for buf, first, last in ranges:
-            if first <= fullest <= last:
+            if first <= at <= last:
                 taken[groups[buf]] += buf.bytes
         most |= taken
     return lowering.loops.lowered({group: size / lowering.room(group) for group, size in most.items()})

@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from systolith.compiler.emit.loops import EASED, LoopEdge, Span
-from systolith.compiler.emit.tokens import Ordered, Orderer, ordered
+from systolith.compiler.emit.overlap import ordered
+from systolith.compiler.emit.tokens import Ordered, Orderer
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from tests.compiler.tokens.test_order import LATCH, OPS, QUEUES, Plan, conflict, happens_before

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from systolith.compiler.emit.codegen import Generator, LinearOp
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.emit.loops import Span
+from systolith.compiler.emit.overlap import INNER, ordered
 from systolith.compiler.emit.routines import RoutineTokens
-from systolith.compiler.emit.tokens import FINE, INNER, Ordered, Orderer, ordered
+from systolith.compiler.emit.tokens import FINE, Ordered, Orderer
 from systolith.compiler.explain import Decision
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp

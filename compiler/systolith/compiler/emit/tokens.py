@@ -27,11 +27,9 @@ from typing import NamedTuple
 from systolith.compiler.emit.dependence import Key, LineMap, conflicts
 from systolith.compiler.emit.loops import (
     AS_IT_IS,
-    UNLIKE,
     Edge,
     LoopEdge,
     Mark,
-    NotAlikeError,
     Span,
     Step,
     Steps,
@@ -484,44 +482,6 @@ class Orderer:
         if len(table) > MAX_TOKENS:
             raise DoesNotFitError(f"the program needs {len(table)} tokens, the machine has {MAX_TOKENS}")
         return table
-
-
-INNER = "SEQ joins the queues in its body"
-
-
-def ordered(
-    orderer: Callable[[Mapping[Span, LoopEdge], dict[SegmentKey, Segment]], Orderer],
-    instructions: Sequence[Instruction],
-    boundaries: frozenset[int],
-    spans: Collection[Span],
-    joined: Mapping[Span, str],
-) -> tuple[Ordered, dict[Span, str]]:
-    """Order a program, with as many loops as possible whose iterations overlap; gives those that do not, and why.
-
-    Args:
-        orderer: makes one; given how loops are ordered that would not be alike else, and segments that are known.
-        instructions, boundaries: as for `Orderer.run`.
-        spans: loops.
-        joined: those before which and after each iteration of which SEQ joins the queues, and why.
-    """
-    apart = dict(joined)
-    edges: dict[Span, LoopEdge] = {}
-    known: dict[SegmentKey, Segment] = {}
-    while True:
-        cuts = {at for s in apart for at in (s.head, s.first, s.end)}
-        made = orderer({s: edge for s, edge in edges.items() if s not in apart}, known)
-        try:
-            found = made.run(instructions, boundaries | cuts, [s for s in spans if s not in apart])
-        except NotAlikeError as problem:
-            unlike = [span for span, why in problem.why.items() if why == UNLIKE]
-            eased = [edges.setdefault(span, LoopEdge()).eased(made.unlike[span]) for span in unlike]
-            if any(eased):
-                continue
-            around = {s: INNER for s in spans for p in problem.why if s.first <= p.first and p.end <= s.end}
-            apart = around | dict(problem.why) | apart
-            continue
-        found.ends.update({s.head: found.entries[s.end] for s in apart})
-        return found, apart
 
 
 def _most_ahead(pairs: Sequence[tuple[Node, Node]]) -> int:

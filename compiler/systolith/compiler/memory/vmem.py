@@ -59,6 +59,11 @@ class MemoryPlan:
         """The first buffer that found no place, if any."""
         return self.failures[0] if self.failures else None
 
+    def fullest(self) -> list[int]:
+        """Where memory is fullest in the life of each buffer that found no place, in order."""
+        used = self.lives.usage(lambda buf: buf.bytes, max(self.lives.last.values(), default=0) + 1)
+        return sorted({max(range(start, end + 1), key=used.__getitem__) for _, start, end in self.failures})
+
     def text(self) -> str:
         """A line a buffer: address, bytes, first and last use, where and what it is."""
         lines = [f"high water {self.high_water}"]
@@ -136,13 +141,13 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     found = lives(block)
     in_vmem = [v for v in found if v.value.space == Space.VMEM]
     first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
-    plan = _placed(found, in_vmem, first, vmem, line)
+    plan = _with_first(first, found, in_vmem, vmem, line)
     for _ in range(ROUNDS):
         helped = {v.value for v in plan.failures if v.value.align <= line and v.last - v.first >= LASTING} - first
         if not helped:
             break
         first |= helped
-        plan = _placed(found, in_vmem, first, vmem, line)
+        plan = _with_first(first, found, in_vmem, vmem, line)
     if plan.failures:
         return plan
     _tiles(plan, [v for v in found if v.value.space == Space.SMEM], _Placed(), smem, 4)
@@ -152,11 +157,11 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     return plan
 
 
-def _placed(
-    lives: Liveness[Buf], in_vmem: Sequence[Live[Buf]], first: Collection[Buf], vmem: int, line: int
+def _with_first(
+    first: Collection[Buf], found: Liveness[Buf], in_vmem: Sequence[Live[Buf]], vmem: int, line: int
 ) -> MemoryPlan:
-    """Addresses in VMEM, of some buffers first."""
-    plan = MemoryPlan(lives=lives)
+    """Addresses in VMEM, of some buffers before the others."""
+    plan = MemoryPlan(lives=found)
     placed = _Placed()
     by_size = sorted((v for v in in_vmem if v.value in first), key=lambda v: (-v.value.bytes, v.first, v.value.name))
     for live in by_size:
@@ -164,9 +169,9 @@ def _placed(
         address = _highest(placed.during(live.first, live.last), size, vmem)
         if address is None:
             plan.failures.append(live)
-            continue
-        plan.address[live.value] = address
-        placed.add(live, address, address + size)
+        else:
+            plan.address[live.value] = address
+            placed.add(live, address, address + size)
     _tiles(plan, [v for v in in_vmem if v.value not in first], placed, vmem, line)
     return plan
 

@@ -122,9 +122,7 @@ def ahead(ctx: TileBuilder, block: Block, free: int, taken: int = 0) -> Fitted:
 
 def _in_the_way(fitted: Fitted) -> set[str]:
     """Groups of loads ahead whose buffers live where a buffer without a place finds memory fullest."""
-    lives = fitted.plan.lives
-    used = lives.usage(lambda buf: buf.bytes, max(lives.last.values(), default=0) + 1)
-    fullest = sorted({max(range(start, end + 1), key=used.__getitem__) for _, start, end in fitted.plan.failures})
+    lives, fullest = fitted.plan.lives, fitted.plan.fullest()
     ranges = (
         (op.origin.group, lives.first[buf], lives.last[buf])
         for op in fitted.moved
