@@ -56,6 +56,12 @@ def test_a_process_ends_though_a_compilation_was_interrupted() -> None:
 
 
 @pytest.mark.slow
+def test_harnesses_of_jax_give_what_they_do_on_the_cpu() -> None:
+    done = run("harnesses.py", "50", JAX_ENABLE_X64="1", SYSTOLITH_CHIP="tpu_v3")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_devices_run_their_parts_of_a_program() -> None:
     done = run("several.py", SYSTOLITH_DEVICES="4")
     assert done.returncode == 0, done.stdout + done.stderr
