@@ -16,6 +16,7 @@ from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.host_calls import ExpandHostCalls
+from systolith.compiler.passes.expand.interior_padding import InterleavePadding
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
 from systolith.compiler.passes.expand.long_computations import LoopLongComputations
 from systolith.compiler.passes.expand.one_device import RunOnOneDevice
@@ -88,6 +89,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "gather_simplifier": SimplifyGathers,
     "host-call-expander": ExpandHostCalls,
     "integer-product-expander": ExpandIntegerProducts,
+    "interior-padding-interleaver": InterleavePadding,
     "lapack-expander": ExpandLapack,
     "layout_normalization": NormaliseLayouts,
     "long-computation-expander": LoopLongComputations,
