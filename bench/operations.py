@@ -83,6 +83,7 @@ OPERATIONS: dict[str, Model] = {
     "concatenate_rows": (lambda x, y: jnp.concatenate([x, y]), (ROWS, ROWS)),
     "concatenate_columns": (lambda x, y: jnp.concatenate([x, y], 1), (ROWS, ROWS)),
     "pad": (lambda x: jnp.pad(x, ((1, 1), (1, 1))), (ROWS,)),
+    "pad_interior": (lambda x: lax.pad(x, jnp.float32(0), ((0, 0, 0), (0, 0, 1))), (_f32(4096, 512),)),
     "slice": (lambda x: x[:, 100:900], (ROWS,)),
     "slice_strided": (lambda x: x[::2], (ROWS,)),
     "reverse": (lambda x: x[:, ::-1], (ROWS,)),

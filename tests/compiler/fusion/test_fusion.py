@@ -187,6 +187,27 @@ def test_expensive_work_is_not_repeated() -> None:
     assert kinds(text) == ["kLoop", "kInput", "kLoop"]
 
 
+@pytest.mark.parametrize(("rows", "times", "stored"), [(65536, 128, True), (65536, 8, False), (64, 128, False)])
+def test_cheap_work_is_repeated_a_few_times_only(rows: int, times: int, stored: bool) -> None:
+    """Indices that are brought into range, and compared with the number of each segment."""
+    text = f"""HloModule m
+ENTRY e {{
+ x = s32[{rows}] parameter(0)
+ z = s32[] constant(0)
+ zs = s32[{rows}] broadcast(z), dimensions={{}}
+ n = s32[] constant({times})
+ ns = s32[{rows}] broadcast(n), dimensions={{}}
+ below = pred[{rows}] compare(x, zs), direction=LT
+ y = s32[{rows}] add(x, ns)
+ i = s32[{rows}] select(below, y, x)
+ is = s32[{rows},{times}] broadcast(i), dimensions={{0}}
+ k = s32[{rows},{times}] iota(), iota_dimension=1
+ ROOT r = pred[{rows},{times}] compare(is, k), direction=EQ
+}}
+"""
+    assert kinds(text) == ["kLoop"] * (1 + stored)
+
+
 def test_reshape_that_does_not_fold_becomes_a_view() -> None:
     text = """HloModule m
 ENTRY e {

@@ -29,7 +29,7 @@ from math import inf
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
-from systolith.compiler.groups.repetitions import FEW_LANES, is_large_transpose, pieces, read_in_parts, repetitions
+from systolith.compiler.groups.repetitions import FEW_LANES, is_large_transpose, is_repeated_work, pieces, read_in_parts, repetitions
 from systolith.compiler.groups.straight import cut_straight
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
@@ -228,7 +228,8 @@ class _Grouping:
         epilogue = any(self._may_be_absorbed(o) and o.dims == i.dims for c in cone for o in c.operands)
         operations = len(cone) - len(self.moved.intersection(cone))
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
-        if (expensive or epilogue) and expanded:
+        repeated = operations * (expanded - 1) if operations > 1 else 0
+        if expanded and (expensive or epilogue or is_repeated_work(repeated, i.shape.size)):
             return f"repeated along a dimension, {work}"
         leaves = {
             o for c in cone for o in c.operands if (o in self.before or o not in self.cheap) and o.opcode != "constant"
@@ -278,17 +279,17 @@ class _Grouping:
                 stack.extend(o for o in c.operands if c.opcode != "broadcast" or o.shape.size == c.shape.size)
         return list(found)
 
-    def _expanded(self, i: Instruction) -> bool:
-        """Whether a user repeats it along some dimension, so that fusing would compute it many times over."""
-        moved = [i]
+    def _expanded(self, i: Instruction) -> int:
+        """How many times users repeat it along some dimension, so that fusing would compute it as often; 0: none."""
+        moved, times = [i], 0
         while moved:
             value = moved.pop()
             for user in self.users[value]:
                 if user.opcode == "broadcast" and user.shape.size > value.shape.size:
-                    return True
+                    times = max(times, user.shape.size // max(1, value.shape.size))
                 if user.opcode in ("reshape", "transpose") and user not in self.stored:
                     moved.append(user)
-        return False
+        return times
 
     # Epilogues.
 

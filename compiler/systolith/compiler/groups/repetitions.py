@@ -19,6 +19,14 @@ at once.
 LARGE = 1 << 14
 """Elements from which on a transposed array that is repeated is stored: each repetition would read it across rows."""
 
+REPEATED_OPERATIONS = 32
+"""Cheap operations again for each element from which on a value is stored: storing one f32 and reading it again takes
+HBM as long as 17 operations take `tpu_v3`'s vector unit.
+"""
+
+REPEATED_WORK = 1 << 22
+"""Cheap operations again in all from which on: the start of one more group takes as long as some of these."""
+
 
 def pieces(
     i: Instruction,
@@ -70,6 +78,11 @@ def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instructi
             elif user.opcode in ("slice", "reverse"):
                 parts += user.shape.size
     return parts >= i.shape.size
+
+
+def is_repeated_work(operations: int, elements: int) -> bool:
+    """Whether so many cheap operations again for each of a value's elements take longer than storing it does."""
+    return operations >= REPEATED_OPERATIONS and operations * elements >= REPEATED_WORK
 
 
 def is_large_transpose(i: Instruction) -> bool:
