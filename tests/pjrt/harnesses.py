@@ -73,7 +73,7 @@ def problems(harness: Harness) -> Iterator[str]:
     for n, (g, w) in enumerate(zip(got, want, strict=True)):
         if (g.dtype, g.shape) != (w.dtype, w.shape):
             yield f"result {n} is {g.dtype}{list(g.shape)}, not {w.dtype}{list(w.shape)}"
-        elif why := difference(form(g), form(w), TOLERANCE.get(w.dtype.name, 0)):
+        elif why := difference(form(g), form(w), TOLERANCE.get(_computed_in(harness, w), 0)):
             yield f"result {n}: {why}"
 
 
@@ -86,6 +86,12 @@ def _results(harness: Harness, platform: str) -> list[Any]:
         there = [jax.device_put(x, device) if isinstance(x, jax.Array) else x for x in arguments]
         found = jax.tree.leaves(jax.jit(harness.dyn_fun)(*there))
     return [jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in found]
+
+
+def _computed_in(harness: Harness, result: Array) -> str:
+    """The type in which XLA's CPU backend computes: convolutions of c64 whatever type is wanted, unlike the chip."""
+    convolved = harness.group_name == "conv_general_dilated" and harness.dtype == np.complex64
+    return "complex64" if convolved else result.dtype.name
 
 
 def _same(x: Array) -> Array:
