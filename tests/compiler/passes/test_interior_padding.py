@@ -31,7 +31,9 @@ def text_of(dtype: str, dims: list[int], padding: list[PadDim]) -> str:
 edges = st.builds(PadDim, st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3))
 
 
-@given(st.sampled_from(TYPES), st.lists(st.tuples(st.integers(0, 5), edges), min_size=1, max_size=4), st.integers(0, 99))
+@given(
+    st.sampled_from(TYPES), st.lists(st.tuples(st.integers(0, 5), edges), min_size=1, max_size=4), st.integers(0, 99)
+)
 def test_any_padding(dtype: str, axes: list[tuple[int, PadDim]], seed: int) -> None:
     dims, padding = [n for n, _ in axes], [p for _, p in axes]
     if any(n + max(0, n - 1) * p.interior + p.low + p.high < 0 for n, p in axes):

@@ -29,7 +29,14 @@ from math import inf
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
-from systolith.compiler.groups.repetitions import FEW_LANES, is_large_transpose, is_repeated_work, pieces, read_in_parts, repetitions
+from systolith.compiler.groups.repetitions import (
+    FEW_LANES,
+    is_large_transpose,
+    is_repeated_work,
+    pieces,
+    read_in_parts,
+    repetitions,
+)
 from systolith.compiler.groups.straight import cut_straight
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
@@ -228,8 +235,7 @@ class _Grouping:
         epilogue = any(self._may_be_absorbed(o) and o.dims == i.dims for c in cone for o in c.operands)
         operations = len(cone) - len(self.moved.intersection(cone))
         work = f"{operations} operations{', transcendental' * expensive}{', after a product or sum' * epilogue}"
-        repeated = operations * (expanded - 1) if operations > 1 else 0
-        if expanded and (expensive or epilogue or is_repeated_work(repeated, i.shape.size)):
+        if expanded and (expensive or epilogue or is_repeated_work(operations, expanded, i.shape.size)):
             return f"repeated along a dimension, {work}"
         leaves = {
             o for c in cone for o in c.operands if (o in self.before or o not in self.cheap) and o.opcode != "constant"

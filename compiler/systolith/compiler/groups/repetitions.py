@@ -80,9 +80,13 @@ def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instructi
     return parts >= i.shape.size
 
 
-def is_repeated_work(operations: int, elements: int) -> bool:
-    """Whether so many cheap operations again for each of a value's elements take longer than storing it does."""
-    return operations >= REPEATED_OPERATIONS and operations * elements >= REPEATED_WORK
+def is_repeated_work(operations: int, times: int, elements: int) -> bool:
+    """Whether cheap operations, so many times for each of a value's elements, take longer than storing it does.
+
+    A single one takes no longer than the load beside it.
+    """
+    again = operations * (times - 1) if operations > 1 else 0
+    return again >= REPEATED_OPERATIONS and again * elements >= REPEATED_WORK
 
 
 def is_large_transpose(i: Instruction) -> bool:

@@ -16,8 +16,8 @@ from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
 from systolith.compiler.passes.expand.host_calls import ExpandHostCalls
-from systolith.compiler.passes.expand.interior_padding import InterleavePadding
 from systolith.compiler.passes.expand.integer_products import ExpandIntegerProducts
+from systolith.compiler.passes.expand.interior_padding import InterleavePadding
 from systolith.compiler.passes.expand.long_computations import LoopLongComputations
 from systolith.compiler.passes.expand.one_device import RunOnOneDevice
 from systolith.compiler.passes.expand.partial_reduce import ExpandPartialReduce
