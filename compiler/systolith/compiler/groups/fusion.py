@@ -31,6 +31,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
 from systolith.compiler.groups.repetitions import (
     FEW_LANES,
+    expansion,
     is_large_transpose,
     is_repeated_work,
     pieces,
@@ -221,13 +222,13 @@ class _Grouping:
         if self.need[i] and read_in_parts(i, self.users):
             return _IN_PARTS
         if is_large_transpose(i):
-            if self._expanded(i):
+            if expansion(i, self.users, self.stored):
                 return "transposed, and repeated along a dimension"
             if i.operands[0].dims[-1] <= FEW_LANES and any(g.opcode == "reduce" for g in self.need[i]):
                 return "transposed from short rows for a reduction"
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
-        expanded, times = self._expanded(i), repetitions(i, self.users[i], self.pieces[i])
+        expanded, times = expansion(i, self.users, self.stored), repetitions(i, self.users[i], self.pieces[i])
         if not expanded and len(self.need[i]) < 2 and times < 2:
             return ""
         cone = self._cone(i)
@@ -284,18 +285,6 @@ class _Grouping:
                 # What is repeated is stored if it is worth anything, so it does not count here.
                 stack.extend(o for o in c.operands if c.opcode != "broadcast" or o.shape.size == c.shape.size)
         return list(found)
-
-    def _expanded(self, i: Instruction) -> int:
-        """How many times users repeat it along some dimension, so that fusing would compute it as often; 0: none."""
-        moved, times = [i], 0
-        while moved:
-            value = moved.pop()
-            for user in self.users[value]:
-                if user.opcode == "broadcast" and user.shape.size > value.shape.size:
-                    times = max(times, user.shape.size // max(1, value.shape.size))
-                if user.opcode in ("reshape", "transpose") and user not in self.stored:
-                    moved.append(user)
-        return times
 
     # Epilogues.
 

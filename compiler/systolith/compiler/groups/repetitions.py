@@ -60,6 +60,21 @@ def repetitions(i: Instruction, users: Sequence[Instruction], among: Sequence[In
     return max(read, sum(p.shape.size for p in among)) / max(1, i.shape.size)
 
 
+def expansion(
+    i: Instruction, users: Mapping[Instruction, Sequence[Instruction]], stored: Collection[Instruction]
+) -> int:
+    """How many times users repeat a value along some dimension, so that fusing would compute it as often; 0: none."""
+    moved, times = [i], 0
+    while moved:
+        value = moved.pop()
+        for user in users[value]:
+            if user.opcode == "broadcast" and user.shape.size > value.shape.size:
+                times = max(times, user.shape.size // max(1, value.shape.size))
+            if user.opcode in ("reshape", "transpose") and user not in stored:
+                moved.append(user)
+    return times
+
+
 def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instruction]]) -> bool:
     """Whether a transpose of the innermost dimension, or a concatenation of what is computed, is read in slices or
     turned around, all of it.
