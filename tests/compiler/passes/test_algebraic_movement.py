@@ -113,6 +113,29 @@ def test_reduction_of_nothing() -> None:
     assert opcodes(assert_unchanged(module_of(body, add), Simplify(), DeadCode())) == ["broadcast", "constant"]
 
 
+@pytest.mark.parametrize("kept", ["f32[4,5]", "f32[]", "s8[3]"])
+@pytest.mark.parametrize("function", ["add(a, b)", "maximum(a, b)", "subtract(b, a)", "multiply(b, b)"])
+def test_reduction_of_one_element_each(kept: str, function: str) -> None:
+    """Combined with the initial value, so that -0 becomes 0 in a sum, and integers wrap."""
+    dtype, dims = kept.removesuffix("]").split("[")
+    body = (
+        f" x = {dtype}[{dims}{',' * bool(dims)}1] parameter(0)\n z = {dtype}[] constant({2 if dtype == 's8' else 0})\n"
+        f" ROOT r = {kept} reduce(x, z), dimensions={{{dims.count(',') + bool(dims)}}}, to_apply=f"
+    )
+    callee = f"f {{\n a = {dtype}[] parameter(0)\n b = {dtype}[] parameter(1)\n ROOT c = {dtype}[] {function}\n}}"
+    assert "reduce" not in opcodes(assert_unchanged(module_of(body, callee), Simplify(), DeadCode()))
+
+
+def test_reduction_along_first_dimensions_of_one_element_is_left() -> None:
+    """What follows it is not to be computed with the sum of columns whose result it is."""
+    body = (
+        " x = f32[1,1,5] parameter(0)\n z = f32[] constant(0)\n"
+        " ROOT r = f32[5] reduce(x, z), dimensions={0,1}, to_apply=f"
+    )
+    add = "f {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b)\n}"
+    assert not Simplify().run(module_of(body, add))
+
+
 def test_dynamic_sizes_are_left_alone() -> None:
     body = (
         " x = f32[4] parameter(0)\n n = s32[] parameter(1)\n d = f32[<=4] set-dimension-size(x, n), dimensions={0}\n"

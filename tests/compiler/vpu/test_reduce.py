@@ -86,7 +86,7 @@ def test_producers_and_epilogue(rows: int, columns: int, budget: int) -> None:
 """
     x, m = finite(sample(DTYPES["f32"], (rows, columns), 1)), finite(sample(DTYPES["f32"], (rows,), 2))
     outcomes = list(run_groups(text, x, m, budget=budget))
-    assert [o.group.reduces for o in outcomes] == [True]
+    assert [o.group.reduces for o in outcomes] == [columns > 1]
     outcomes[0].assert_close(1e-5)
 
 

