@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from systolith.compiler.cost.prices import product_cycles
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
@@ -31,6 +32,9 @@ from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
+
+CLOSE = 0.75
+"""Cycles of the cross-lane unit over those of the matrix units from which on it may be the one that others wait for."""
 
 _CONTRACTIONS = of_family(Family.CONTRACTION, {"dot": dot_contraction, "convolution": convolution_contraction})
 
@@ -185,8 +189,8 @@ def _gemm(
         raise compile_error(product, "an operand has no elements; replace the operation by a constant")
     integer = sums_integers(product)
     contraction = contraction_of(product)
-    streamed = sides[0].like if isinstance(sides[0], Computed) else sides[0]
-    if _rows_innermost(contraction, epilogue.results) or _sums_over_steps(contraction, streamed):
+    left, right = (s.like if isinstance(s, Computed) else s for s in sides)
+    if _right_streams(contraction, left, right, epilogue.results, ctx.chip):
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
     contraction, sides = _compacted(contraction, sides, ctx.chip)
     lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
@@ -217,6 +221,32 @@ def _sums_over_steps(c: Contraction, streamed: Array) -> bool:
         return False
     minor = minor_dims(c, streamed)
     return any(abs(step) > 1 for d in minor for axis, step in c.lhs.dims[d].terms if axis in c.k)
+
+
+def _right_streams(c: Contraction, left: Array, right: Array, results: Sequence[Array], chip: Chip) -> bool:
+    """Whether the right operand of a contraction streams, not the left one.
+
+    The one by which results lie as the accumulators do, if the cross-lane unit does not have clearly less to copy with
+    the other, where it has about as much to do as the matrix units.  A product of a large transposed matrix with a few
+    columns is such: the gradients of attention's keys and values.
+    """
+    if _sums_over_steps(c, left):
+        return True
+    other = c.swapped()
+    swaps = _rows_innermost(c, results)
+    ways = [(c, left), (other, right)]
+    ways = ways[::-1] if swaps else ways
+    (now, product), (then, swapped) = (_copied(each, streamed, results, chip) for each, streamed in ways)
+    less = now >= CLOSE * product and 2 * then <= now and max(then, swapped) <= max(now, product)
+    return swaps != (less and c.lhs.total and c.rhs.total)
+
+
+def _copied(c: Contraction, streamed: Array, results: Sequence[Array], chip: Chip) -> tuple[float, float]:
+    """Cycles, roughly, in which the cross-lane unit copies the streamed operand and the results, and of the product."""
+    turned = [streamed] if minor_dims(c, streamed) else []
+    turned += results if _rows_innermost(c, results) else []
+    product = c.count(c.batch) * product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), chip)
+    return sum(prod(a.dims) for a in turned) / chip.vpu.lanes, product / chip.mxu.count
 
 
 def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
