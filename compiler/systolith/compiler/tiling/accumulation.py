@@ -29,7 +29,7 @@ class Accumulations:
 
     def of(self, region: Mapping[Instruction, int]) -> dict[Instruction, int]:
         """The reductions, outside of the region, of its values and operands, and the dimension that each reduces."""
-        values = dict(region) | _operands(region)
+        values = dict(region) | read_along(region)
         found = {
             user: d
             for value, d in values.items()
@@ -52,7 +52,7 @@ class Accumulations:
         return found
 
 
-def _operands(region: Mapping[Instruction, int]) -> dict[Instruction, int]:
+def read_along(region: Mapping[Instruction, int]) -> dict[Instruction, int]:
     """Values that a region reads along its blocks, and their dimensions; none that it reads along two."""
     found: dict[Instruction, int | None] = {}
     for i, d in region.items():

@@ -12,10 +12,12 @@ the other operand).  Reductions of that very dimension are accumulated from bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import running
@@ -24,8 +26,9 @@ from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.accumulation import Accumulations, start
+from systolith.compiler.tiling.accumulation import Accumulations, read_along, start
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
+from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused
 from systolith.isa.chip import Chip
 
 RESIDENT_SHARE = 0.5
@@ -81,8 +84,14 @@ class _Blocking:
 
     def __init__(self, computation: Computation, chip: Chip, rows: bool = False, entry: bool = False) -> None:
         self.computation, self.chip, self.rows, self.entry = computation, chip, rows, entry
-        self.users = computation.users()
-        self.place = {i: n for n, i in enumerate(computation.instructions)}
+        self.again: dict[Instruction, Instruction] = {}
+        self.large = chip.vmem.bytes // LARGE
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """See who uses what, and where it stands."""
+        self.users = self.computation.users()
+        self.place = {i: n for n, i in enumerate(self.computation.instructions)}
         self.accumulations = Accumulations(self.users, self.place)
 
     def outline(self, taken: Names) -> list[Computation]:
@@ -95,11 +104,12 @@ class _Blocking:
             region = self._best(i, done)
             if region:
                 reduced = self._reduced(region, done)
+                if copy_for_users(self.computation, region, region.keys() | reduced.keys(), self.large):
+                    self._look_up()
                 done |= region.keys() | reduced.keys()
                 made.append(self._replace(region, reduced, taken.fresh(f"group.{i.name}")))
-                self.users = self.computation.users()
-                self.place = {j: n for n, j in enumerate(self.computation.instructions)}
-                self.accumulations = Accumulations(self.users, self.place)
+                self._look_up()
+        drop_unused(self.computation, {i for i in self.computation.instructions if isinstance(i, Group)})
         return made
 
     def _normalises(self, i: Instruction) -> bool:
@@ -146,6 +156,7 @@ class _Blocking:
             before = len(region)
             self._grow_up(region, done)
             self._grow_down(region, done)
+            self._grow_beside(region, done)
         self._trim(region)
         return region if seed in region else {}
 
@@ -170,18 +181,30 @@ class _Blocking:
     def _grow_down(self, region: Region, done: set[Instruction]) -> None:
         """Take in users whose other operands do not depend on the region from outside."""
         for i in list(region):
-            for user in self.users[i]:
-                if user in region or user in done or not _may_join(user) or self._depends(user, region):
-                    continue
-                try:
-                    dim = result_dim(user, i, region[i])
-                    agree = all(
-                        o not in region or operand_dim(user, k, dim) == region[o] for k, o in enumerate(user.operands)
-                    )
-                except NotBlockableError:
-                    continue
-                if agree and self._computes(user, dim):
-                    region[user] = dim
+            self._take_users(i, region[i], self.users[i], region, done)
+
+    def _grow_beside(self, region: Region, done: set[Instruction]) -> None:
+        """Take in other users of what the region reads along its blocks: products, and within a block all."""
+        for o, d in read_along(region).items():
+            users = [u for u in self.users[o] if self.rows or u.opcode == "dot"]
+            self._take_users(o, d, users, region, done)
+
+    def _take_users(
+        self, i: Instruction, d: int, users: Iterable[Instruction], region: Region, done: set[Instruction]
+    ) -> None:
+        """Take in users of a value in blocks along a dimension."""
+        for user in users:
+            if user in region or user in done or not _may_join(user) or self._depends(user, region):
+                continue
+            try:
+                dim = result_dim(user, i, d)
+                agree = all(
+                    o not in region or operand_dim(user, k, dim) == region[o] for k, o in enumerate(user.operands)
+                )
+            except NotBlockableError:
+                continue
+            if agree and self._computes(user, dim):
+                region[user] = dim
 
     def _computes(self, i: Instruction, d: int) -> bool:
         """Whether an operation works on its blocked dimension as a region may: a dot on a batch dimension, or a row."""
@@ -267,7 +290,7 @@ class _Blocking:
         """Outline a region, in place, and the reductions along its blocks that it accumulates."""
         dims = region | reduced
         outputs = self._outputs(dims)
-        copy = RegionOutline(region)
+        copy = RegionOutline(region, self.again)
         starts = {i: start(self.computation, i) for i in reduced}
         for i in [i for i in self.computation.instructions if i in dims]:
             if i in reduced:
@@ -291,6 +314,8 @@ class _Blocking:
             for k, o in enumerate(outputs):
                 value[o] = Instruction(o.name, "get-tuple-element", o.shape, [group], {"index": k}, line=o.line)
                 made.append(value[o])
+            copies = {value[o]: again(o, region, value, self.large) for o in outputs}
+            self.again |= {part: copy for part, copy in copies.items() if copy is not None}
         after = _downstream(self.computation, region)
         first: list[Instruction] = []
         rest: list[Instruction] = []
@@ -307,11 +332,15 @@ class RegionOutline(Outline):
     """A region's instructions as a computation of their own.
 
     A value from outside is a parameter for each dimension that is blocked; what is needed whole, too, is two.
+
+    Args:
+        region: it.
+        again: values from outside that are computed here again, and how.
     """
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, again: Mapping[Instruction, Instruction] = MappingProxyType({})) -> None:
         super().__init__()
-        self.region = region
+        self.region, self.again = region, again
         self._repeated: dict[tuple[Instruction, int | None], Instruction] = {}
 
     def take(self, i: Instruction) -> Instruction:
@@ -333,12 +362,14 @@ class RegionOutline(Outline):
         if o in self.copies:
             return self.copies[o]
         key = o, None if d is None else operand_dim(user, k, d)
-        if _is_repeated(o, key[1]):
+        made_again = None if key[1] is None else self.again.get(o)
+        if made_again or _is_repeated(o, key[1]):
             if key not in self._repeated:
                 operands: list[Instruction] = []
-                for n, p in enumerate(o.operands):
-                    operands.append((yield self._operand(p, o, n, key[1])))
-                self._repeated[key] = self.add(o, operands)
+                source = made_again or o
+                for n, p in enumerate(source.operands):
+                    operands.append((yield self._operand(p, source, n, key[1])))
+                self._repeated[key] = self.add(source, operands)
             return self._repeated[key]
         return self.parameter(*key)
 
