@@ -28,6 +28,7 @@ from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.installed import register_installed
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import read_groups
 from systolith.compiler.options import Options
@@ -160,7 +161,7 @@ def _rematerialize(module: Module, chip: Chip) -> Module:
 
 def _lower(module: Module, chip: Chip, share: int = 40) -> TileModule:
     """Lower groups, in tiles that take so many percent of the free VMEM, loads where they are used."""
-    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), share / 100, loops=NO_LOOPS)
+    lowering, _ = lower_module(module, BlockBodies(chip), Options(), set(), Shares((), share / 100), loops=NO_LOOPS)
     if lowering.oversized:
         raise lowering.oversized[0].problem
     verify_tile_ir(lowering.ctx.block)

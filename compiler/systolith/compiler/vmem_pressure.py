@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
+from typing import TypeVar
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, planned_cycles
 from systolith.compiler.groups.splitting import split
-from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
-from systolith.compiler.memory.residency import VALUES_SHARES, Leaf, leaf_bytes, leaves_of
-from systolith.compiler.ops.group import Group
+from systolith.compiler.memory.residency import TILE_SHARES, TILES, VALUES_SHARES, Leaf, leaf_bytes, leaves_of
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
 from systolith.compiler.schedule.fitting import Fitted, predicted, schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS, LoopShares
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Block
+from systolith.compiler.tile.ir import Block, Buf
 from systolith.compiler.tile.verifier import verify_tile_ir
 from systolith.isa.chip import Chip
 
-SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
-"""Part of the free VMEM that one group's tiles may take: tried in turn (the rest is for what runs ahead)."""
+G = TypeVar("G", bound=Instruction)
+
+APART = 6
+"""So many times tiles are made smaller in groups that are in the way of others; then all groups have smaller ones."""
 
 MOST_ATTEMPTS = 80
 
@@ -98,7 +102,7 @@ class _Attempt:
         self._shares, self._spilled = _planned_memory(module, options.plan)
         self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
         self._copies = copies
-        self.lowering, self._owners = self._lower(self._shares[0], copies=copies)
+        self.lowering, self._owners = self._lower(self._shares, copies=copies)
 
     @property
     def price(self) -> int:
@@ -115,7 +119,7 @@ class _Attempt:
         Raises:
             DoesNotFitError: it never does.
         """
-        shares, spilled, share, before = self._shares, self._spilled, 0, ""
+        shares, spilled, before, lessened = self._shares, self._spilled, "", 0
         for _ in range(MOST_ATTEMPTS * len(LOOP_SHARES)):
             lowering = self.lowering
             if lowering.oversized:
@@ -124,19 +128,20 @@ class _Attempt:
                 verify_tile_ir(lowering.ctx.block)
             fitted = schedule(lowering.ctx, lowering.free)
             plan = fitted.plan
-            smaller = _smaller_loops(lowering, fitted)
-            if smaller is not None:
-                self.lowering, self._owners = self._lower(shares[share], copies=self._copies, loops=smaller)
+            loops = _smaller_loops(lowering, fitted)
+            if loops is not None:
+                self.lowering, self._owners = self._lower(shares, copies=self._copies, loops=loops)
                 continue
             if plan.failed is None:
-                lowering.ctx.explain += _decided(lowering, fitted, shares[share], spilled)
+                lowering.ctx.explain += _decided(lowering, fitted, shares, spilled)
                 return lowering, fitted
             # Where smaller tiles do not help, still smaller ones will not.
             helpless, last, before = plan.failed.value.name == before, before, plan.failed.value.name
-            if len(shares) == 1:
+            if not shares.parts:
                 break
-            if share + 1 < len(shares) and not helpless:
-                share += 1
+            smaller = _smaller_tiles(lowering, fitted) if lessened < APART else shares.all_lowered()
+            if smaller is not None and not helpless:
+                shares, lessened = smaller, lessened + 1
             elif self._copies is not None:  # of what copies hold nobody knows whose values it is
                 self._copies, before = None, last
             else:
@@ -144,15 +149,50 @@ class _Attempt:
                 if not around:
                     break
                 spilled.add(self._owners[max(around, key=lambda b: b.bytes)])
-                share = 0
-            self.lowering, self._owners = self._lower(shares[share], copies=self._copies)
+                shares, lessened = self._shares, 0
+            self.lowering, self._owners = self._lower(shares, copies=self._copies)
         raise DoesNotFitError(
             f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
             f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
         )
 
 
-def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
+def _smaller_tiles(lowering: Lowering, fitted: Fitted) -> Shares | None:
+    """Smaller tiles for groups that have some where a buffer without a place finds memory fullest, and for those that
+    are like these; None: they have the smallest.
+    """
+    ctx, groups = lowering.ctx, {record.group.name: record.group for record in lowering.records}
+    owner = {
+        buf: groups[op.origin.group]
+        for op in fitted.block.ops()
+        if op.origin.group in groups
+        for buf in op.buffers
+        if buf not in ctx.whole
+    }
+    there = {_likeness(group) for group in _at_the_fullest(fitted, owner)}
+    return lowering.placement.shares.lowered({g: inf for g in groups.values() if _likeness(g) in there})
+
+
+def _likeness(group: Instruction) -> tuple[str, ...]:
+    """What groups have in common that compute alike."""
+    return (str(group.attributes.get("kind")), str(group.shape), *(str(o.shape) for o in group.operands))
+
+
+def _at_the_fullest(fitted: Fitted, owner: Mapping[Buf, G]) -> Counter[G]:
+    """The groups of buffers that lie where a buffer without a place finds memory fullest, and the bytes of these."""
+    plan = fitted.plan
+    ranges = [live for live in plan.lives if live.value in owner]
+    most = Counter[G]()
+    for at in plan.fullest():
+        taken = Counter[G]()
+        for buf, first, last in ranges:
+            if first <= at <= last:
+                taken[owner[buf]] += buf.bytes
+        most |= taken
+    return most
+
+
+def _smaller_loops(lowering: Lowering, fitted: Fitted) -> Shares | None:
     """Loops with less of VMEM, where those of a lowering do not fit; None: they do, or nothing is gained by that.
 
     Loops that have buffers where a buffer without a place would find memory fullest are in its way.
@@ -161,17 +201,10 @@ def _smaller_loops(lowering: Lowering, fitted: Fitted) -> LoopShares | None:
         return None
     if fitted.plan.failed is None:
         return None if _has_registers(lowering.ctx, fitted.block) else NO_LOOPS
-    ctx, plan = lowering.ctx, fitted.plan
+    ctx = lowering.ctx
     loops = [(lowering.rolled[loop.var], loop.body) for loop in fitted.block.loops() if loop.var in lowering.rolled]
     groups = {buf: group for group, body in loops for op in body.ops() for buf in op.buffers if buf not in ctx.whole}
-    ranges = [live for live in plan.lives if live.value in groups]
-    most = Counter[Group]()
-    for at in plan.fullest():
-        taken = Counter[Group]()
-        for buf, first, last in ranges:
-            if first <= at <= last:
-                taken[groups[buf]] += buf.bytes
-        most |= taken
+    most = _at_the_fullest(fitted, groups)
     return lowering.loops.lowered({group: size / lowering.room(group) for group, size in most.items()})
 
 
@@ -205,17 +238,24 @@ def _fastest(attempts: Sequence[_Attempt]) -> tuple[Lowering, Fitted] | None:
     return lowering, fitted
 
 
-def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Sequence[float], set[Leaf]]:
+def _planned_memory(module: Module, plan: ForcedPlan | None) -> tuple[Shares, set[Leaf]]:
     """The shares of VMEM to try, and what is spilled in any case: those of a plan, if it says so."""
-    share = next((s for s in SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
+    share = next((s for s in TILE_SHARES if plan is not None and plan.has("memory", "", _share_text(s))), None)
     if plan is None or share is None:
-        return SHARES, set()
-    leaves = leaves_of(*(i for i in module.instructions() if i.opcode != "parameter"))
-    return (share,), {leaf for leaf in leaves if plan.has("memory", leaf[0].name, _spilled_text(leaf))}
+        return TILES, set()
+    running = [i for i in module.instructions() if i.opcode != "parameter"]
+    less = {i: s for i in running for s in TILE_SHARES if plan.has("memory", i.name, _tiles_text(s))}
+    return Shares((), share, less), {
+        leaf for leaf in leaves_of(*running) if plan.has("memory", leaf[0].name, _spilled_text(leaf))
+    }
 
 
 def _share_text(share: float) -> str:
     return f"tiles of a group take up to {share:.0%} of the free VMEM"
+
+
+def _tiles_text(share: float) -> str:
+    return f"its tiles take up to {share:.0%} of the free VMEM"
 
 
 def _values_text(share: float) -> str:
@@ -226,17 +266,16 @@ def _spilled_text(leaf: Leaf) -> str:
     return f"result {leaf[1]} of {leaf[0].name} is spilled to HBM"
 
 
-def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collection[Leaf]) -> Iterator[Decision]:
+def _decided(lowering: Lowering, fitted: Fitted, shares: Shares, spilled: Collection[Leaf]) -> Iterator[Decision]:
     """Decisions about spills, shares of VMEM, and loads ahead."""
     for leaf in sorted(lowering.spilled, key=lambda leaf: leaf[0].name):
         maker, size = leaf[0].name, leaf_bytes(leaf)
         why = "no place was left for it" if leaf in spilled else "too large to stay with what is alive beside it"
         yield Decision("memory", maker, _spilled_text(leaf), why, {"bytes": size})
-    tiles = [Alternative(f"{s:.0%} of it", "did not fit") for s in SHARES[: SHARES.index(share)]]
-    yield Decision(
-        "memory", "", _share_text(share),
-        "the largest share that fits", {"VMEM bytes used": fitted.plan.high_water}, tuple(tiles),
-    )  # fmt: skip
+    used = {"VMEM bytes used": fitted.plan.high_water}
+    yield Decision("memory", "", _share_text(shares.usual), _LARGEST, used, _larger(shares.usual))
+    for group, share in sorted(shares.less.items(), key=lambda each: each[0].name):
+        yield Decision("memory", group.name, _tiles_text(share), _LARGEST, {}, _larger(share))
     ahead = [
         Alternative(f"{fitted.ahead:.0%} for those of {group}", f"did not fit: {part:.0%}")
         for group, part in fitted.less.items()
@@ -244,5 +283,13 @@ def _decided(lowering: Lowering, fitted: Fitted, share: float, spilled: Collecti
     numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
     yield Decision(
         "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",
-        "the largest share that fits", numbers, tuple(ahead),
+        _LARGEST, numbers, tuple(ahead),
     )  # fmt: skip
+
+
+def _larger(share: float) -> tuple[Alternative, ...]:
+    """Larger shares of tiles than one, which did not fit."""
+    return tuple(Alternative(f"{s:.0%} of it", "did not fit") for s in TILE_SHARES if s > share)
+
+
+_LARGEST = "the largest share that fits"

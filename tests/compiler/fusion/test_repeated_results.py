@@ -37,8 +37,7 @@ def gradients(q: Any, k: Any, v: Any, w: Any) -> Any:
 
 
 def step(*dims: int) -> str:
-    wide = jax.ShapeDtypeStruct(dims, np.float32)
-    return lowered(gradients, [wide, wide, wide, jax.ShapeDtypeStruct((dims[-1], dims[-1]), np.float32)])
+    return lowered(gradients, arguments(*dims))
 
 
 def arguments(*dims: int) -> list[np.ndarray[Any, Any]]:

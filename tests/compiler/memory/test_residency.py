@@ -10,7 +10,7 @@ import pytest
 
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.memory.residency import CACHED_SHARE, LONG, WAITING_SHARE, Placement, place
+from systolith.compiler.memory.residency import CACHED_SHARE, LONG, TILES, WAITING_SHARE, Placement, place
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.tiling.pipeline import GROUPING
@@ -48,7 +48,7 @@ def placed(text: str) -> tuple[Module, Placement]:
     grouped = parse_hlo(text)
     for make in GROUPING.values():
         run_pass(grouped, make(CHIP, Options()))
-    return grouped, place(grouped, 4 * HELD * ROWS * 16, 0.4, (), ())
+    return grouped, place(grouped, 4 * HELD * ROWS * 16, TILES, (), ())
 
 
 def spilled(text: str) -> set[str]:

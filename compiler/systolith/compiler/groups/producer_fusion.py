@@ -24,6 +24,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.memory.aliasing import stored_directly
 from systolith.compiler.memory.residency import (
     CACHED_SHARE,
+    TILES,
     VALUES_SHARE,
     Aliases,
     Leaf,
@@ -72,7 +73,7 @@ class FusePrologues:
     def run(self, module: Module) -> Outcome:
         changed, decisions = False, list[Decision]()
         fixed = stored_directly(module.entry, Aliases(module.entry))
-        placement = place(module, self.chip.vmem.bytes, Placement.share, (), fixed)
+        placement = place(module, self.chip.vmem.bytes, TILES, (), fixed)
         todo = [module.entry]
         while todo:
             computation = todo.pop()
@@ -197,7 +198,7 @@ class _Computation:
             LimitError: no instruction can hold it.
         """
         self.ctx.group = group
-        self.ctx.budget = self.placement.budget[placed] - int(more * self.placement.share)
+        self.ctx.budget = self.placement.budget[placed] - int(more * self.placement.shares.usual)
         plan = planned(self.ctx, group, [self._array(o) for o in group.operands], [self._array(placed)])
         if plan is None:
             raise DoesNotFitError("no tiles fit in VMEM")

@@ -22,7 +22,9 @@ from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.block_copies import Template, can_be_copied
 from systolith.compiler.lower.lowering import Lowering, Nest
-from systolith.compiler.memory.residency import VALUES_SHARE, Placement, place_computation, result_leaves
+from systolith.compiler.lower.values import Value
+from systolith.compiler.memory.residency import VALUES_SHARE, Placement, leaves_read, place_computation, result_leaves
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, Tiling, Unit, accumulation
 from systolith.compiler.ops.table import Family, family
@@ -209,7 +211,7 @@ def _block(
     dims, vmem = lowering.bodies.dims(group), lowering.ctx.chip.vmem.bytes
     small, decided = lowering.bodies.of(group, size)
     lowering.ctx.explain += decided
-    _plan(lowering.placement, group, size, small, vmem)
+    _plan(lowering, group, size, small, results)
     parameters = group.body.parameters
     if start:
         inputs = _gone_on(group, inputs, results)
@@ -221,7 +223,8 @@ def _block(
             template.part(a, part, dims.get(p), size) for p, a, part in zip(parameters, inputs, parts, strict=True)
         ]
         places = [template.part(a, part, d, size) for a, part, d in zip(results, places, along, strict=True)]
-    lowering.homes |= dict(zip(result_leaves(small), places, strict=True))
+    made_in = list(zip(result_leaves(small), places, strict=True))
+    lowering.homes |= {leaf: place for leaf, place in made_in if leaf in lowering.placement.spilled}
     several = _read_again(small, vmem - lowering.placement.live.get(group, 0))
     outer, lowering.ctx.block = lowering.ctx.block, Block()
     around, lowering.ctx.tiled = lowering.ctx.tiled, _overlap(lowering, group, small, size)
@@ -229,7 +232,12 @@ def _block(
     nests, lowering.nests = lowering.nests, []
     unit, lowering.ctx.own_unit = lowering.ctx.own_unit, -1 if apart else None
     ends = [0]
-    trampoline(lowering.computation(small, parts, lambda i, value: ends.append(len(lowering.ctx.block.items))))
+
+    def made(i: Instruction, value: Value) -> None:
+        lowering.store(i, value, made_in)
+        ends.append(len(lowering.ctx.block.items))
+
+    trampoline(lowering.computation(small, parts, made))
     items, lowering.ctx.block, lowering.ctx.tiled = lowering.ctx.block.items, outer, around
     nests, lowering.nests = lowering.nests, nests
     lowering.ctx.own_unit = unit
@@ -321,7 +329,7 @@ def _blockings(
 def _room(lowering: Lowering, group: Group) -> int:
     """Bytes of VMEM that blocks in the making may take."""
     live = lowering.placement.live.get(group, 0)
-    return int((lowering.ctx.chip.vmem.bytes - live) * PIPELINE_PART * lowering.placement.share)
+    return int((lowering.ctx.chip.vmem.bytes - live) * PIPELINE_PART * _share(lowering, group))
 
 
 def _fits(lowering: Lowering, group: Group) -> bool:
@@ -347,9 +355,9 @@ def _tried(
     apart: bool = False,
 ) -> tuple[Blocking | None, str]:
     """Estimate of blocks of a size, from one lowered on trial (None: it was not), and why they do not fit."""
-    vmem, blocks = lowering.ctx.chip.vmem.bytes, -(-_whole(group) // size)
+    blocks = -(-_whole(group) // size)
     sub, (small, _) = lowering.apart(group), lowering.bodies.of(group, size)
-    spilled = _plan(sub.placement, group, size, small, vmem).spilled - set(result_leaves(small))
+    spilled = _plan(sub, group, size, small, results).spilled - set(result_leaves(small))
     if spilled and 1 < size < _whole(group):
         return None, "values of one block go to HBM"
     try:
@@ -389,13 +397,32 @@ def _decision(
     return Decision("blocks", group.name, best.signature, why, best.numbers, (*others, *rejected))
 
 
-def _plan(placement: Placement, group: Group, size: int, small: Computation, vmem: int) -> Placement:
-    """Place the values of a block of `size` indices beside what is alive around the group."""
+def _plan(lowering: Lowering, group: Group, size: int, small: Computation, results: Sequence[Array]) -> Placement:
+    """Place the values of a block of `size` indices beside what is alive around the group.
+
+    What else in the block reads of a result in HBM stays in VMEM, too, if no other value has to leave for that.
+    """
+    placement, vmem = lowering.placement, lowering.ctx.chip.vmem.bytes
     live = placement.live.get(group, 0)
     limit = live + int((vmem - live) * (BLOCK_SHARE if size < _whole(group) else VALUES_SHARE))
-    placement.spilled |= set(result_leaves(small))
-    place_computation(placement, small, vmem, limit, live + sum(p.shape.bytes for p in _read_again(small, vmem - live)))
+    around = live + sum(p.shape.bytes for p in _read_again(small, vmem - live))
+    leaves, read = result_leaves(small), leaves_read(small)
+    kept = {leaf for leaf, a in zip(leaves, results, strict=True) if leaf in read and a.buf.space is Space.HBM}
+    shares = Shares((), _share(lowering, group))
+    trial = Placement(set(leaves) - kept, shares=shares)
+    place_computation(trial, small, vmem, limit, around)
+    if kept and not trial.spilled.issubset(leaves):
+        trial = Placement(set(leaves), shares=shares)
+        place_computation(trial, small, vmem, limit, around)
+    placement.spilled = (placement.spilled - set(leaves)) | trial.spilled
+    placement.live |= trial.live
+    placement.budget |= trial.budget
     return placement
+
+
+def _share(lowering: Lowering, group: Group) -> float:
+    """Part of the free VMEM that the tiles of a group may take; in a block of another, that one's."""
+    return lowering.placement.shares.of(lowering.ctx.region or group)
 
 
 def _part(whole: Array, d: int | None, start: int, size: int) -> Array:

@@ -31,10 +31,11 @@ from systolith.compiler.memory.residency import (
     is_unstack,
     leaf_shapes,
 )
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
-from systolith.compiler.schedule.group_loops import NO_LOOPS, Choice, GroupLoops, LoopShares
+from systolith.compiler.schedule.group_loops import NO_LOOPS, Choice, GroupLoops
 from systolith.compiler.schedule.operation_times import Stage
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
@@ -140,7 +141,7 @@ class Lowering:
     oversized: list[Oversized] = field(default_factory=list)
     depth: int = 0
     copies: GroupCopies | None = None
-    loops: LoopShares = NO_LOOPS
+    loops: Shares = NO_LOOPS
     rolled: dict[VReg, Group] = field(default_factory=dict)
     cramped: set[Instruction] = field(default_factory=set)
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
@@ -171,7 +172,7 @@ class Lowering:
 
     def apart(self, group: Instruction, picked: str = "") -> Lowering:
         """A lowering of one group, to try something, that leaves nothing here; `picked`: the plan it is to have."""
-        placement = Placement(live=dict(self.placement.live), share=self.placement.share)
+        placement = Placement(live=dict(self.placement.live), shares=self.placement.shares)
         ctx = self.ctx.apart(group, picked)
         return Lowering(
             self.rules,
@@ -207,19 +208,20 @@ class Lowering:
         in_hbm = self.placement.spilled - donation.barred
         self.homes |= {leaf: array for leaf, array in early if leaf in in_hbm and leaf not in self.homes}
 
-        def store(instruction: Instruction, value: Value) -> None:
-            for k, array in enumerate(flatten(value)):
-                for leaf, target in early:
-                    if leaf == (instruction, k) and array.buf.memory is not target.buf.memory:
-                        self._for_result(instruction)
-                        self.ctx.move(recast(array, target.dims, target.dtype), target, "store result")
-
-        final = flatten(trampoline(self.computation(computation, values, store)))
+        final = flatten(trampoline(self.computation(computation, values, lambda i, made: self.store(i, made, early))))
         if donation.late:
             self._for_result(computation.result)
             late = [(final[n], results[n][1]) for n in sorted(donation.late)]
             late = [(recast(array, target.dims, target.dtype), target) for array, target in late]
             carry(self.ctx, *zip(*late, strict=True))
+
+    def store(self, i: Instruction, value: Value, results: Sequence[tuple[Leaf, Array]]) -> None:
+        """Copy what an instruction made, where it was made elsewhere, to the results that it is."""
+        for k, array in enumerate(flatten(value)):
+            for leaf, target in results:
+                if leaf == (i, k) and array.buf.memory is not target.buf.memory:
+                    self._for_result(i)
+                    self.ctx.move(recast(array, target.dims, target.dtype), target, "store result")
 
     def _for_result(self, instruction: Instruction) -> None:
         """Attribute the operations that follow to copies of the results of an instruction."""
@@ -409,7 +411,7 @@ class Lowering:
             else:
                 room: Hashable = None if source.asks_for_room else self.ctx.budget
                 if source.in_blocks:
-                    room = room, self.placement.live.get(i, 0), self.placement.share
+                    room = room, self.placement.live.get(i, 0), self.placement.shares.of(i)
                 if copies.lower(self.ctx, source, (room, for_loops if product else None), lower):
                     self.cramped.add(i)
         finally:

@@ -17,12 +17,13 @@ from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
 from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.mxu.matmul import lower_output
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.fitting import schedule
-from systolith.compiler.schedule.group_loops import USUAL_LOOPS, LoopShares
+from systolith.compiler.schedule.group_loops import USUAL_LOOPS
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.views import recast
@@ -38,10 +39,10 @@ def lower_module(
     bodies: BlockBodies,
     options: Options,
     spilled: set[Leaf],
-    share: float,
+    shares: Shares,
     values: float = VALUES_SHARE,
     copies: GroupCopies | None = None,
-    loops: LoopShares = USUAL_LOOPS,
+    loops: Shares = USUAL_LOOPS,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -50,7 +51,7 @@ def lower_module(
         bodies: of blocks, for a chip.
         options: what the user chose.
         spilled: values that lie in HBM in any case.
-        share: part of the free VMEM that a group's tiles may take.
+        shares: parts of the free VMEM that each group's tiles may take.
         values: part of VMEM that whole values may take together.
         copies: of groups; None: each is lowered by itself.
         loops: parts of the free VMEM that the buffers of loops may take.
@@ -60,7 +61,7 @@ def lower_module(
     """
     entry, chip = module.entry, bodies.chip
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
-    placement = place(module, chip.vmem.bytes, share, spilled, donation.fixed, values)
+    placement = place(module, chip.vmem.bytes, shares, spilled, donation.fixed, values)
     ctx = TileBuilder(chip, options)
     lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module))
     results = []

@@ -17,8 +17,16 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.liveness import Liveness, liveness
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, Family, family
+
+TILE_SHARES = (0.4, 0.25, 0.15, 0.08, 0.04)
+"""Parts of the free VMEM that one group's tiles may take: the first with which everything fits (the rest is for what
+runs ahead)."""
+
+TILES = Shares(TILE_SHARES, TILE_SHARES[0])
+"""Every group has the largest."""
 
 Leaf = tuple[Instruction, int]
 """A value that is no tuple: who makes it, and its number among the maker's results (depth first)."""
@@ -84,13 +92,13 @@ class Placement:
         spilled: leaves that lie in HBM.
         budget: bytes of VMEM for the tiles of each group.
         live: bytes of whole values alive at each group.
-        share: part of the free VMEM that a group's tiles may take.
+        shares: parts of the free VMEM that each group's tiles may take.
     """
 
     spilled: set[Leaf] = field(default_factory=set)
     budget: dict[Instruction, int] = field(default_factory=dict)
     live: dict[Instruction, int] = field(default_factory=dict)
-    share: float = 0.4
+    shares: Shares = TILES
 
 
 def leaf_shapes(shape: Shape) -> list[Shape]:
@@ -187,6 +195,12 @@ def result_leaves(computation: Computation) -> list[Leaf]:
     return list(Aliases(computation).leaves[computation.result])
 
 
+def leaves_read(computation: Computation) -> set[Leaf]:
+    """The leaves that an operation of a computation reads."""
+    leaves = Aliases(computation).leaves
+    return {leaf for i in computation.instructions if family(i) in RUNNING for o in i.operands for leaf in leaves[o]}
+
+
 def nested(i: Instruction) -> list[Computation]:
     """Computations that control flow runs in: of while and conditional."""
     if i.opcode == "while":
@@ -244,7 +258,7 @@ def _has_product(i: Instruction) -> bool:
 def place(
     module: Module,
     vmem: int,
-    share: float,
+    shares: Shares,
     spilled: Collection[Leaf],
     fixed: Collection[Leaf],
     values: float = VALUES_SHARE,
@@ -254,12 +268,12 @@ def place(
     Args:
         module: grouped HLO.
         vmem: bytes.
-        share: part of the free VMEM that a group's tiles may take.
+        shares: parts of the free VMEM that each group's tiles may take.
         spilled: leaves that lie in HBM in any case.
         fixed: leaves of the entry that lie in result buffers.
         values: part of VMEM that whole values may take together.
     """
-    placement = Placement(set(spilled) | set(fixed), share=share)
+    placement = Placement(set(spilled) | set(fixed), shares=shares)
     place_computation(placement, module.entry, vmem, int(vmem * values), 0)
     return placement
 
@@ -302,6 +316,6 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
             placement.spilled.add(leaf)
             total -= alive.pop(leaf)
         placement.live[i] = total
-        placement.budget[i] = int((vmem - total) * placement.share)
+        placement.budget[i] = int((vmem - total) * placement.shares.of(i))
         for inner in nested(i):
             place_computation(placement, inner, vmem, limit, total)

@@ -6,8 +6,8 @@ operations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import inf
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from systolith.compiler.cost.timeline import NEAR
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision
-from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.memory.shares import Shares
 from systolith.compiler.schedule.fitting import Predicted, ahead, predicted
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.schedule.reroll import Rerolled, reroll
@@ -28,37 +28,10 @@ LOOP_SHARES = (0.9, 0.6, 0.3, 0.0)
 """Part of the free VMEM that the buffers of a loop may take: the first with which the module fits; 0: no loops."""
 
 
-@dataclass(frozen=True)
-class LoopShares:
-    """Which of `LOOP_SHARES` each group has.
-
-    Attributes:
-        usual: of groups that `less` does not name.
-        less: of those of which loops had no place.
-    """
-
-    usual: float = LOOP_SHARES[0]
-    less: Mapping[Instruction, float] = field(default_factory=dict)
-
-    def of(self, group: Instruction) -> float:
-        """That of a group."""
-        return self.less.get(group, self.usual)
-
-    def lowered(self, taken: Mapping[Instruction, float]) -> LoopShares | None:
-        """The next share for some groups by which their loops, which take such a part now, take less.
-
-        None: they all have the smallest one.
-        """
-        limits = {group: min(part, self.of(group)) for group, part in taken.items()}
-        smaller = {group: [share for share in LOOP_SHARES if share < limit] for group, limit in limits.items()}
-        less = {group: shares[0] for group, shares in smaller.items() if shares}
-        return LoopShares(self.usual, {**self.less, **less}) if less else None
-
-
-USUAL_LOOPS = LoopShares()
+USUAL_LOOPS = Shares(LOOP_SHARES, LOOP_SHARES[0])
 """Every group has the largest share."""
 
-NO_LOOPS = LoopShares(0.0)
+NO_LOOPS = Shares(LOOP_SHARES, 0.0)
 """What repeats in a group stays written out."""
 
 WORTH = 0.75
