@@ -190,7 +190,12 @@ def _gemm(
     integer = sums_integers(product)
     contraction = contraction_of(product)
     left, right = (s.like if isinstance(s, Computed) else s for s in sides)
-    if _right_streams(contraction, left, right, epilogue.results, ctx.chip):
+    swapped = _sums_over_steps(contraction, left)
+    if not swapped:
+        swapped = _rows_innermost(contraction, epilogue.results)
+        within = ctx.region is not None
+        swapped ^= within and _turns_less(contraction, (left, right), swapped, epilogue.results, ctx.chip)
+    if swapped:
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
     contraction, sides = _compacted(contraction, sides, ctx.chip)
     lhs, rhs = ((s.like if isinstance(s, Computed) else s).dtype for s in sides)
@@ -223,22 +228,22 @@ def _sums_over_steps(c: Contraction, streamed: Array) -> bool:
     return any(abs(step) > 1 for d in minor for axis, step in c.lhs.dims[d].terms if axis in c.k)
 
 
-def _right_streams(c: Contraction, left: Array, right: Array, results: Sequence[Array], chip: Chip) -> bool:
-    """Whether the right operand of a contraction streams, not the left one.
+def _turns_less(
+    c: Contraction, sides: tuple[Array, Array], swapped: bool, results: Sequence[Array], chip: Chip
+) -> bool:
+    """Whether the cross-lane unit, which has about as much to do as the matrix units, has less than half as much to
+    turn if the other operand streams, not the left one (the right one if `swapped`).
 
-    The one by which results lie as the accumulators do, if the cross-lane unit does not have clearly less to copy with
-    the other, where it has about as much to do as the matrix units.  A product of a large transposed matrix with a few
-    columns is such: the gradients of attention's keys and values.
+    A product of a large transposed matrix with a few columns is such: the gradients of attention's keys and values.
+    Within a block others wait for that unit.  Alone, such a product is as fast, and its results come in other tiles.
     """
-    if _sums_over_steps(c, left):
-        return True
-    other = c.swapped()
-    swaps = _rows_innermost(c, results)
-    ways = [(c, left), (other, right)]
-    ways = ways[::-1] if swaps else ways
-    (now, product), (then, swapped) = (_copied(each, streamed, results, chip) for each, streamed in ways)
-    less = now >= CLOSE * product and 2 * then <= now and max(then, swapped) <= max(now, product)
-    return swaps != (less and c.lhs.total and c.rhs.total)
+    if not c.lhs.total or not c.rhs.total:
+        return False
+    ways = [(c, sides[0]), (c.swapped(), sides[1])]
+    if swapped:
+        ways.reverse()
+    (now, product), (then, other) = (_copied(each, streamed, results, chip) for each, streamed in ways)
+    return now >= CLOSE * product and 2 * then <= now and max(then, other) <= max(now, product)
 
 
 def _copied(c: Contraction, streamed: Array, results: Sequence[Array], chip: Chip) -> tuple[float, float]:
