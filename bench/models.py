@@ -377,6 +377,17 @@ def heads(batch: int, length: int) -> Model:
     return attention, (x, x, x)
 
 
+def heads_gradient(batch: int, length: int) -> Model:
+    """Attention with 12 heads of 64 and its gradients, f32; what comes back depends on all that it gave."""
+
+    def apply(q: Tree, k: Tree, v: Tree, w: Tree) -> Tree:
+        made, back = jax.vjp(attention, q, k, v)
+        return made, back(jnp.einsum("bhqd,de->bhqe", made, w))
+
+    x, w = _f32(batch, HEADS, length, WIDTH // HEADS), _f32(WIDTH // HEADS, WIDTH // HEADS)
+    return apply, (x, x, x, w)
+
+
 def mlp_train(batch: int, width: int) -> Model:
     """A step of gradient descent of three layers of `width`, f32, squared error."""
 

@@ -18,6 +18,7 @@ from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.vpu.emit import kernel_cycles, vector_cycles
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
+from systolith.compiler.vpu.transposes import turns
 from systolith.isa.chip import Chip
 
 
@@ -83,6 +84,7 @@ class Kernels:
     limits: Limits = field(default_factory=Limits)
     _plans: dict[Computation, GroupPlan] = field(default_factory=dict)
     _single: dict[Computation, int] = field(default_factory=dict)
+    _turns: dict[Computation, bool] = field(default_factory=dict)
     _full: dict[Instruction, bool] = field(default_factory=dict)
 
     def is_full(self, group: Group) -> bool:
@@ -99,6 +101,8 @@ class Kernels:
             NotJointError: no kernel can have it, or it would compute more than the two.
         """
         if root_operations(joint.computation):
+            if any(not root_operations(g.body) and self._turned(g.body) for g in (first, second)):
+                raise NotJointError("the cross-lane unit transposes one of them", True)
             return self._saved_of_reduction(joint)
         plan = self._plan(joint.computation)
         micro, streams = kernel_sizes(plan)
@@ -132,6 +136,15 @@ class Kernels:
         if cycles is None:
             raise NotJointError(otherwise)
         return cycles
+
+    def _turned(self, computation: Computation) -> bool:
+        """Whether the cross-lane unit turns what a group reads or makes."""
+        if computation not in self._turns:
+            plan = self._plan(computation)
+            leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
+            outs = [anywhere(root.shape) for root in group_roots(computation)]
+            self._turns[computation] = turns(self.chip, plan, Box.whole(plan.dims), leaves, outs).any
+        return self._turns[computation]
 
     def _saved_of_reduction(self, joint: Joint) -> int:
         leaves = {p: anywhere(p.shape) for p in joint.computation.parameters}

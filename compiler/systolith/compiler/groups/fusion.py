@@ -30,15 +30,14 @@ from math import inf
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.folding import folding_cut
 from systolith.compiler.groups.repetitions import (
-    FEW_LANES,
     expansion,
-    is_large_transpose,
     is_repeated_work,
     pieces,
     read_in_parts,
     repetitions,
 )
 from systolith.compiler.groups.straight import cut_straight
+from systolith.compiler.groups.transposed import why_stored
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
@@ -221,14 +220,12 @@ class _Grouping:
         """Why storing costs less than computing it again; empty: it does not."""
         if self.need[i] and read_in_parts(i, self.users):
             return _IN_PARTS
-        if is_large_transpose(i):
-            if expansion(i, self.users, self.stored):
-                return "transposed, and repeated along a dimension"
-            if i.operands[0].dims[-1] <= FEW_LANES and any(g.opcode == "reduce" for g in self.need[i]):
-                return "transposed from short rows for a reduction"
+        expanded = expansion(i, self.users, self.stored)
+        if why := why_stored(i, self.need[i], bool(expanded), self.limits.large):
+            return why
         if i.opcode == "constant" or family(i) is Family.MOVEMENT:
             return ""
-        expanded, times = expansion(i, self.users, self.stored), repetitions(i, self.users[i], self.pieces[i])
+        times = repetitions(i, self.users[i], self.pieces[i])
         if not expanded and len(self.need[i]) < 2 and times < 2:
             return ""
         cone = self._cone(i)

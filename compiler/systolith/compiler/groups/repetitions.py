@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from systolith.compiler.groups.transposed import moves_innermost
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import is_cheap
 from systolith.compiler.ops.table import Family, family, info
 
 MOST = 8
 """So many pieces of concatenations are looked at."""
-
-FEW_LANES = 32
-"""Elements of a row up to which a transposed array is stored before it is reduced: the vector unit would read no more
-at once.
-"""
-
-LARGE = 1 << 14
-"""Elements from which on a transposed array that is repeated is stored: each repetition would read it across rows."""
 
 REPEATED_OPERATIONS = 32
 """Cheap operations again for each element from which on a value is stored: storing one f32 and reading it again takes
@@ -83,7 +76,7 @@ def read_in_parts(i: Instruction, users: Mapping[Instruction, Sequence[Instructi
     Slices of a concatenation compute its pieces again for each part of them.
     """
     computed = any(is_cheap(o) and family(o) is not Family.MOVEMENT for o in i.operands)
-    if not (_moves_innermost(i) or (i.opcode == "concatenate" and computed)):
+    if not (moves_innermost(i) or (i.opcode == "concatenate" and computed)):
         return False
     parts, todo = 0, [i]
     while todo:
@@ -102,14 +95,3 @@ def is_repeated_work(operations: int, times: int, elements: int) -> bool:
     """
     again = operations * (times - 1) if operations > 1 else 0
     return again >= REPEATED_OPERATIONS and again * elements >= REPEATED_WORK
-
-
-def is_large_transpose(i: Instruction) -> bool:
-    """Whether it is a transpose of many elements that puts another dimension innermost."""
-    return i.opcode == "transpose" and i.shape.size >= LARGE and _moves_innermost(i)
-
-
-def _moves_innermost(i: Instruction) -> bool:
-    """Whether it is a transpose that puts another dimension innermost."""
-    order = [d for d in i.ints("dimensions") if i.operands[0].dims[d] > 1] if i.opcode == "transpose" else []
-    return bool(order) and order[-1] != max(order)

@@ -29,6 +29,7 @@ from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.accumulation import Accumulations, read_along, start
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused
+from systolith.compiler.tiling.short_rows import lay_rows_across
 from systolith.isa.chip import Chip
 
 RESIDENT_SHARE = 0.5
@@ -300,8 +301,11 @@ class _Blocking:
         body = copy.computation(name, [copy.copies[o] for o in outputs], "tuple")
         last, operands = outputs[-1], copy.values
         accumulated = tuple(n for n, o in enumerate(outputs) if o in reduced)
-        tiling = Tiling(tuple(dims[o] for o in outputs), accumulated)
         why = "a reduction meets its operand again"
+        if turned := lay_rows_across(body, self.chip):
+            why += ", in short rows, which are transposed"
+        along = tuple(turned[dims[o]] if turned and o in reduced else dims[o] for o in outputs)
+        tiling = Tiling(along, accumulated)
         self._insert(Group.of(last.name, body, operands, last, None, tiling, why), dims, outputs, [*starts.values()])
         return body
 

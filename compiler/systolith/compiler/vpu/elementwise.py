@@ -21,7 +21,7 @@ from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.strided import compact
 from systolith.compiler.vpu.emit import emit
 from systolith.compiler.vpu.parts import split_parts, split_spread, split_strided, split_turned
-from systolith.compiler.vpu.transposes import TILES, Turns, turns
+from systolith.compiler.vpu.transposes import MOST_PARTS, PARTS_SHARE, TILES, Turns, turns
 from systolith.isa.instruction import Space
 
 BUFFERS = 2
@@ -90,7 +90,8 @@ def lower_plan(
 
     arrays = {**arrays, **views(arrays)}
     plan = replace(plan, nodes=nodes, code={}) if spread else plan
-    turn = turns(ctx.chip, plan, within, arrays, results)
+    most = MOST_PARTS if ctx.region is not None else max(MOST_PARTS, ctx.chip.vpu.lanes // PARTS_SHARE)
+    turn = turns(ctx.chip, plan, within, arrays, results, most)
 
     def traffic(box: Box) -> int:
         turned = box.elements * sum(results[n].dtype.size for n in turn.outs)

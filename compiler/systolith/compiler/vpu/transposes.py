@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Load
@@ -25,7 +26,15 @@ from systolith.isa.pattern import MAX_LOOPS
 from systolith.isa.program import Origin
 
 MOST_PARTS = 4
-"""Elements with more parts are read as they lie."""
+"""Elements with more parts are copied as they lie."""
+
+PARTS_SHARE = 8
+"""Groups that are not in a block compute with elements of up to this part of the lanes; in blocks others wait for the
+cross-lane unit.
+"""
+
+RESULTS_SHARE = 2
+"""Results alone are put together of elements of up to this part of the lanes: a row would fill no more of a vector."""
 
 FEWEST = 64
 """Elements of an array whose parts are worth turning, at least."""
@@ -127,13 +136,23 @@ class Turns:
         return found
 
 
-def turns(chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], outs: Sequence[Array]) -> Turns:
-    """The arrays of a group to transpose: those that save cycles of both units together."""
-    apart = _parts_apart(chip, plan, box, arrays, outs)
+def turns(
+    chip: Chip,
+    plan: GroupPlan,
+    box: Box,
+    arrays: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    most: int = MOST_PARTS,
+) -> Turns:
+    """The arrays of a group to transpose: those that save cycles of both units together.
+
+    `most`: parts that an element may have to be taken apart, if the group computes something.
+    """
+    whole = _only_load(plan, box, outs)
+    apart = _parts_apart(chip, plan, box, arrays, outs, most if whole is None else MOST_PARTS, whole is None)
     if apart.any:
         return apart
     axes = [d for d in nesting(outs[0].strides) if box.dims[d] > 1]
-    whole = _only_load(plan, box, outs)
     outer = nesting(outs[0].strides)
     nests = {
         load.leaf: nest
@@ -214,11 +233,23 @@ def _turn_cycles(chip: Chip, array: Array, read: Box, nest: tuple[int, ...]) -> 
 
 
 def _parts_apart(
-    chip: Chip, plan: GroupPlan, box: Box, arrays: Mapping[Instruction, Array], outs: Sequence[Array]
+    chip: Chip,
+    plan: GroupPlan,
+    box: Box,
+    arrays: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    most: int,
+    computes: bool,
 ) -> Turns:
-    """The arrays whose elements have a few parts side by side, to be read and written one part after the other."""
-    nests = {leaf: nest for leaf in plan.leaves if (nest := _outermost(arrays[leaf], arrays[leaf].dims)) is not None}
-    turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims)) is not None}
+    """The arrays whose elements have parts side by side, `most` at most, to be read and written one part after the
+    other; `computes`: whether the group does more than copy.
+    """
+    nests = {
+        leaf: nest for leaf in plan.leaves if (nest := _outermost(arrays[leaf], arrays[leaf].dims, most)) is not None
+    }
+    if computes and not nests:
+        most = chip.vpu.lanes // RESULTS_SHARE
+    turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims, most)) is not None}
     if not nests and not turned:
         return Turns()
     found, places, copied = dict(arrays), list(outs), 0
@@ -232,33 +263,39 @@ def _parts_apart(
         places[n] = replace(_like(out, out.dims, nest), origin=out.origin)
         copied += shuffle_cycles(chip, _like(out, box.dims, nest), _like(out, box.dims, _depths(out)))
     before, after = (vector_cycles(chip, plan, box, a, o) for a, o in ((arrays, outs), (found, places)))
-    if max(copied, after) + min(copied, after) // TILES >= before:
+    if max(copied, after) + min(copied, after) // TILES >= before or before <= _moved_cycles(chip, arrays, outs):
         return Turns()
-    last = {d for n in turned for d in _parts(outs[n], box.dims)}
+    last = {d for n in turned for d in _parts(outs[n], box.dims, most)}
     for load in plan.loads:
         if load.leaf in nests:
-            parts = _parts(arrays[load.leaf], arrays[load.leaf].dims)
+            parts = _parts(arrays[load.leaf], arrays[load.leaf].dims, most)
             last |= {d for p in parts for d, c in enumerate(load.map.dims[p].coefs) if c}
     order = sorted(range(len(box.dims)), key=lambda d: d in last)
     return Turns(tuple(order), nests, None, max(copied, after), turned)
 
 
-def _parts(array: Array, dims: Sequence[int]) -> list[int]:
-    """The dimensions along which an element's parts lie side by side: the innermost ones of a few elements together."""
+def _moved_cycles(chip: Chip, arrays: Mapping[Instruction, Array], outs: Sequence[Array]) -> int:
+    """Cycles in which HBM moves what a group reads and makes there."""
+    moved = [a for a in (*arrays.values(), *outs) if a.buf.space == Space.HBM]
+    return transfer_cycles(sum(prod(a.dims) * a.dtype.size for a in moved), chip)
+
+
+def _parts(array: Array, dims: Sequence[int], most: int) -> list[int]:
+    """The dimensions along which the parts of an element lie side by side: the innermost ones, of `most` together."""
     found: list[int] = []
     step = array.dtype.size
     for d in reversed(nesting(array.strides)):
         if dims[d] > 1:
-            if array.strides[d] != step or step // array.dtype.size * dims[d] > MOST_PARTS:
+            if array.strides[d] != step or step // array.dtype.size * dims[d] > most:
                 break
             found.append(d)
             step *= dims[d]
     return found
 
 
-def _outermost(array: Array, dims: Sequence[int]) -> tuple[int, ...] | None:
+def _outermost(array: Array, dims: Sequence[int], most: int) -> tuple[int, ...] | None:
     """How an array is to be nested so that the parts of its elements lie apart; None: there are none."""
-    parts = _parts(array, dims)
+    parts = _parts(array, dims, most)
     if not parts or array.buf.space not in (Space.HBM, Space.VMEM) or len(dims) > MAX_LOOPS:
         return None
     if prod(dims) < FEWEST * prod(dims[d] for d in parts):
