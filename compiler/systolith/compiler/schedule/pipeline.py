@@ -105,9 +105,9 @@ class _Plan:
     pace: float
 
     def wanted(self, block: int, stage: int, place: int) -> float:
-        """When an operation is; one that the planned block does not have, at once."""
+        """When an operation is; one that the planned block does not have, as one of fewer rows may, at once."""
         turn, n = divmod(block - 1, len(self.turns))
-        times = self.turns[n][stage]
+        times = self.turns[n][stage] if stage < len(self.turns[n]) else ()
         return turn * self.pace + (times[min(place, len(times) - 1)] if times else 0)
 
 

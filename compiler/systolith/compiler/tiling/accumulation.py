@@ -36,17 +36,16 @@ class Accumulations:
             for user in self.users[value]
             if user not in region and user.operands[0] is value and _accumulates(user, d)
         }
-        needed = self._needed(region) if found else set()
+        needed = self._needed(region, min(map(self.place.__getitem__, found))) if found else set()
         return {r: found[r] for r in sorted(found.keys() - needed, key=self.place.__getitem__)}
 
-    def _needed(self, region: Mapping[Instruction, int]) -> set[Instruction]:
-        """What the region is computed from, as far back as its first instruction."""
-        first = min(self.place[i] for i in region)
+    def _needed(self, region: Mapping[Instruction, int], first: int) -> set[Instruction]:
+        """What the region is computed from, as far back as an instruction of a number."""
         found: set[Instruction] = set()
         todo = [o for i in region for o in i.operands if o not in region]
         while todo:
             i = todo.pop()
-            if i not in found and self.place[i] > first:
+            if i not in found and self.place[i] >= first:
                 found.add(i)
                 todo += i.operands
         return found

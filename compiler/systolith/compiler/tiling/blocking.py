@@ -187,8 +187,9 @@ class _Blocking:
     def _grow_beside(self, region: Region, done: set[Instruction]) -> None:
         """Take in other users of what the region reads along its blocks: products, and within a block all."""
         for o, d in read_along(region).items():
-            users = [u for u in self.users[o] if self.rows or u.opcode == "dot"]
-            self._take_users(o, d, users, region, done)
+            for user in self.users[o]:
+                if (self.rows or user.opcode == "dot") and user not in region and not self._leads_to(user, region):
+                    self._take_users(o, d, [user], region, done)
 
     def _take_users(
         self, i: Instruction, d: int, users: Iterable[Instruction], region: Region, done: set[Instruction]
@@ -201,6 +202,12 @@ class _Blocking:
                 dim = result_dim(user, i, d)
                 agree = all(
                     o not in region or operand_dim(user, k, dim) == region[o] for k, o in enumerate(user.operands)
+                ) and all(
+                    operand_dim(u, k, region[u]) == dim
+                    for u in self.users[user]
+                    if u in region
+                    for k, o in enumerate(u.operands)
+                    if o is user
                 )
             except NotBlockableError:
                 continue
@@ -236,6 +243,20 @@ class _Blocking:
             if any(o in region for o in i.operands):
                 return True
             todo += i.operands
+        return False
+
+    def _leads_to(self, value: Instruction, region: Region) -> bool:
+        """Whether an operand of the region is computed outside from a value, which could not be inside then."""
+        first = self.place[value]
+        seen: set[Instruction] = set()
+        todo = [p for i in region for o in i.operands if o not in region and o is not value for p in o.operands]
+        while todo:
+            i = todo.pop()
+            if i is value:
+                return True
+            if i not in seen and i not in region and self.place[i] > first:
+                seen.add(i)
+                todo += i.operands
         return False
 
     def _trim(self, region: Region) -> None:

@@ -1,0 +1,71 @@
+"""Regions that could have taken in what they are computed from, or one value in blocks of two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bench.modules import lowered
+from systolith.isa.chip import load_chip
+from tests.compiler.machine import compiled, error, run
+
+
+def _gradient(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def apply(x: Any) -> Any:
+        made, back = jax.vjp(f, x)
+        return made, back(jax.tree.map(jnp.cos, made))
+
+    return apply
+
+
+def shares(x: Any, axis: Any) -> Any:
+    return jnp.abs(x) / (1e-2 + jnp.abs(x).sum(axis, keepdims=True))
+
+
+def masked_by_the_mean(x: Any) -> Any:
+    """The mean of all is part of what its softmax is computed from, and reads what that reads."""
+    x = shares(x, -1) * jnp.linspace(0.5, 1.5, x.shape[-2])[:, None]
+    mask = jnp.arange(x.shape[-1]) < jnp.arange(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1)) % 7
+    return jax.nn.log_softmax(jnp.where(mask, x, x.mean()), axis=-1)
+
+
+def transposed_between(x: Any) -> Any:
+    x = shares(x, (-1, -2))
+    first = x - x.max(-1, keepdims=True)
+    return x, first, jax.nn.log_softmax(jnp.swapaxes(first, -1, -2), axis=-2)
+
+
+def running_sums(x: Any) -> Any:
+    soft = jax.nn.softmax(x, axis=-1)
+    unit = soft / (1e-3 + jnp.sqrt((soft * soft).sum(-2, keepdims=True)))
+    sums = 0.1 * jnp.cumsum(unit, axis=-1)
+    return soft, unit, sums, sums - sums.max(-2, keepdims=True)
+
+
+def of_itself(x: Any) -> Any:
+    """A product reads a value along its rows and its columns."""
+    scores = x @ jnp.swapaxes(x, -1, -2) / x.shape[-1]
+    return jax.nn.softmax(scores - scores.max(-1, keepdims=True), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("program", "dims"),
+    [
+        (masked_by_the_mean, (16, 100)),
+        (transposed_between, (1, 300, 16)),
+        (running_sums, (8, 130, 50)),
+        (of_itself, (5, 130, 5)),
+    ],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
+def test_values_and_gradients(program: Callable[[Any], Any], dims: tuple[int, ...]) -> None:
+    chip, x = load_chip("tiny"), np.random.default_rng(0).standard_normal(dims, np.float32)
+    both = _gradient(program)
+    got = run(compiled(lowered(both, [x]), chip, "highest").program, chip, [x])
+    for a, b in zip(got, jax.tree.leaves(jax.jit(both)(x)), strict=True):
+        assert error(a, np.asarray(b)) <= 1e-4
