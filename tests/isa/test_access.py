@@ -62,6 +62,7 @@ def small_patterns(draw: st.DrawFn) -> Pattern:
     counts = draw(st.tuples(*[st.integers(1, 4)] * n))
     strides = draw(st.tuples(*[st.sampled_from([0, 4, -4, 12, 64])] * n))
     strides = draw(st.sampled_from([strides, *(tuple(4 * k for k in c.coefs) for c in coords)]))
+    strides = draw(st.sampled_from([strides, (*strides[:-1], 4)]))
     return Pattern(F32, counts, strides, tuple(coords), indirect=draw(st.integers(-1, n - 1)))
 
 
@@ -88,6 +89,13 @@ def test_a_loop_s_stride_is_what_a_step_adds_to_every_address(p: Pattern) -> Non
 def test_plain_intervals_are_exact() -> None:
     assert interval(TILE) == Interval(0, 3 * 64 + 32)
     assert interval(Pattern(F32, (4, 8), (-64, 4))) == Interval(-192, 32)
+
+
+def test_bounds_narrow_loops_beside_others() -> None:
+    """Rows of 16 of 128 columns: only the loops over rows advance the address as they do the coordinate."""
+    rows = Coord((64, 128, 16, 1), 0, 0, 24000)
+    assert interval(Pattern(F32, (2, 188, 4, 16), (2048, 4096, 512, 4), (rows,))) == Interval(0, 1499 * 512 + 16 * 4)
+    assert interval(Pattern(F32, (2, 188, 4, 16), (0, 0, 0, 4), (rows,))) == Interval(0, 16 * 4)
 
 
 def test_bounds_narrow_the_interval() -> None:

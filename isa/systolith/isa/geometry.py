@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import permutations
 from math import gcd, prod
@@ -160,10 +161,28 @@ def _scaled(lo: int, hi: int, factor: int, div: int) -> tuple[int, int]:
     return min(ends) // div, -(-max(ends) // div)
 
 
-def _proportional(pattern: Pattern, coord: Coord, loops: list[int]) -> bool:
-    """Whether the strides of the coordinate's loops are the same multiple of its coefficients."""
-    k0 = loops[0]
-    return all(pattern.strides[k] * coord.coefs[k0] == pattern.strides[k0] * coord.coefs[k] for k in loops)
+def _proportional(pattern: Pattern, coord: Coord, loops: list[int]) -> list[frozenset[int]]:
+    """A coordinate's loops by the multiple of its coefficients that their strides are; none beside an indirect one."""
+    found: dict[Fraction, list[int]] = {}
+    for k in loops:
+        found.setdefault(Fraction(pattern.strides[k], coord.coefs[k]), []).append(k)
+    return [frozenset(some) for some in found.values() if pattern.indirect in some or pattern.indirect not in loops]
+
+
+def _advanced(pattern: Pattern, coord: Coord, some: frozenset[int], least: int, most: int) -> tuple[int, int]:
+    """Bytes by which some loops, proportional ones, advance the address while all add a number in a range to the
+    coordinate: a multiple of what their coefficients have in common.
+    """
+    reaches = {k: coef * (count - 1) for k, (coef, count) in enumerate(zip(coord.coefs, pattern.counts, strict=True))}
+    least -= sum(max(0, reach) for k, reach in reaches.items() if k not in some)
+    most -= sum(min(0, reach) for k, reach in reaches.items() if k not in some)
+    if pattern.indirect not in some:
+        least = max(least, sum(min(0, reaches[k]) for k in some))
+        most = min(most, sum(max(0, reaches[k]) for k in some))
+    common, k = gcd(*(coord.coefs[k] for k in some)), min(some)
+    least, most = -(-least // common) * common, most // common * common
+    stride, coef = pattern.strides[k], coord.coefs[k]
+    return _scaled(least, most, stride if coef > 0 else -stride, abs(coef))
 
 
 @lru_cache(maxsize=65536)
@@ -174,8 +193,8 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
         pattern: the pattern.
         bias: the stream's bias operands; None: not known.
 
-    Bounds narrow the interval where a coordinate's loops advance the address in proportion to it.  Where coordinates
-    share loops, each order in which they may narrow them gives an interval that holds all elements: so does
+    Bounds narrow the interval where some of a coordinate's loops advance the address in proportion to it.  Where
+    coordinates share loops, each order in which they may narrow them gives an interval that holds all elements: so does
     their intersection.
     """
     lo = hi = 0
@@ -192,11 +211,10 @@ def interval(pattern: Pattern, bias: Bias = (0, 0)) -> Interval | Unknown | None
         shift = coord.offset if coord.bias < 0 else _plus(coord.offset, bias[coord.bias])
         if least is None or most is None or shift is None or not loops:
             continue
-        if _proportional(pattern, coord, loops):
-            coef, stride = coord.coefs[loops[0]], pattern.strides[loops[0]]
-            a, b = _scaled(least - shift, most - shift, stride if coef > 0 else -stride, abs(coef))
-            before = advances.get(frozenset(loops), (a, b))
-            advances[frozenset(loops)] = max(a, before[0]), min(b, before[1])
+        for some in _proportional(pattern, coord, loops):
+            a, b = _advanced(pattern, coord, some, least - shift, most - shift)
+            before = advances.get(some, (a, b))
+            advances[some] = max(a, before[0]), min(b, before[1])
     found = [_advance(pattern, order) for order in permutations(advances.items())]
     reaches = [reach for reach in found if reach is not None]
     if not reaches:

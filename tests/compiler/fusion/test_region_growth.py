@@ -69,3 +69,17 @@ def test_values_and_gradients(program: Callable[[Any], Any], dims: tuple[int, ..
     got = run(compiled(lowered(both, [x]), chip, "highest").program, chip, [x])
     for a, b in zip(got, jax.tree.leaves(jax.jit(both)(x)), strict=True):
         assert error(a, np.asarray(b)) <= 1e-4
+
+
+def test_rows_of_a_block_at_the_end_of_vmem() -> None:
+    """A kernel's last rows are outside of an array of some columns, and of memory; no element of them is touched."""
+
+    def program(x: Any) -> Any:
+        x = jax.nn.log_softmax(x, axis=-2)
+        return x, x / (1e-3 + jnp.sqrt((x * x).sum((-1, -2), keepdims=True)))
+
+    both, x = _gradient(program), np.random.default_rng(0).standard_normal((1500, 128), np.float32)
+    chip = load_chip("small")
+    got = run(compiled(lowered(both, [x]), chip, "highest").program, chip, [x])
+    for a, b in zip(got, jax.tree.leaves(jax.jit(both)(x)), strict=True):
+        assert error(a, np.asarray(b)) <= 1e-4
