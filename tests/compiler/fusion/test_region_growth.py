@@ -53,6 +53,15 @@ def of_itself(x: Any) -> Any:
     return jax.nn.softmax(scores - scores.max(-1, keepdims=True), axis=-1)
 
 
+def one_after_another(x: Any) -> Any:
+    """What a later region computes again is made of results that come after what it was."""
+    first = x - jax.nn.logsumexp(x, axis=-2, keepdims=True)
+    apart = first - first.mean(-1, keepdims=True)
+    normal = apart * jax.lax.rsqrt((apart**2).mean(-1, keepdims=True) + 1e-5)
+    part = shares(normal, -2)
+    return first, normal, part, part / (1e-3 + jnp.sqrt((part * part).sum(-1, keepdims=True)))
+
+
 @pytest.mark.parametrize(
     ("program", "dims"),
     [
@@ -60,6 +69,7 @@ def of_itself(x: Any) -> Any:
         (transposed_between, (1, 300, 16)),
         (running_sums, (8, 130, 50)),
         (of_itself, (5, 130, 5)),
+        (one_after_another, (3, 300, 7)),
     ],
     ids=lambda p: getattr(p, "__name__", ""),
 )

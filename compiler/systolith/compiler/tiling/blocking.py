@@ -341,7 +341,7 @@ class _Blocking:
                 made.append(value[o])
             copies = {value[o]: again(o, region, value, self.large) for o in outputs}
             self.again |= {part: copy for part, copy in copies.items() if copy is not None}
-        after = _downstream(self.computation, region)
+        after = _downstream(self.computation, region, group.operands)
         first: list[Instruction] = []
         rest: list[Instruction] = []
         for i in self.computation.instructions:
@@ -406,12 +406,17 @@ def _is_repeated(o: Instruction, d: int | None) -> bool:
     return o.opcode == "broadcast" or (o.opcode == "constant" and not o.shape.rank)
 
 
-def _downstream(computation: Computation, region: Iterable[Instruction]) -> set[Instruction]:
-    """Everything that is computed from the region, or was after its first instruction without being needed by it."""
+def _downstream(
+    computation: Computation, region: Iterable[Instruction], operands: Iterable[Instruction]
+) -> set[Instruction]:
+    """Everything that is computed from the region, or was after its first instruction without being needed by it.
+
+    `operands`: of its group, which may be others than the region's: what it computes again is made of them.
+    """
     inside = set(region)
     found: set[Instruction] = set()
     started = False
-    needed: set[Instruction] = set()
+    needed = set(operands)
     for i in reversed(computation.instructions):
         if i in inside or i in needed:
             needed.update(i.operands)
