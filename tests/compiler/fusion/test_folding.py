@@ -74,6 +74,19 @@ def test_the_value_is_the_first_without_which_the_rest_folds(program: str) -> No
     assert folding_cut(root, set(), place) is wanted
 
 
+def test_a_value_that_is_read_twice_is_on_both_ways() -> None:
+    lines = [
+        "x = f32[4,6] parameter(0)",
+        "a = f32[6,4] reshape(x)",
+        "b = f32[6,4] reshape(x)",
+        "c = f32[6,4] add(b, a)",
+    ]
+    body = "\n ".join([*lines, "ROOT z = f32[6,4] add(c, a)"])
+    computation = parse_hlo(f"HloModule m\nENTRY e {{\n {body}\n}}\n").entry
+    place = {i: n for n, i in enumerate(computation.instructions)}
+    assert folding_cut(computation.result, set(), place) is computation.result
+
+
 def chain(stages: int) -> str:
     """Each stage reads the one before in an order that does not fold twice."""
     lines = ["x = f32[6,4] parameter(0)", "v0 = f32[6,4] negate(x)"]

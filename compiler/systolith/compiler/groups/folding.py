@@ -79,6 +79,12 @@ class _Survey(Expander):
         self._inside.pop()
         return node
 
+    def known(self, instruction: Instruction, index: IndexMap) -> Node | None:
+        node = super().known(instruction, index)
+        if node is not None:
+            self._from[instruction, index].append(self._inside[-1])
+        return node
+
     def ways(self) -> defaultdict[Instruction, set[Instruction]]:
         """Of instructions on the way to a failing one: which operands are on it."""
         below: defaultdict[Instruction, set[Instruction]] = defaultdict(set)

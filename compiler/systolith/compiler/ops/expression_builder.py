@@ -300,9 +300,13 @@ class Expander:
         for operand in i.operands:
             scalar = index.dims and operand.shape.rank == 0 and i.shape.rank
             at = replace(index, dims=()) if scalar else index
-            node = self._seen.get((operand, at))
+            node = self.known(operand, at)
             nodes.append((yield self.visit(operand, at)) if node is None else node)
         return nodes
+
+    def known(self, instruction: Instruction, index: IndexMap) -> Node | None:
+        """The node of a visit that was made before."""
+        return self._seen.get((instruction, index))
 
     def _iota(self, i: Instruction, index: IndexMap) -> Node:
         expr = index.dims[i.integer("iota_dimension")]
