@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from bench.modules import lowered
-from systolith.isa.chip import load_chip
+from systolith.isa.chip import Chip, load_chip
 from tests.compiler.machine import compiled, error, run
 
 
-def _gradient(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def apply(x: Any) -> Any:
+def _gradient(f: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """What a function gives, and its gradient; what comes back depends on all that it gave, and on a number."""
+
+    def apply(x: Any, c: Any) -> Any:
         made, back = jax.vjp(f, x)
-        return made, back(jax.tree.map(jnp.cos, made))
+        return made, back(jax.tree.map(lambda v: jnp.cos(v * c), made))
 
     return apply
 
@@ -62,6 +64,14 @@ def one_after_another(x: Any) -> Any:
     return first, normal, part, part / (1e-3 + jnp.sqrt((part * part).sum(-1, keepdims=True)))
 
 
+def assert_same(program: Callable[[Any], Any], dims: tuple[int, ...], chip: Chip) -> None:
+    """The chip gives what JAX does."""
+    both, given = _gradient(program), [np.random.default_rng(0).standard_normal(dims, np.float32), np.float32(1.7)]
+    got = run(compiled(lowered(both, given), chip, "highest").program, chip, [np.asarray(a) for a in given])
+    for a, b in zip(got, jax.tree.leaves(jax.jit(both)(*given)), strict=True):
+        assert error(a, np.asarray(b)) <= 1e-4
+
+
 @pytest.mark.parametrize(
     ("program", "dims"),
     [
@@ -74,11 +84,7 @@ def one_after_another(x: Any) -> Any:
     ids=lambda p: getattr(p, "__name__", ""),
 )
 def test_values_and_gradients(program: Callable[[Any], Any], dims: tuple[int, ...]) -> None:
-    chip, x = load_chip("tiny"), np.random.default_rng(0).standard_normal(dims, np.float32)
-    both = _gradient(program)
-    got = run(compiled(lowered(both, [x]), chip, "highest").program, chip, [x])
-    for a, b in zip(got, jax.tree.leaves(jax.jit(both)(x)), strict=True):
-        assert error(a, np.asarray(b)) <= 1e-4
+    assert_same(program, dims, load_chip("tiny"))
 
 
 def test_rows_of_a_block_at_the_end_of_vmem() -> None:
@@ -88,8 +94,4 @@ def test_rows_of_a_block_at_the_end_of_vmem() -> None:
         x = jax.nn.log_softmax(x, axis=-2)
         return x, x / (1e-3 + jnp.sqrt((x * x).sum((-1, -2), keepdims=True)))
 
-    both, x = _gradient(program), np.random.default_rng(0).standard_normal((1500, 128), np.float32)
-    chip = load_chip("small")
-    got = run(compiled(lowered(both, [x]), chip, "highest").program, chip, [x])
-    for a, b in zip(got, jax.tree.leaves(jax.jit(both)(x)), strict=True):
-        assert error(a, np.asarray(b)) <= 1e-4
+    assert_same(program, (1500, 128), load_chip("small"))
