@@ -130,6 +130,41 @@ def test_what_is_stored(near: str, after: str, results: str, stored: list[str]) 
     assert sorted(i.opcode for i in group.body.result.operands) == sorted(names[n] for n in stored)
 
 
+def test_what_is_computed_again_reads_what_another_region_gives() -> None:
+    """The factor of `p` is of a region that is made after the one of `p`, before the one that computes `p` again."""
+    wide, batch = "f32[4,32,64]", "lhs_batch_dims={0}, rhs_batch_dims={0}"
+    text = f"""HloModule m
+{FOLDS}
+ENTRY e {{
+ x = {wide} parameter(0)
+ z = {wide} parameter(1)
+ w = f32[64,64] parameter(2)
+ zero = f32[] constant(0)
+ m = f32[4,32] reduce(x, zero), dimensions={{2}}, to_apply=max
+ mb = {wide} broadcast(m), dimensions={{0,1}}
+ d = {wide} subtract(x, mb)
+ s = f32[4,32] reduce(z, zero), dimensions={{2}}, to_apply=add
+ sb = {wide} broadcast(s), dimensions={{0,1}}
+ wz = {wide} subtract(z, sb)
+ y = f32[4,32] multiply(s, s)
+ yb = {wide} broadcast(y), dimensions={{0,1}}
+ p = {wide} multiply(d, yb)
+ wy = {wide} multiply(wz, yb)
+ h = {wide} dot(d, w), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
+ q = f32[4,64,64] dot(p, h), {batch}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+ t = f32[4,64] reduce(q, zero), dimensions={{2}}, to_apply=max
+ tb = f32[4,64,64] broadcast(t), dimensions={{0,1}}
+ r = f32[4,64,64] subtract(q, tb)
+ ROOT o = (f32[4,64,64], {wide}) tuple(r, wy)
+}}
+"""
+    module, groups = blocked(text, SMALL)
+    assert len(groups) == 3
+    assert not any(i.name == "p" for i in module.entry.instructions)
+    rng = np.random.default_rng(0)
+    compare(text, [rng.standard_normal(p.dims, np.float32) / 4 for p in module.entry.parameters], SMALL)
+
+
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 

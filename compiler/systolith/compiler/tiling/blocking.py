@@ -28,7 +28,7 @@ from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.accumulation import Accumulations, read_along, start
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
-from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused
+from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused, replace_operands
 from systolith.compiler.tiling.short_rows import lay_rows_across
 from systolith.isa.chip import Chip
 
@@ -341,6 +341,7 @@ class _Blocking:
                 made.append(value[o])
             copies = {value[o]: again(o, region, value, self.large) for o in outputs}
             self.again |= {part: copy for part, copy in copies.items() if copy is not None}
+        replace_operands(self.again.values(), value)
         after = _downstream(self.computation, region, group.operands)
         first: list[Instruction] = []
         rest: list[Instruction] = []

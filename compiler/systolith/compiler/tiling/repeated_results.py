@@ -7,7 +7,7 @@ the quotients are a division away from the exponentials, which are read in any c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import tuple_of
@@ -67,14 +67,21 @@ def _is_near(i: Instruction, results: Collection[Instruction], large: int) -> bo
 def _outside(
     o: Instruction, inside: Collection[Instruction], results: Mapping[Instruction, Instruction]
 ) -> Instruction | None:
-    """What stands for an operand outside: a result, a value from there, or one of these spread."""
-    if o in results or o not in inside:
+    """What stands for an operand outside: a result, a value from there, or a copy of one of these spread."""
+    if o in results or (o not in inside and o.opcode != "broadcast"):
         return results.get(o, o)
     if o.opcode != "broadcast":
         return None
     (source,) = o.operands
     spread = results.get(source, source)
     return None if spread is source and source in inside else o.copy([spread], dict(o.attributes))
+
+
+def replace_operands(copies: Iterable[Instruction], value: Mapping[Instruction, Instruction]) -> None:
+    """Let copies that `again` gave read what has taken the place of values: results of a region that took these in."""
+    for made in copies:
+        for i in (made, *(o for o in made.operands if o.opcode == "broadcast")):
+            i.operands = [value.get(o, o) for o in i.operands]
 
 
 def drop_unused(computation: Computation, groups: Collection[Instruction]) -> None:
