@@ -21,7 +21,8 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.block_copies import Template, can_be_copied
-from systolith.compiler.lower.lowering import Lowering, Nest
+from systolith.compiler.lower.lowered import Nest
+from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.values import Value
 from systolith.compiler.memory.residency import VALUES_SHARE, Placement, leaves_read, place_computation, result_leaves
 from systolith.compiler.memory.shares import Shares

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import NamedTuple
 
 from systolith.compiler.errors import DoesNotFitError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
@@ -19,6 +18,7 @@ from systolith.compiler.lower.alike import source_of
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
+from systolith.compiler.lower.lowered import LoweredGroup, Nest
 from systolith.compiler.lower.routines import is_routine
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
@@ -36,7 +36,6 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import NO_LOOPS, Choice, GroupLoops
-from systolith.compiler.schedule.operation_times import Stage
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp, VReg
@@ -71,37 +70,6 @@ class LoweringRules:
     operands: Callable[[Lowering, Group, Sequence[Array]], list[Array]]
     blocks: Callable[[Lowering, Group, Sequence[Array], Sequence[Array]], None]
     alone: Callable[[Lowering, Group, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
-
-
-@dataclass
-class LoweredGroup:
-    """A group as it was lowered, for checks.
-
-    Attributes:
-        group: the `fusion` instruction.
-        ops: its operations.
-        inputs, outputs: where its operands and results lie, by the names of their values; of what lies in a view, the
-            view's.
-    """
-
-    group: Instruction
-    ops: list[TileOp]
-    inputs: tuple[tuple[str, Array], ...]
-    outputs: tuple[tuple[str, Array], ...]
-
-
-class Nest(NamedTuple):
-    """The blocks of a group in a block of another group.
-
-    Attributes:
-        place: how many items were in the block before.
-        blocks: their stages.
-        most: so many may be in the making.
-    """
-
-    place: int
-    blocks: Sequence[Sequence[Stage]]
-    most: int
 
 
 @dataclass
