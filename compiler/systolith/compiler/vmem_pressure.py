@@ -38,6 +38,9 @@ APART = 6
 
 MOST_ATTEMPTS = 80
 
+_LARGEST = "the largest share that fits"
+"""Why a share is taken."""
+
 CLEARLY = 0.1
 """By so much the estimate of one share of VMEM for values has to be better for the other not to be tried to the end."""
 
@@ -290,6 +293,3 @@ def _decided(lowering: Lowering, fitted: Fitted, shares: Shares, spilled: Collec
 def _larger(share: float) -> tuple[Alternative, ...]:
     """Larger shares of tiles than one, which did not fit."""
     return tuple(Alternative(f"{s:.0%} of it", "did not fit") for s in TILE_SHARES if s > share)
-
-
-_LARGEST = "the largest share that fits"

@@ -92,7 +92,7 @@ def test_values_on_the_chip() -> None:
 
 
 def test_a_training_step() -> None:
-    """No bit changes, and groups move a twentieth less at least."""
+    """No bit changes, and groups move a twentieth less at least; regions in blocks compute some of it again without."""
     step = canonicalise(parse_hlo(lowered(*models.resnet_train(1, 48, (1,)))))
     made = clone(step)
     outcome = run_pass(made, Recompute(CHIP))

@@ -6,7 +6,7 @@ the region a reduction becomes the block's own, combined with a parameter; the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction
@@ -36,19 +36,21 @@ class Accumulations:
             for user in self.users[value]
             if user not in region and user.operands[0] is value and _accumulates(user, d)
         }
-        needed = self._needed(region, min(map(self.place.__getitem__, found))) if found else set()
+        outside = [o for i in region for o in i.operands if o not in region] if found else []
+        needed = made_of(outside, self.place, min(map(self.place.__getitem__, found), default=0))
         return {r: found[r] for r in sorted(found.keys() - needed, key=self.place.__getitem__)}
 
-    def _needed(self, region: Mapping[Instruction, int], first: int) -> set[Instruction]:
-        """What the region is computed from, as far back as an instruction of a number."""
-        found: set[Instruction] = set()
-        todo = [o for i in region for o in i.operands if o not in region]
-        while todo:
-            i = todo.pop()
-            if i not in found and self.place[i] >= first:
-                found.add(i)
-                todo += i.operands
-        return found
+
+def made_of(values: Iterable[Instruction], place: Mapping[Instruction, int], first: int) -> set[Instruction]:
+    """What values are computed from, themselves included, as far back as the instruction of a number."""
+    found: set[Instruction] = set()
+    todo = list(values)
+    while todo:
+        i = todo.pop()
+        if i not in found and place[i] >= first:
+            found.add(i)
+            todo += i.operands
+    return found
 
 
 def read_along(region: Mapping[Instruction, int]) -> dict[Instruction, int]:

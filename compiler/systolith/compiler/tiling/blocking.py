@@ -26,7 +26,7 @@ from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.accumulation import Accumulations, read_along, start
+from systolith.compiler.tiling.accumulation import Accumulations, made_of, read_along, start
 from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused, replace_operands
 from systolith.compiler.tiling.short_rows import lay_rows_across
@@ -247,17 +247,8 @@ class _Blocking:
 
     def _leads_to(self, value: Instruction, region: Region) -> bool:
         """Whether an operand of the region is computed outside from a value, which could not be inside then."""
-        first = self.place[value]
-        seen: set[Instruction] = set()
-        todo = [p for i in region for o in i.operands if o not in region and o is not value for p in o.operands]
-        while todo:
-            i = todo.pop()
-            if i is value:
-                return True
-            if i not in seen and i not in region and self.place[i] > first:
-                seen.add(i)
-                todo += i.operands
-        return False
+        read = [p for i in region for o in i.operands if o not in region and o is not value for p in o.operands]
+        return value in made_of(read, self.place, self.place[value])
 
     def _trim(self, region: Region) -> None:
         """Leave out data movement at the end, and what a reduction can compute from a result: what follows can do it
