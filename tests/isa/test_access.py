@@ -106,6 +106,12 @@ def test_bounds_narrow_the_interval() -> None:
     assert interval(strided) == Interval(32, 32 + 6 * 32)
 
 
+def test_steps_over_all_that_is_inside_reach_nothing() -> None:
+    """Coordinates -1 and 1 of one row; -1, 2 and 5 of four rows: the one inside is the second."""
+    assert interval(Pattern(F32, (2, 8), (64, 4), (Coord((2, 0), -1, 0, 1),))) is None
+    assert interval(Pattern(F32, (3, 8), (96, 4), (Coord((3, 0), -1, 0, 4),))) == Interval(96, 96 + 32)
+
+
 def test_coordinates_of_one_sum_narrow_one_another() -> None:
     """Every second row of a reversed axis from the second row on: 17 - x even, and x below 17, is 2 to 16."""
     x = Coord((2, 1), 0, 0, 17)

@@ -115,6 +115,9 @@ def _clip(coord: Coord, pattern: Pattern, bias: Bias) -> Range:
         most = shift + sum(max(0, r) for r in reach)
         lo = least if lo is None else max(lo, least)
         hi = most if hi is None else min(hi, most)
+    if shift is not None and lo is not None and hi is not None and pattern.indirect not in used:
+        step = gcd(*coord.coefs)
+        return (lo + (shift - lo) % step, hi - (hi - shift) % step) if step else (lo, hi)
     return lo, hi
 
 

@@ -47,7 +47,7 @@ def convolutions(draw: st.DrawFn) -> Case:
             draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(-1, 3)), draw(st.integers(-1, 3)),
             draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.booleans()),
         )  # fmt: skip
-        n = draw(st.integers(2, 7))
+        n = draw(st.integers(1, 7))
         assume(w.positions(n) > 0)
         dims.append(w)
         base.append(n)
@@ -108,6 +108,18 @@ ENTRY e {
   ROOT c = f32[1,16,16,40] convolution(a, b), window={size=7x7 stride=2x2 pad=2_3x2_3}, dim_labels=b01f_01io->b01f
 }
 """
+
+
+def test_windows_that_step_over_the_only_row() -> None:
+    """Taps two apart, of one row with one of padding on each side: both meet padding."""
+    text = """HloModule t
+ENTRY e {
+  a = f32[5,1,2,17] parameter(0)
+  b = f32[2,1,17,3] parameter(1)
+  ROOT c = f32[5,1,2,3] convolution(a, b), window={size=2x1 pad=1_1x0_0 rhs_dilate=2x1}, dim_labels=b01f_01io->b01f
+}"""
+    rng = np.random.default_rng(0)
+    check(text, [rng.standard_normal(dims, np.float32) for dims in ((5, 1, 2, 17), (2, 1, 17, 3))])
 
 
 @pytest.mark.parametrize("chip", ["small", "tpu_v3"])
