@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.machine import check, compiled
+from tests.compiler.machine import CHIPS, check, compiled
 
 
 def module(lines: str) -> str:
@@ -84,3 +84,15 @@ def test_operands_that_only_some_tiles_read(rows: list[int], low: int) -> None:
     lines.append(f"c = f32[{total},64] concatenate({', '.join(f'm{k}' for k in range(len(rows)))}), dimensions={{0}}")
     lines += ["z = f32[] constant(9)", f"ROOT r = f32[{total + low},64] pad(c, z), padding={low}_0x0_0"]
     check(module("\n".join(lines)), [np.full((n, 64), k, np.float32) for k, n in enumerate(rows)])
+
+
+@pytest.mark.parametrize("second", ["b", "r"])
+def test_parts_of_later_tiles(second: str) -> None:
+    """A step of a merge: both pieces of the result are made of both halves of the operand, the second one reversed."""
+    text = module(
+        "x = f32[2,64,130] parameter(0)\na = f32[1,64,130] slice(x), slice={[0:1],[0:64],[0:130]}\n"
+        "b = f32[1,64,130] slice(x), slice={[1:2],[0:64],[0:130]}\nr = f32[1,64,130] reverse(b), dimensions={1}\n"
+        f"l = f32[1,64,130] minimum(a, {second})\nh = f32[1,64,130] maximum(a, {second})\n"
+        "ROOT c = f32[2,64,130] concatenate(l, h), dimensions={0}"
+    )
+    check(text, [np.random.default_rng(0).standard_normal((2, 64, 130), np.float32)], CHIPS[32])

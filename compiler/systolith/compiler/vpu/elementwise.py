@@ -79,7 +79,7 @@ def lower_plan(
             raise ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
 
     nodes, arrays = split_strided(plan.graph, plan.nodes, arrays, plan.dims, ctx.chip.hbm.granule)
-    nodes, arrays = split_parts(plan.graph, nodes, arrays, written, choose)
+    nodes, arrays = split_parts(plan.graph, nodes, arrays, within.dims, written, choose)
     nodes, arrays = split_turned(plan.graph, nodes, arrays)
     plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
     staged, given = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM], plan

@@ -8,7 +8,7 @@ unit can turn that alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -31,6 +31,7 @@ def split_parts(
     graph: Graph,
     nodes: Sequence[Node],
     arrays: Mapping[Instruction, Array],
+    dims: Sequence[int],
     written: Traffic,
     choose: Callable[[Traffic], tuple[int, ...]],
 ) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
@@ -40,18 +41,20 @@ def split_parts(
         graph: where the nodes were made.
         nodes: what is computed over an iteration space.
         arrays: an array for each leaf.
+        dims: of the iteration space.
         written: bytes of results of a box.
-        choose: sizes of tiles, from the bytes that a box moves; parts are seen in such a tile.
+        choose: sizes of tiles, from the bytes that a box moves; parts are seen in the first of them that reads them.
     """
     by_leaf = _staged_loads(nodes, arrays)
     loads = [load for of_leaf in by_leaf.values() for load in of_leaf]
     if len(by_leaf) == len(loads):
         return tuple(nodes), arrays
-    tile = Box.whole(choose(lambda box: written(box) + sum(_bytes(n, box) for n in loads)))
+    sizes = choose(lambda box: written(box) + sum(_bytes(n, box) for n in loads))
     swap: dict[int, Node] = {}
     made: dict[Instruction, Array] = {}
     for leaf, of_leaf in by_leaf.items():
-        for part in _far_apart([(load.map.footprint(tile, leaf.dims), load) for load in of_leaf])[1:]:
+        parts = [part for seen in _seen(of_leaf, leaf.dims, dims, sizes) for part in _far_apart(seen)]
+        for part in parts[1:]:
             alias = replace(leaf)
             made[alias] = arrays[leaf]
             swap |= {id(load): graph.node(replace(load, leaf=alias)) for load in part}
@@ -136,6 +139,32 @@ def _staged_loads(nodes: Sequence[Node], arrays: Mapping[Instruction, Array]) ->
 
 def _bytes(load: Load, box: Box) -> int:
     return load.map.footprint(box, load.leaf.dims).elements * load.leaf.shape.dtype.size
+
+
+def _seen(
+    loads: Sequence[Load], leaf: Sequence[int], dims: Sequence[int], sizes: Sequence[int]
+) -> Iterator[list[tuple[Box, Load]]]:
+    """What loads of a leaf read, by the first tile in which they read anything: other pieces of a concatenation do so
+    in other tiles.
+    """
+    left = list(loads)
+    for tile in _along_each(dims, sizes):
+        seen = [(box, load) for load in left if (box := load.map.footprint(tile, leaf)).elements]
+        if seen:
+            yield seen
+            left = [load for load in left if all(load is not other for _, other in seen)]
+        if not left:
+            return
+
+
+def _along_each(dims: Sequence[int], sizes: Sequence[int]) -> Iterator[Box]:
+    """The first tile, and those further on along one dimension."""
+    first = Box.whole([min(size, n) for size, n in zip(sizes, dims, strict=True)])
+    yield first
+    for d, (size, n) in enumerate(zip(sizes, dims, strict=True)):
+        for at in range(size, n, size):
+            origin = (*first.origin[:d], at, *first.origin[d + 1 :])
+            yield Box(origin, (*first.dims[:d], min(size, n - at), *first.dims[d + 1 :]))
 
 
 def _far_apart(loads: Iterable[tuple[Box, Load]]) -> list[list[Load]]:

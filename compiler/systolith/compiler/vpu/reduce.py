@@ -177,7 +177,7 @@ class _Lowering:
         """Give parts of operands that lie far apart, or that are read alone, leaves of their own."""
         r, n, least = self.r, len(self.r.inputs), self.ctx.chip.hbm.granule
         nodes, self.arrays = split_strided(r.graph, (*r.inputs, *r.side_nodes), self.arrays, r.dims, least)
-        nodes, self.arrays = split_parts(r.graph, nodes, self.arrays, self._written, self._choose)
+        nodes, self.arrays = split_parts(r.graph, nodes, self.arrays, r.dims, self._written, self._choose)
         self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
 
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:
