@@ -19,7 +19,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.memory.shares import Shares
 from systolith.compiler.schedule.fitting import Predicted, ahead, predicted
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
-from systolith.compiler.schedule.reroll import Rerolled, reroll
+from systolith.compiler.schedule.reroll import Keys, Rerolled, reroll
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf, Item, Loop
 from systolith.isa.instruction import Space
@@ -104,6 +104,7 @@ class GroupLoops:
         self._first = items[:LOOKED_AT]
         self._long = len(items) > LOOKED_AT
         self._near = NEAR_IN_LONG_ONES if self._long else NEAR
+        self._keys = Keys()
         self._known: dict[tuple[int, Way, float], Rerolled | None] = {}
 
     def choice(self, share: float) -> Choice:
@@ -187,7 +188,8 @@ class GroupLoops:
         if key not in self._known:
             room = int(self._free * share)
             block = prefetch(Block([*items]), Lookahead(room // 2, way.ahead), set())
-            found = reroll(block, self._fixed, room, self._ctx.chip, way.spare, numbers=self._ctx.loop_vars)
+            ctx = self._ctx
+            found = reroll(block, self._fixed, room, ctx.chip, way.spare, numbers=ctx.loop_vars, keys=self._keys)
             worth = found.decisions and sum(1 for _ in found.block.ops()) <= len(items) * WORTH
             self._known[key] = found if worth else None
         return self._known[key]

@@ -45,6 +45,48 @@ class Rerolled:
     memory: list[Buf] = field(default_factory=list)
 
 
+class Keys:
+    """What operations are compared by; searches in the same operations share it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[object, int] = {}
+        self._known: dict[int, tuple[object, int]] = {}
+        self._of: dict[TileOp, tuple[int, tuple[Ref, ...]]] = {}
+
+    def of(self, op: TileOp) -> tuple[int, tuple[Ref, ...]]:
+        """Its key (0: it is like no other), and its streams, where they lay when it was lowered."""
+        found = self._of.get(op)
+        if found is None:
+            found = self._of[op] = self._made(op)
+        return found
+
+    def number(self, value: object) -> int:
+        """The same for equal objects."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._numbers.setdefault(value, len(self._numbers) + 1)
+        return known[1]
+
+    def _made(self, op: TileOp) -> tuple[int, tuple[Ref, ...]]:
+        parts = [(name, part) for name, v in op.args.items() for part in (v if type(v) is tuple else (v,))]
+        refs = tuple(part for _, part in parts if type(part) is Ref)
+        if any(type(part) is VReg for _, part in parts) or any(map(_bound, refs)):
+            return 0, refs
+        own = (op.op, op.unit, op.origin.group, op.origin.macs)
+        key = (*own, *((name, self._part(part)) for name, part in parts))
+        return self._numbers.setdefault(key, len(self._numbers) + 1), refs
+
+    def _part(self, part: Arg) -> object:
+        if type(part) is not Ref:
+            return part if type(part) in (int, str) else self.number(part)
+        if part.buf is None:
+            return self.number(part.pattern), part.bias
+        fixed = part.offset if part.buf.space is Space.ACC else 0
+        from_ = self.number(part.dynamic)
+        moves = [stride for _, stride in part.moves]
+        return part.buf.space, part.buf.unit, self.number(part.pattern), fixed, part.bias, from_, *moves
+
+
 def reroll(
     block: Block,
     whole: Iterable[Buf],
@@ -53,6 +95,7 @@ def reroll(
     spare: int = 0,
     smallest: int = 0,
     numbers: Iterator[int] | None = None,
+    keys: Keys | None = None,
 ) -> Rerolled:
     """Make loops of repetitions.
 
@@ -64,11 +107,12 @@ def reroll(
         spare: places for each buffer of a loop more than it takes by estimate.
         smallest: operations of a group in which repetitions are looked for; 0: `SMALLEST`.
         numbers: of induction variables; None: from the first on.
+        keys: of its operations; None: of no other search.
     """
     smallest = smallest or SMALLEST
     if sum(1 for _ in block.ops()) < smallest:
         return Rerolled(block)
-    search = _Search(block, frozenset(whole), room, chip, spare, smallest, numbers or count(FIRST_VAR))
+    search = _Search(block, frozenset(whole), room, chip, spare, smallest, numbers or count(FIRST_VAR), keys or Keys())
     found = Rerolled(search.block(block), decisions=search.decisions, memory=search.places.memory)
     if search.places.of:
         found.block = moved_to(found.block, search.places, found.now)
@@ -80,7 +124,7 @@ class _Search:
     """The search for repetitions.
 
     Args:
-        block, whole, room, chip, spare, smallest, numbers: as for `reroll`.
+        block, whole, room, chip, spare, smallest, numbers, keys: as for `reroll`.
 
     Attributes:
         places: of the buffers of loops.
@@ -97,14 +141,13 @@ class _Search:
         spare: int,
         smallest: int,
         variables: Iterator[int],
+        keys: Keys,
     ) -> None:
         self.lives, self.room, self.chip = Lives(block, whole), room, chip
-        self.spare, self.smallest, self._variables = spare, smallest, variables
+        self.spare, self.smallest, self._variables, self._keys = spare, smallest, variables, keys
         self.places = Places()
         self.ends: dict[TileOp, TileOp] = {}
         self.decisions: list[Decision] = []
-        self._numbers: dict[object, int] = {}
-        self._known: dict[int, tuple[object, int]] = {}
 
     def block(self, block: Block) -> Block:
         """The block with loops."""
@@ -181,33 +224,13 @@ class _Search:
             body = ("loop", item.count, *(f.key for f in forms))
             assert isinstance(item.count, int)
             length = item.count * sum(f.length for f in forms)
-            return Form(self._number(body), refs, sum(f.size for f in forms), item, forms[0].at, length)
+            return Form(self._keys.number(body), refs, sum(f.size for f in forms), item, forms[0].at, length)
         assert isinstance(item, TileOp)
-        parts = [(name, part) for name, v in item.args.items() for part in (v if type(v) is tuple else (v,))]
-        refs = tuple(self.places.ref(part) for _, part in parts if type(part) is Ref)
+        key, refs = self._keys.of(item)
         at = self.lives.at[item]
-        if any(type(part) is VReg for _, part in parts) or any(map(_bound, refs)):
-            return Form(-1 - at, refs, 1, item, at)
-        own = (item.op, item.unit, item.origin.group, item.origin.macs)
-        key = (*own, *((name, self._part(part)) for name, part in parts))
-        return Form(self._number(key), refs, 1, item, at)
-
-    def _part(self, part: Arg) -> object:
-        if type(part) is not Ref:
-            return part if type(part) in (int, str) else self._number(part)
-        if part.buf is None:
-            return self._number(part.pattern), part.bias
-        fixed = part.offset if part.buf.space is Space.ACC else 0
-        from_ = self._number(part.dynamic)
-        moves = [stride for _, stride in part.moves]
-        return part.buf.space, part.buf.unit, self._number(part.pattern), fixed, part.bias, from_, *moves
-
-    def _number(self, value: object) -> int:
-        """The same for equal objects."""
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = value, self._numbers.setdefault(value, len(self._numbers))
-        return known[1]
+        if self.places.of:
+            refs = tuple(map(self.places.ref, refs))
+        return Form(key or -1 - at, refs, 1, item, at)
 
 
 def _bound(ref: Ref) -> bool:
