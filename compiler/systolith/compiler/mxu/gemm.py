@@ -46,6 +46,12 @@ RING_OPERATIONS = 512
 EPILOGUE = 8
 """Epilogues may take such a part of the time of products in a ring: longer ones are to wait for each other less."""
 
+MORE_ROOM = 1.5
+"""Times the room of other groups' tiles that a product may have, which leaves two fifths of VMEM to what runs ahead."""
+
+WORTH_ROOM = 0.05
+"""Part of its cycles that a product has to save for that."""
+
 REJECTED = 3
 """Plans that lost, the best ones with different cycles, that are told."""
 
@@ -55,10 +61,12 @@ class Finish(Protocol):
 
     Attributes:
         stored: bytes of results that go to HBM.
+        read: bytes that it reads from HBM.
         vector_cycles: that the vector unit takes for each vector of sums.
     """
 
     stored: int
+    read: int
     vector_cycles: int
 
     def __call__(self, acc: Array, box: Box) -> None:
@@ -210,8 +218,16 @@ class Gemm:
         return rows * max(least, min(most, RING_OPERATIONS * blocks // plan.operations))
 
     def plans(self) -> Ranked:
-        """The candidates that fit, the cheapest first."""
-        return ranked(self._problem(), self.ctx.chip, self.ctx.budget)
+        """The candidates that fit, the cheapest first.
+
+        A product that waits for HBM has more room if it takes clearly fewer cycles then: more of its operands stay.
+        """
+        problem = self._problem()
+        usual = ranked(problem, self.ctx.chip, self.ctx.budget)
+        if self.ctx.region is not None or not usual or not usual[0].waits_for_hbm:
+            return usual
+        more = ranked(problem, self.ctx.chip, int(self.ctx.budget * MORE_ROOM))
+        return more if more[0].cycles < usual[0].cycles * (1 - WORTH_ROOM) else usual
 
     def _text(self, signature: str) -> str:
         """A plan in the words of decisions; a group in blocks has several products."""
@@ -243,7 +259,7 @@ class Gemm:
         left, right = (None if c is None else c.source(self.ctx.chip) for c in self.computed)
         return Problem(
             c, depth, self.lhs, self.rhs, cost, load, *passes, finish.stored, self.minor,
-            finish.vector_cycles, (left, right),
+            finish.vector_cycles, (left, right), finish.read,
         )  # fmt: skip
 
     def _depth(self, one: Box) -> tuple[int, int]:

@@ -27,7 +27,7 @@ class Flow:
         lhs_again, rhs_again: operands of a chunk are moved for every block; else only when they are first met.
         first: cycles to move what the first matmul needs.
         compute: cycles of the matrix units for a k tile of a block.
-        vector, store: cycles of the vector unit, and to move the results, for a block.
+        vector, store: cycles of the vector unit, and to move the results and what else they are made of, for a block.
         last: cycles of both for the jobs that end last.
         latency: of HBM.
         fill: cycles from the end of a stream until its results are there.

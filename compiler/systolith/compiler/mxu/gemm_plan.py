@@ -77,6 +77,12 @@ class GemmPlan:
         return f"{self}; {sorted(zip(self.summed, zip(tile.origin, tile.dims, strict=True), strict=True))}"
 
     @property
+    def waits_for_hbm(self) -> bool:
+        """Whether HBM has more to do than the matrix units."""
+        totals = self.flow.totals
+        return totals.transfer > totals.compute
+
+    @property
     def numbers(self) -> dict[str, int]:
         """Estimates, for `explain`: cycles and bytes."""
         return {
@@ -124,6 +130,7 @@ class Problem:
         minor: dimensions of the left operand that a copy in VMEM lays out innermost; empty: there is none.
         vector_cost: cycles of the epilogue for each vector.
         computed: what it takes to compute the operands; None: they lie in memory.
+        epilogue_bytes: that the epilogue reads from HBM.
     """
 
     contraction: Contraction
@@ -138,6 +145,7 @@ class Problem:
     minor: tuple[int, ...]
     vector_cost: int = 1
     computed: tuple[Source | None, Source | None] = (None, None)
+    epilogue_bytes: int = 0
 
     def sources(self) -> tuple[Source, Source]:
         """The cost of staging the operands: those in HBM are loaded, those in VMEM are there."""

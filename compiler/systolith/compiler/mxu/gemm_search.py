@@ -258,7 +258,7 @@ class Estimate:
         lhs_hbm, rhs_hbm = self._hbm
         lhs_moves, rhs_moves = self._m_blocks * self._lhs_times, self._n_blocks * self._rhs_times
         staged = self._left.read * lhs_moves + self._right.read * rhs_moves
-        self._moved = p.out_bytes + repeats * self._chunks * staged
+        self._moved = p.out_bytes + p.epilogue_bytes + repeats * self._chunks * staged
         loads = repeats * self._chunks * (lhs_moves * c.block_m * lhs_hbm + rhs_moves * rhs_hbm)
         self._operations = 3 * c.many_m * c.many_n * c.many_k * repeats + loads
 
@@ -269,14 +269,13 @@ class Estimate:
         left, right, first = self._left, self._right, self._piece
         vpu = chip.vpu
         vector = _ceil(c.m_points, vpu.sublanes) * _ceil(c.n_points, vpu.lanes) * p.vector_cost
-        stored = transfer_cycles(p.out_bytes, chip)
-        store = _ceil(stored, self._blocks)
+        store, read = (_ceil(transfer_cycles(n, chip), self._blocks) for n in (p.out_bytes, p.epilogue_bytes))
         self._flow = {
             "lhs": _transfer(left.read, chip) + LOAD_OVERHEAD * c.block_m * lhs_hbm,
             "rhs": _transfer(right.read, chip) + LOAD_OVERHEAD * rhs_hbm,
             "first": _transfer(left.read // c.block_m + right.read * first // c.chunk, chip),
             "vector": self._jobs * vector,
-            "store": store,
+            "store": store + read,
             "last": np.minimum(self._jobs, chip.mxu.count) * (vector + store // self._jobs),
             "lhs_made": left.vector,
             "rhs_made": right.vector,
@@ -286,7 +285,7 @@ class Estimate:
         self._ends = {"latency": chip.hbm.latency, "fill": array_latency(chip)}
         flow, times = self._flow, self._chunks * self._repeats
         lefts, rights = self._m_blocks * self._lhs_times * times, self._n_blocks * self._rhs_times * times
-        transfer = flow["lhs"] * lefts + flow["rhs"] * rights + self._blocks * store
+        transfer = flow["lhs"] * lefts + flow["rhs"] * rights + self._blocks * flow["store"]
         made = flow["lhs_made"] * lefts + flow["rhs_made"] * rights + self._blocks * flow["vector"]
         computed = self._blocks * c.many_k * self._compute
         latency = chip.hbm.latency

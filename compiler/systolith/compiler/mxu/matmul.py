@@ -13,7 +13,7 @@ from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
 from systolith.compiler.mxu.fused_operand import Computed, computed
 from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
-from systolith.compiler.mxu.gemm_plan import GemmPlan
+from systolith.compiler.mxu.gemm_plan import GemmPlan, bytes_of
 from systolith.compiler.mxu.precision import ONE, passes_of
 from systolith.compiler.mxu.turned_operand import minor_dims
 from systolith.compiler.ops.expression import Load, Micro, topological
@@ -133,6 +133,8 @@ class _Epilogue:
     ) -> None:
         self.ctx, self.plan, self.product, self.arrays, self.results = ctx, plan, product, arrays, results
         self.stored = sum(Box.whole(a.dims).elements * a.dtype.size for a in results if a.buf.space == Space.HBM)
+        read = [arrays[leaf] for leaf in plan.leaves if leaf is not product]
+        self.read = sum(bytes_of(a) for a in read if a.buf.space == Space.HBM)
         self.vector_cycles = _vector_cycles(plan, product, ctx.chip)
         self._tiles: dict[tuple[Instruction, Box], Array] = {}
 
