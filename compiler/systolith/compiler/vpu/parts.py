@@ -149,10 +149,10 @@ def _seen(
     """
     left = list(loads)
     for tile in _along_each(dims, sizes):
-        seen = [(box, load) for load in left if (box := load.map.footprint(tile, leaf)).elements]
-        if seen:
-            yield seen
-            left = [load for load in left if all(load is not other for _, other in seen)]
+        read = [(load.map.footprint(tile, leaf), load) for load in left]
+        left = [load for box, load in read if not box.elements]
+        if len(left) < len(read):
+            yield [(box, load) for box, load in read if box.elements]
         if not left:
             return
 
