@@ -12,16 +12,16 @@ from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate_computation
-from systolith.compiler.ops.dim_rules import NotBlockableError
-from systolith.compiler.ops.group import Group, Tiling, read_groups
-from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.tiling.blocking import BlockNormalisations
-from systolith.compiler.tiling.dim_propagation import (
+from systolith.compiler.ops.dim_propagation import (
     blocked_dims,
     operand_dim,
     resized,
     result_dim,
 )
+from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.group import Group, Tiling, read_groups
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate

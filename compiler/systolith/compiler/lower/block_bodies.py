@@ -9,11 +9,11 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fusion import group_computation
 from systolith.compiler.groups.multi_output import fuse_outputs
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.ops.dim_propagation import blocked_dims, resized
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tiling.blocking import outline
-from systolith.compiler.tiling.dim_propagation import blocked_dims, resized
 from systolith.isa.chip import Chip
 
 

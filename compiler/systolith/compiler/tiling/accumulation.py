@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.values.reduction import plain_operation
+from systolith.compiler.ops.dim_propagation import operand_dim
 from systolith.compiler.ops.reduction import repeatable
-from systolith.compiler.tiling.dim_propagation import operand_dim
 
 
 @dataclass(frozen=True)

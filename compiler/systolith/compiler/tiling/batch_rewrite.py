@@ -16,9 +16,9 @@ from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.hlo.trip_count import stated
 from systolith.compiler.memory.residency import ALLOCATE
+from systolith.compiler.ops.dim_propagation import blocked_dims, resized
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.blocking import Region, RegionOutline
-from systolith.compiler.tiling.dim_propagation import blocked_dims, resized
 from systolith.isa.dtypes import PRED, S32
 
 

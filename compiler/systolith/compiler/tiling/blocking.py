@@ -21,13 +21,13 @@ from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import running
+from systolith.compiler.ops.dim_propagation import operand_dim, result_dim
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.accumulation import Accumulations, made_of, read_along, start
-from systolith.compiler.tiling.dim_propagation import operand_dim, result_dim
 from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused, replace_operands
 from systolith.compiler.tiling.short_rows import lay_rows_across
 from systolith.isa.chip import Chip

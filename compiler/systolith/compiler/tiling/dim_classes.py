@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.ops.dim_propagation import operand_dim
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.table import Family, family
-from systolith.compiler.tiling.dim_propagation import operand_dim
 
 Dim = tuple[Instruction, int]
 """A dimension of an instruction's result."""
