@@ -26,6 +26,13 @@ BODIES = {
     "sum of columns": """x = f32[M,N] parameter(0)  z = f32[] constant(0)
         ROOT r = f32[N] reduce(x, z), dimensions={0}, to_apply=add""",
     "transpose": "x = f32[M,N] parameter(0)  ROOT r = f32[N,M] transpose(x), dimensions={1,0}",
+    "indices": """x = f32[M,N] parameter(0)  i = s32[M,N] iota(), iota_dimension=0  f = f32[M,N] convert(i)
+        ROOT r = f32[M,N] multiply(x, f)""",
+    "product of what indices select": """x = f32[M,K] parameter(0)  y = f32[K,N] parameter(1)
+        i = s32[M,K] iota(), iota_dimension=1  c = s32[] constant(5)  b = s32[M,K] broadcast(c), dimensions={}
+        p = pred[M,K] compare(i, b), direction=GT  z = f32[] constant(0)  o = f32[M,K] broadcast(z), dimensions={}
+        s = f32[M,K] select(p, x, o)
+        ROOT r = f32[M,N] dot(s, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
     "product": """x = bf16[M,K] parameter(0)  y = bf16[K,N] parameter(1)
         ROOT r = bf16[M,N] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
     "products": """x = f32[3,M,K] parameter(0)  y = f32[3,K,N] parameter(1)

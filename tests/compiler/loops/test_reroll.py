@@ -80,7 +80,7 @@ def same_as_written_out(text: str) -> int:
 SIZES = {
     "elementwise": (300, 128, 0), "sum of rows": (128, 512, 0), "sum of columns": (512, 256, 0),
     "transpose": (300, 512, 0), "product": (64, 100, 200), "products": (64, 64, 200), "convolution": (96, 0, 0),
-    "softmax": (512, 256, 0),
+    "softmax": (512, 256, 0), "indices": (300, 128, 0), "product of what indices select": (32, 48, 400),
 }  # fmt: skip
 
 

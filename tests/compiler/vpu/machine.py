@@ -33,8 +33,9 @@ def addresses(ref: Ref) -> tuple[Bits, Bits, list[Bits]]:
         address = address + i * stride
     inside = np.ones(p.counts, bool)
     values: list[Bits] = []
-    for c in p.coords:
-        value = np.full(p.counts, c.offset, np.int64)
+    for n, c in enumerate(p.coords):
+        begins = c.offset + (ref.offset if ref.buf is None and n == 0 else 0)
+        value = np.full(p.counts, begins, np.int64)
         for i, k in zip(loops, c.coefs, strict=True):
             value = value + i * k
         quotient = value // c.div

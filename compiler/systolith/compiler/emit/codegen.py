@@ -181,16 +181,16 @@ class Generator:
             return known
         base: Operand = self._address(ref)
         moved = self.linear.pointers[ref.pointer] if ref.pointer else ref.start
+        if ref.buf is None:
+            return self._coordinates(ref, moved)
         if moved is not None:
             base = self._sum(moved, self._address(ref), item.origin)
-        space = ref.buf.space if ref.buf is not None else Space.NONE
-        number = 0
-        if ref.buf is not None:
-            number = self.tables.buffers.get(ref.buf, 0) if space == Space.HBM else ref.buf.unit
-            if isinstance(ref.dynamic, Entry) and self.tables.has_room(ref.buf, ref.dynamic.pitch):
-                number = self.tables.stack(ref.buf, ref.dynamic.pitch)
-            elif ref.buf.is_large:
-                raise _too_large(ref.buf, item.origin)
+        space = ref.buf.space
+        number = self.tables.buffers.get(ref.buf, 0) if space == Space.HBM else ref.buf.unit
+        if isinstance(ref.dynamic, Entry) and self.tables.has_room(ref.buf, ref.dynamic.pitch):
+            number = self.tables.stack(ref.buf, ref.dynamic.pitch)
+        elif ref.buf.is_large:
+            raise _too_large(ref.buf, item.origin)
         entry = self._register(ref.dynamic.number) if isinstance(ref.dynamic, Entry) else 0
         index = self.address[ref.index] if ref.index is not None else 0
         bias = (self._operand(ref.bias[0]), self._operand(ref.bias[1]))
@@ -198,6 +198,18 @@ class Generator:
         if moved is None and not entry:
             self._streams[id(ref)] = made  # the operations hold their streams while lines are made of them
         return made
+
+    def _coordinates(self, ref: Ref, moved: VReg | None) -> Stream:
+        """A stream of coordinates: its offset is one of its first coordinate, to which a bias adds what loops do."""
+        pattern, bias = ref.pattern, (self._operand(ref.bias[0]), self._operand(ref.bias[1]))
+        if ref.offset or moved is not None:
+            first, *others = pattern.coords
+            first = replace(first, offset=first.offset + ref.offset)
+            if moved is not None:
+                assert first.bias < 0, "the coordinate has a bias besides the loops'"
+                first, bias = replace(first, bias=0), (self._register(moved), 0)
+            pattern = replace(pattern, coords=(first, *others))
+        return Stream(Space.NONE, self.tables.pattern(pattern), bias=bias)
 
     def _sum(self, register: VReg, constant: int, origin: Origin) -> Reg:
         """`register + constant`, in a scratch register where the constant is not 0."""

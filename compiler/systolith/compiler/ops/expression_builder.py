@@ -74,10 +74,22 @@ class GroupPlan:
             found.setdefault(load.leaf, []).append(load)
         return found
 
+    def is_uniform(self, box: Box) -> bool:
+        """Whether all boxes of the size of this one are computed alike, wherever they lie, but for where one coordinate
+        begins.
+        """
+        coordinates = self._uniform_coordinates
+        if coordinates is None or len(coordinates) > 1:
+            return False
+        return all(lo < hi for lo, hi in (c.expr.interval(box) for c in coordinates))  # one value is a constant
+
     @cached_property
-    def uniform(self) -> bool:
-        """Whether all boxes of the same size are computed alike, wherever they lie."""
-        return all(n.map.total if isinstance(n, Load) else isinstance(n, (Const, Micro)) for n in self.all_nodes)
+    def _uniform_coordinates(self) -> list[Coordinate] | None:
+        """Every coordinate; None: other nodes depend on where a box lies, too."""
+        others = [n for n in self.all_nodes if not isinstance(n, Coordinate)]
+        if not all(n.map.total if isinstance(n, Load) else isinstance(n, (Const, Micro)) for n in others):
+            return None
+        return [n for n in self.all_nodes if isinstance(n, Coordinate)]
 
     @cached_property
     def leaves(self) -> list[Instruction]:

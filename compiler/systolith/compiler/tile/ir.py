@@ -109,7 +109,7 @@ class Ref:
     Attributes:
         buf: buffer; None for Space.NONE (coordinates only).
         pattern: the address generator's program.
-        offset: bytes added to the buffer's address.
+        offset: bytes added to the buffer's address; without a buffer, what is added to the first coordinate.
         dynamic: where it is besides, which only the run knows; None: nothing.
         bias: bias operands.
         index: the buffer that holds the index list (offset 0), for indirect patterns.

@@ -58,7 +58,8 @@ def emit(
     if not box.elements:
         return
     for code, part, targets in _codes(ctx.chip, plan, box, leaves, outs):
-        streams = [describe(what, part, leaves, targets) for what in code.streams_at(part.origin)]
+        described = [describe(what, part, leaves, targets) for what in code.streams_at(part.origin)]
+        streams = [_begun(s, access) for s, access in zip(described, code.work.accesses, strict=True)]
         run(ctx, code.kernel, code.nest, code.work, streams, origin, code.copies)
 
 
@@ -168,7 +169,12 @@ class Code:
         """The streams of another box that this code computes."""
         by = tuple(a - b for a, b in zip(origin, self.origin, strict=True))
         for what in self.streams:
-            yield replace(what, map=what.map.shifted(by)) if isinstance(what, Load) and any(by) else what
+            if isinstance(what, Load) and any(by):
+                yield replace(what, map=what.map.shifted(by))
+            elif isinstance(what, tuple) and any(by):
+                yield tuple(Coordinate(c.expr.shifted(by)) for c in what)
+            else:
+                yield what
 
 
 def _code(
@@ -179,7 +185,7 @@ def _code(
     def made() -> Code | None:
         return _vectorised(chip, plan.graph.specialise(plan.nodes, box), box, leaves, targets)
 
-    if not plan.uniform:
+    if not plan.is_uniform(box):
         return made()
     arrays = (*(leaves[leaf] for leaf in plan.leaves), *(t.array for t in targets))
     key = (box.dims, *((a.dtype.name, a.strides) for a in arrays))
@@ -262,7 +268,9 @@ class Target:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """A stream before loops are chosen: its access, and where it starts."""
+    """A stream before loops are chosen: its access, and where it starts; without an array, how much further on its only
+    coordinate does.
+    """
 
     access: Access
     array: Array | None = None
@@ -282,10 +290,17 @@ def describe(
     if isinstance(what, Load):
         return addressed(leaves[what.leaf], what.map, what.fill, box)
     if isinstance(what, Inside):
-        quotients = dict.fromkeys(what.quotients, 0)
-        return StreamSpec(Access(S32, (0,) * rank, axis_coords(what.bounds, quotients), 0, False, False))
-    coords = tuple(AxisCoord(c.expr.coefs, c.expr.const) for c in what)
+        coords = axis_coords(what.bounds, dict.fromkeys(what.quotients, 0))
+    else:
+        coords = tuple(AxisCoord(c.expr.coefs, c.expr.const) for c in what)
     return StreamSpec(Access(S32, (0,) * rank, coords, 0, False, False))
+
+
+def _begun(stream: StreamSpec, access: Access) -> StreamSpec:
+    """A stream of a box, whose only coordinate may begin elsewhere than that of the box that the code was made for."""
+    if stream.array is not None or len(access.coords) != 1:
+        return stream
+    return replace(stream, offset=stream.access.coords[0].offset - access.coords[0].offset)
 
 
 def addressed(array: Array, index: IndexMap, fill: int, box: Box) -> StreamSpec:
@@ -325,7 +340,7 @@ def run(
     refs = tuple(
         Ref(s.array.buf, nest.pattern(access), s.offset, s.array.dynamic)
         if s.array
-        else Ref(None, nest.pattern(access))
+        else nest.coordinates(access, s.offset)
         for s, access in zip(streams, work.accesses, strict=True)
     )
     ctx.append(vector_run(kernel, [p.count for p in nest.outer], nest.inner, refs, origin))

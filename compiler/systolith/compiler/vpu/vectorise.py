@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from math import prod
 
+from systolith.compiler.tile.ir import Ref
 from systolith.compiler.tile.patterns import AxisCoord, Loop, pattern, runs
 from systolith.isa.chip import Chip
 from systolith.isa.chip_schema import Vpu
@@ -105,6 +106,16 @@ class Nest:
         if found is None:
             found = self._patterns[access] = self._pattern(access)
         return found
+
+    def coordinates(self, access: Access, shift: int) -> Ref:
+        """A stream without an array, whose only coordinate begins `shift` further on: the stream's offset, which loops
+        may move.
+        """
+        pattern = self.pattern(access)
+        if len(pattern.coords) != 1:
+            return Ref(None, pattern)
+        (coord,) = pattern.coords
+        return Ref(None, replace(pattern, coords=(replace(coord, offset=0),)), coord.offset + shift)
 
     def _pattern(self, access: Access) -> Pattern:
         coords = list(access.coords)
