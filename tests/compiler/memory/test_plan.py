@@ -69,6 +69,14 @@ def test_consecutive_tiles_have_different_places() -> None:
     assert len({plan.address[t] for t in tiles}) == 4
 
 
+def test_a_small_value_does_not_divide_the_room_of_tiles() -> None:
+    """It lives longer than the large value beside it, whose place is free for a large tile then."""
+    small, large, tile = (Buf(name, Space.VMEM, size) for name, size in (("small", 16), ("large", 768), ("tile", 992)))
+    plan = plan_memory(Block([_use(small, large), _use(small, tile)]), {small, large}, 1024, 1024, 32)
+    assert plan.failed is None
+    assert plan.address[small] == 0
+
+
 def test_loads_move_ahead_in_order_and_no_further_than_allowed() -> None:
     tiles = [Buf(f"t{i}", Space.VMEM, 4) for i in range(6)]
     items: list[Item] = []

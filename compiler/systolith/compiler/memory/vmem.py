@@ -1,7 +1,8 @@
 """Memory plan: an address in VMEM or SMEM for every buffer, from liveness over the regions.
 
-Buffers that hold whole values are placed first, the largest ones first, at the top; tiles follow in program order, each
-at the next free place after the one before it, so that consecutive tiles differ in address and transfers run ahead.
+Buffers that hold whole values are placed first: small ones at the bottom, then the others, the largest ones first, at
+the top.  Tiles follow in program order, each at the next free place after the one before it, so that consecutive tiles
+differ in address and transfers run ahead.
 """
 
 from __future__ import annotations
@@ -20,8 +21,14 @@ would wait for that use.
 """
 
 
-LONG = 1024
+LONG = 256
 """A buffer that lives through so many operations is placed like a whole value: among tiles it would be in the way."""
+
+
+SMALL = 64
+"""A whole value of up to this part of VMEM lies at the bottom: a place below a large one, which does not live as long,
+would divide the room of tiles.
+"""
 
 
 ROUNDS = 2
@@ -141,13 +148,14 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     found = lives(block)
     in_vmem = [v for v in found if v.value.space == Space.VMEM]
     first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
-    plan = _with_first(first, found, in_vmem, vmem, line)
+    small = {v.value for v in in_vmem if v.value in whole and v.value.bytes * SMALL <= vmem}
+    plan = _with_first(first, small, found, in_vmem, vmem, line)
     for _ in range(ROUNDS):
         helped = {v.value for v in plan.failures if v.value.align <= line and v.last - v.first >= LASTING} - first
         if not helped:
             break
         first |= helped
-        plan = _with_first(first, found, in_vmem, vmem, line)
+        plan = _with_first(first, small, found, in_vmem, vmem, line)
     if plan.failures:
         return plan
     _tiles(plan, [v for v in found if v.value.space == Space.SMEM], _Placed(), smem, 4)
@@ -158,15 +166,22 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
 
 
 def _with_first(
-    first: Collection[Buf], found: Liveness[Buf], in_vmem: Sequence[Live[Buf]], vmem: int, line: int
+    first: Collection[Buf],
+    small: Collection[Buf],
+    found: Liveness[Buf],
+    in_vmem: Sequence[Live[Buf]],
+    vmem: int,
+    line: int,
 ) -> MemoryPlan:
-    """Addresses in VMEM, of some buffers before the others."""
+    """Addresses in VMEM, of some buffers before the others, and of the small ones of these before all."""
     plan = MemoryPlan(lives=found)
     placed = _Placed()
     by_size = sorted((v for v in in_vmem if v.value in first), key=lambda v: (-v.value.bytes, v.first, v.value.name))
-    for live in by_size:
+    for live in sorted(by_size, key=lambda v: v.value not in small):
         size = -(-live.value.bytes // line) * line
-        address = _highest(placed.during(live.first, live.last), size, vmem)
+        taken = placed.during(live.first, live.last)
+        low = live.value in small
+        address = first_free(sorted(taken), size, 0, vmem, line) if low else _highest(taken, size, vmem)
         if address is None:
             plan.failures.append(live)
         else:
