@@ -1,11 +1,12 @@
 """Producer fusion: what only products read is computed in their groups, a tile at a time, instead of being stored.
 
 An elementwise group whose value is an operand of products and nothing else joins the groups of these products, if that
-is expected to take fewer cycles:
+is expected to take fewer cycles.  So does the expression that a result of blocks ends in (`groups/block_tails.py`).
 
-    stored      its own cycles and those of the products, which read it where it is placed; what the products load
-    besides may move while the vector unit makes it computed    the products', whose tiles cost what computing them
-    takes (`mxu/fused_operand.py`), as often as the best tile plan stages them
+- stored: its own cycles and those of the products, which read it where it is placed; what the products load besides
+  may move while the vector unit makes it;
+- computed: the products', whose tiles cost what computing them takes (`mxu/fused_operand.py`), as often as the best
+  tile plan stages them.
 
 Both are the estimates of `mxu/gemm_search.py`.  A value that is stored in VMEM costs no transfer, but its products wait
 until all of it is there; one that is computed keeps what it is made from alive for longer.
@@ -13,12 +14,13 @@ until all of it is there; one that is computed keeps what it is made from alive 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
+from systolith.compiler.groups.block_tails import Tail, without_tail
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.index.affine import Box
 from systolith.compiler.memory.aliasing import stored_directly
@@ -42,6 +44,7 @@ from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.outline import Outline
+from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
@@ -98,27 +101,63 @@ class _Computation:
     def __init__(self, step: FusePrologues, module: Module, computation: Computation, placement: Placement) -> None:
         self.step, self.module, self.computation, self.placement = step, module, computation, placement
         self.ctx = TileBuilder(step.chip, step.options)
+        self.gone: set[Instruction] = set()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """See who uses what, where it stands, and until when it is needed."""
+        computation = self.computation
         self.users = computation.users()
         self.aliases = Aliases(computation)
         self.last = leaf_liveness(computation, self.aliases).last
         self.position = {i: n for n, i in enumerate(computation.instructions)}
-        self.gone: set[Instruction] = set()
 
     def run(self) -> list[Decision]:
         """Decide about every value."""
         decisions = []
-        for maker in self.computation.instructions:
-            if isinstance(maker, Group) and maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array:
+        for maker in list(self.computation.instructions):
+            if not isinstance(maker, Group):
+                continue
+            if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array:
                 groups = self._readers(maker)
                 if groups:
-                    decisions.append(self._decide(maker, [_Reader(g, merged(g, maker)) for g in groups]))
-        self.computation.instructions = [i for i in self.computation.instructions if i not in self.gone]
+                    decision, fused = self._decide(maker, maker, groups)
+                    decisions.append(decision)
+                    if fused:
+                        self._fuse(maker, maker, fused)
+            elif maker.tiling is not None:
+                decisions += self._tails(maker)
+        self._drop(self.gone)
         return decisions
 
-    def _readers(self, maker: Group) -> list[Group]:
+    def _tails(self, blocks: Group) -> list[Decision]:
+        """Decide about the results of a group of blocks that end in an elementwise expression."""
+        decisions = []
+        values = self._values(blocks)
+        for n in reversed(range(len(values))):
+            groups = self._readers(values[n])
+            parts = without_tail(blocks, n, values) if groups else None
+            if parts is None:
+                continue
+            decision, fused = self._decide(values[n], parts.tail, groups)
+            decisions.append(decision)
+            if fused:
+                self._fuse(values[n], parts.tail, fused)
+                self._replace(blocks, values, parts)
+                blocks, values = parts.blocks, self._values(parts.blocks)
+        return decisions
+
+    def _values(self, group: Group) -> tuple[Instruction, ...]:
+        """The value of each result of a group."""
+        if not group.shape.is_tuple:
+            return (group,)
+        elements = {u.integer("index"): u for u in self.users[group]}
+        return tuple(elements[k] for k in range(len(group.shape.elements)))
+
+    def _readers(self, made: Instruction) -> list[Group]:
         """The products' groups that read a value as an operand; none, if anything reads it otherwise."""
         found: dict[Group, None] = {}
-        stack: list[Instruction] = [maker]
+        stack: list[Instruction] = [made]
         while stack:
             value = stack.pop()
             if value is self.computation.result:
@@ -134,16 +173,19 @@ class _Computation:
 
     # The decision.
 
-    def _decide(self, maker: Group, readers: Sequence[_Reader]) -> Decision:
-        in_vmem = self._space((maker, 0)) == Space.VMEM
-        names = ", ".join(r.group.name for r in readers)
-        stored = Alternative(f"{maker.name} is stored in {'VMEM' if in_vmem else 'HBM'}")
-        inside = Alternative(f"{maker.name} is computed in tiles of {names}")
-        why = self._objection(maker, readers)
+    def _decide(self, value: Instruction, maker: Group, groups: Sequence[Group]) -> tuple[Decision, Sequence[_Reader]]:
+        """Whether the products that read a value compute it, as `maker` does; gives them, or none."""
+        in_vmem = self._is_in_vmem(value)
+        names = ", ".join(g.name for g in groups)
+        stored = Alternative(f"{value.name} is stored in {'VMEM' if in_vmem else 'HBM'}")
+        inside = Alternative(f"{value.name} is computed in tiles of {names}")
+        readers = [_Reader(g, merged(g, maker, value)) for g in groups]
+        why = self._objection(value, maker, readers)
         if not why:
             try:
-                apart = self._apart(maker, [self._planned(r.group, r.group) for r in readers])
-                plans = [self._planned(r.fused, r.group, self._more(maker, r.group)) for r in readers]
+                products = [self._planned(r.group, r.group) for r in readers]
+                apart = self._apart(maker, products) if maker is value else self._ended(value, maker, products)
+                plans = [self._planned(r.fused, r.group, self._more(value, maker, r.group)) for r in readers]
             except (DoesNotFitError, LimitError) as problem:
                 why = str(problem)
             else:
@@ -154,26 +196,30 @@ class _Computation:
                 alike = max(self.step.chip.hbm.latency, int(apart * ALIKE))
                 slower = cycles + held > apart - alike
                 why = "not expected to take longer" if slower and not self.step.always else ""
-        group, chosen, other = maker.name, stored, inside
-        if not why:
-            self._fuse(maker, readers)
-            group, chosen, other = readers[0].group.name, inside, stored
-            why = f"{maker.shape.bytes:,} bytes are not stored"
-        return Decision("prologue", group, chosen.what, why, chosen.numbers, (other,))
+        if why:
+            return Decision("prologue", value.name, stored.what, why, stored.numbers, (inside,)), ()
+        why = f"{value.shape.bytes:,} bytes are not stored"
+        return Decision("prologue", readers[0].group.name, inside.what, why, inside.numbers, (stored,)), readers
 
-    def _objection(self, maker: Instruction, readers: Sequence[_Reader]) -> str:
+    def _objection(self, value: Instruction, maker: Instruction, readers: Sequence[_Reader]) -> str:
         """Why what a value is made from cannot stay until its products are made; empty: it can."""
         for r in readers:
-            more, live = self._more(maker, r.group), self.placement.live[r.group]
+            more, live = self._more(value, maker, r.group), self.placement.live[r.group]
             if more > 0 and live + more > self.step.chip.vmem.bytes * VALUES_SHARE:
                 return f"what it is made from would not stay in VMEM beside {r.group.name}"
         return ""
 
-    def _more(self, maker: Instruction, group: Instruction) -> int:
+    def _more(self, value: Instruction, maker: Instruction, group: Instruction) -> int:
         """Bytes of values that are alive at a product's group if it computes a value, beyond those that are now."""
-        inputs = {leaf for o in maker.operands for leaf in self.aliases.leaves[o] if self._space(leaf) == Space.VMEM}
+        given = [o for o in maker.operands if o in self.aliases.leaves]
+        inputs = {leaf for o in given for leaf in self.aliases.leaves[o] if self._space(leaf) == Space.VMEM}
         longer = sum(leaf_bytes(leaf) for leaf in inputs if self.last[leaf] < self.position[group])
-        return longer - (maker.shape.bytes if self._space((maker, 0)) == Space.VMEM else 0)
+        rows = sum(o.shape.bytes for o in maker.operands if o not in self.aliases.leaves)
+        return longer + rows - (value.shape.bytes if self._is_in_vmem(value) else 0)
+
+    def _is_in_vmem(self, value: Instruction) -> bool:
+        (leaf,) = self.aliases.leaves[value]
+        return self._space(leaf) == Space.VMEM
 
     # Estimates.
 
@@ -190,6 +236,17 @@ class _Computation:
         busy = sum(p.flow.totals.on_chip for p in products)
         return max(transfer + sum(p.cycles for p in products), vector + busy)
 
+    def _ended(self, value: Instruction, tail: Group, products: Sequence[GemmPlan]) -> int:
+        """Cycles of products that load a value, and those, at the least, that blocks take more if they make it.
+
+        Blocks take as long as what HBM has to do, or the vector unit; it is not known here which of them.
+        """
+        plan = analyze(group_roots(tail.body))
+        arrays = dict(zip(tail.body.parameters, map(self._array, tail.operands), strict=True))
+        vector = vector_cycles(self.step.chip, plan, Box.whole(plan.dims), arrays, [self._array(value)])
+        stored = 0 if self._is_in_vmem(value) else transfer_cycles(value.shape.bytes, self.step.chip)
+        return min(vector, stored) + sum(p.cycles for p in products)
+
     def _planned(self, group: Group, placed: Instruction, more: int = 0) -> GemmPlan:
         """Tiles of a product's group that is `placed` or replaces it; `more` bytes of values are alive beside it then.
 
@@ -205,8 +262,8 @@ class _Computation:
         return plan
 
     def _array(self, value: Instruction) -> Array:
-        """A value where it is placed, in a buffer that stands for its own."""
-        (leaf,) = self.aliases.leaves[value]
+        """A value where it is placed (one of rows, not made yet, in VMEM), in a buffer that stands for its own."""
+        (leaf,) = self.aliases.leaves.get(value, ((value, 0),))
         return dense_array(Buf(value.name, self._space(leaf), value.shape.bytes), value.shape.dtype, value.dims)
 
     def _space(self, leaf: Leaf) -> Space:
@@ -218,20 +275,48 @@ class _Computation:
 
     # The new groups.
 
-    def _fuse(self, maker: Group, readers: Sequence[_Reader]) -> None:
+    def _fuse(self, value: Instruction, maker: Group, readers: Sequence[_Reader]) -> None:
+        """Let products compute a value."""
         computations = self.module.computations
         for r in readers:
             computations[computations.index(r.group.body)] = r.fused.body
             r.group.operands, r.group.attributes = r.fused.operands, r.fused.attributes
-            for leaf in (leaf for o in r.group.operands for leaf in self.aliases.leaves[o]):
+            for leaf in (leaf for o in r.group.operands for leaf in self.aliases.leaves.get(o, ())):
                 self.last[leaf] = max(self.last[leaf], self.position[r.group])
-        computations.remove(maker.body)
-        stack: list[Instruction] = [maker]
+        if maker is value:
+            computations.remove(maker.body)
+        stack: list[Instruction] = [value]
         while stack:
-            value = stack.pop()
-            if value.opcode == "bitcast" or value is maker:
-                self.gone.add(value)
-                stack += self.users[value]
+            view = stack.pop()
+            if view.opcode == "bitcast" or view is value:
+                self.gone.add(view)
+                stack += self.users[view]
+
+    def _replace(self, blocks: Group, values: Sequence[Instruction], parts: Tail) -> None:
+        """Put a group of blocks without one of its results in the place of the one with it."""
+        computation, now = self.computation, dict(zip(values, parts.values, strict=True))
+        computations = self.module.computations
+        parts.blocks.body.name = Names(c.name for c in computations).fresh(parts.blocks.body.name)
+        computations[computations.index(blocks.body)] = parts.blocks.body
+        self._drop({*self.gone, *values} - {blocks})
+        for i in (parts.blocks, *parts.made):
+            i.name = computation.fresh_name(i.name)
+        for i in computation.instructions:
+            i.operands = [now.get(o, o) for o in i.operands]
+        computation.root = now.get(computation.result, computation.result)
+        at = computation.instructions.index(blocks)
+        computation.instructions[at : at + 1] = [parts.blocks, *parts.made]
+        placement, former = self.placement, {v: self.aliases.leaves[v][0] for v in values}
+        self._look_up()
+        placement.spilled |= {
+            self.aliases.leaves[now[v]][0]
+            for v, leaf in former.items()
+            if leaf in placement.spilled and now[v] is not parts.tail
+        }
+        placement.live[parts.blocks], placement.budget[parts.blocks] = placement.live[blocks], placement.budget[blocks]
+
+    def _drop(self, gone: Collection[Instruction]) -> None:
+        self.computation.instructions = [i for i in self.computation.instructions if i not in gone]
 
 
 def _held(plan: GemmPlan) -> int:
@@ -256,8 +341,8 @@ def _is_operand(group: Group, value: Instruction) -> bool:
     return True
 
 
-def merged(group: Group, maker: Group) -> Group:
-    """The group of a product with what makes one of its operands in it."""
+def merged(group: Group, maker: Group, value: Instruction) -> Group:
+    """The group of a product with what makes one of its operands in it: `value` as `maker` computes it."""
     outer, inner = group.body, maker.body
     copy = Outline()
 
@@ -268,11 +353,11 @@ def merged(group: Group, maker: Group) -> Group:
                 copy.take(i)
         return copy.copies[computation.result]
 
-    def given(value: Instruction) -> Instruction:
+    def given(operand: Instruction) -> Instruction:
         """The instruction of the fused body for an operand of the group."""
-        chain = list(_views(value))
-        if chain[-1] is not maker:
-            return copy.parameter(value)
+        chain = list(_views(operand))
+        if chain[-1] is not value:
+            return copy.parameter(operand)
         result = copied(inner, [copy.parameter(o) for o in maker.operands])
         for view in reversed(chain[:-1]):
             result = copy.add(Instruction(view.name, "reshape", view.shape, line=view.line), [result])

@@ -286,6 +286,18 @@ def _read_again(small: Computation, free: int) -> list[Instruction]:
     return found
 
 
+def _loaded_again(lowering: Lowering, group: Group, inputs: Sequence[Array], small: Computation) -> Instruction | None:
+    """An operand that has no room in VMEM whole, so that each of the groups in a block that read it loads it; None:
+    there is none.
+    """
+    dims, users = lowering.bodies.dims(group), small.users()
+    kept = _read_again(small, lowering.ctx.chip.vmem.bytes - lowering.placement.live.get(group, 0))
+    for p, part, array in zip(group.body.parameters, small.parameters, inputs, strict=True):
+        if dims.get(p) is not None and array.buf.space is Space.HBM and len(users[part]) > 1 and part not in kept:
+            return part
+    return None
+
+
 def _staged(lowering: Lowering, part: Array, several: bool) -> Array:
     """An operand of a block, loaded once if it is to be read more than once."""
     return lowering.ctx.stage_in(part, Box(part.origin, part.dims), "load block") if several else part
@@ -359,8 +371,11 @@ def _tried(
     blocks = -(-_whole(group) // size)
     sub, (small, _) = lowering.apart(group), lowering.bodies.of(group, size)
     spilled = _plan(sub, group, size, small, results).spilled - set(result_leaves(small))
-    if spilled and 1 < size < _whole(group):
-        return None, "values of one block go to HBM"
+    if 1 < size < _whole(group):
+        if spilled:
+            return None, "values of one block go to HBM"
+        if again := _loaded_again(lowering, group, inputs, small):
+            return None, f"{again.name} would be loaded for each of its groups"
     try:
         block = _block(sub, group, inputs, results, 0, size, apart)
         rows = _first_rows(sub.ctx.sums, lowering.ctx.chip)

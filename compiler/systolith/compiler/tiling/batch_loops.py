@@ -12,18 +12,20 @@ estimates of `tiling/batch_cost.py` (Viterbi's algorithm: a group after another,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.fusion import Fuse
+from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.unit_assignment import MATRIX_UNITS, UnitAssignment
 from systolith.compiler.hlo.clone import clone
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.residency import VALUES_SHARE
 from systolith.compiler.ops.group import Unit
 from systolith.compiler.ops.table import ROOTS, family
+from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.effects import Effects, moves_for_host
 from systolith.compiler.passes.rewrite import Names
@@ -60,12 +62,12 @@ class BatchLoops:
     Attributes:
         chip: the target.
         unit: of each operation.
-        plan: that says which, if it has loops.
+        options: as for lowering; with a plan that says which, if it has loops.
     """
 
     chip: Chip
     unit: UnitAssignment = MATRIX_UNITS
-    plan: ForcedPlan | None = None
+    options: Options = field(default_factory=Options)
 
     def run(self, module: Module) -> Outcome:
         entry = module.entry
@@ -76,8 +78,9 @@ class BatchLoops:
         path = _Path(trial, [Split(DimClass(1), 1), *(Split(of, n) for of in found for n in _divisors(of.size))])
         taken = Names(c.name for c in module.computations)
         decisions, loops, why = list[Decision](), path.loops(), "the least cycles"
-        if self.plan is not None and (wanted := self.plan.of_kind("loop")):
-            loops, why = path.planned(self.plan, wanted), WHY
+        plan = self.options.plan
+        if plan is not None and (wanted := plan.of_kind("loop")):
+            loops, why = path.planned(plan, wanted), WHY
             decisions += [Decision("loop", group, NO_LOOP, WHY) for group, text in wanted if text == NO_LOOP]
         for split, first, last in loops:
             made = to_loop(entry, *path.region(split, first, last), split.blocks, taken)
@@ -102,6 +105,7 @@ class BatchLoops:
         trial = clone(module)
         BlockNormalisations(self.chip).run(trial)
         Fuse(unit=self.unit).run(trial)
+        FusePrologues(self.chip, self.options).run(trial)
         return trial.entry
 
 

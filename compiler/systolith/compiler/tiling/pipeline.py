@@ -31,7 +31,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
-    "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options.plan),
+    "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),
     "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),
