@@ -45,6 +45,7 @@ from systolith.compiler.passes.simplify.constants import FoldConstants
 from systolith.compiler.passes.simplify.control import RemoveControlDependencies
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
+from systolith.compiler.passes.simplify.gather_mover import MoveGathers
 from systolith.compiler.passes.simplify.inline import Inline
 from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
@@ -114,6 +115,8 @@ LEGAL: tuple[Pass, ...] = (
     InterleavePadding(),
     SplitScans(),
     SplitWideSums(),
+    SimplifyTuples(),
+    MoveGathers(),
     SimplifyGathers(),
     MergeScatterSums(),
     SimplifyScatters(),

@@ -49,6 +49,7 @@ from systolith.compiler.passes.simplify.constants import EVERYTHING, FoldConstan
 from systolith.compiler.passes.simplify.control import RemoveControlDependencies
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
+from systolith.compiler.passes.simplify.gather_mover import MoveGathers
 from systolith.compiler.passes.simplify.inline import Inline
 from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
@@ -86,6 +87,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "flatten-call-graph": FlattenCallGraph,
     "float-normalization": NormaliseNarrowTypes,
     "fusion-inliner": lambda: Inline(("fusion",)),
+    "gather-mover": MoveGathers,
     "gather_simplifier": SimplifyGathers,
     "host-call-expander": ExpandHostCalls,
     "integer-product-expander": ExpandIntegerProducts,
