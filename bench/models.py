@@ -388,6 +388,16 @@ def heads_gradient(batch: int, length: int) -> Model:
     return apply, (x, x, x, w)
 
 
+def loss_train(rows: int, width: int, classes: int) -> Model:
+    """The cross entropy of so many rows and its gradients, as optax has it for labels that are numbers."""
+
+    def loss(x: Tree, w: Tree, labels: Tree) -> Tree:
+        logs = jax.nn.log_softmax(x @ w)
+        return -jnp.mean(jnp.take_along_axis(logs, labels[:, None], axis=-1))
+
+    return jax.value_and_grad(loss, argnums=(0, 1)), (_f32(rows, width), _f32(width, classes), _shape(jnp.int32, rows))
+
+
 def mlp_train(batch: int, width: int) -> Model:
     """A step of gradient descent of three layers of `width`, f32, squared error."""
 
