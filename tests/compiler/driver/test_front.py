@@ -55,7 +55,7 @@ def test_a_front_compiles_for_many_chips_as_if_for_each() -> None:
 def test_what_is_shared_by_tiles_alike_is_what_each_would_get(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     front = Front(parse_hlo(TEXT))
     shared = front.compile(load_chip(chip)).program
-    monkeypatch.setattr(GroupPlan, "uniform", False)
+    monkeypatch.setattr(GroupPlan, "is_uniform", lambda *_: False)
     monkeypatch.setattr(Gemm, "_seen", lambda self, make, axes, array, box: make(array, box))
     monkeypatch.setattr(gemm_search, "ranked", gemm_search._ranked)
     assert disassemble(front.compile(load_chip(chip)).program) == disassemble(shared)

@@ -67,11 +67,13 @@ class FusePrologues:
         chip: that the cycles are of.
         options: as for lowering.
         always: compute in their products' groups all values that can be, not only where that is expected to be faster.
+        blocks: look at results of blocks alone.
     """
 
     chip: Chip
     options: Options
     always: bool = False
+    blocks: bool = False
 
     def run(self, module: Module) -> Outcome:
         changed, decisions = False, list[Decision]()
@@ -118,7 +120,7 @@ class _Computation:
         for maker in list(self.computation.instructions):
             if not isinstance(maker, Group):
                 continue
-            if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array:
+            if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array and not self.step.blocks:
                 groups = self._readers(maker)
                 if groups:
                     decision, fused = self._decide(maker, maker, groups)

@@ -83,6 +83,9 @@ def cached_operands(lowering: Lowering, group: Group, operands: Sequence[Array])
     return found
 
 
+LOADED_AGAIN = "would be loaded for each of its groups"
+"""Why large blocks are not wanted that would fit."""
+
 MANY = 8
 """Blocks that overlap well enough without being divided into tiles themselves."""
 
@@ -97,7 +100,7 @@ def lower_blocks(lowering: Lowering, group: Group, inputs: Sequence[Array], resu
     best = found[number]
     decided = len(ctx.explain)
     ctx.explain.append(_decision(group, best, found, rejected, why))
-    if rejected and ctx.region is not None:
+    if ctx.region is not None and any(not a.why.endswith(LOADED_AGAIN) for a in rejected):
         lowering.cramped.add(ctx.region)
     blocks = _all_blocks(lowering, group, inputs, results, best)
     if ctx.region not in (None, group) and not _tiling(group).accumulated:
@@ -375,7 +378,7 @@ def _tried(
         if spilled:
             return None, "values of one block go to HBM"
         if again := _loaded_again(lowering, group, inputs, small):
-            return None, f"{again.name} would be loaded for each of its groups"
+            return None, f"{again.name} {LOADED_AGAIN}"
     try:
         block = _block(sub, group, inputs, results, 0, size, apart)
         rows = _first_rows(sub.ctx.sums, lowering.ctx.chip)

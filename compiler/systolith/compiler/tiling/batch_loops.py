@@ -105,7 +105,7 @@ class BatchLoops:
         trial = clone(module)
         BlockNormalisations(self.chip).run(trial)
         Fuse(unit=self.unit).run(trial)
-        FusePrologues(self.chip, self.options).run(trial)
+        FusePrologues(self.chip, self.options, blocks=True).run(trial)
         return trial.entry
 
 
