@@ -271,6 +271,11 @@ OUTSIDE = r"moves of %s: must be loops around it \(%s\), each once, the outermos
             r"line 11: .* src: starts from register \$2, which a loop that moves it sets",
         ),
         (loop("$1", 2, "lds rd=$3 ra=0 imm=Ref(%x, p0, 0, moves=(($1, 4,),)) ; o0\n"), "line 9: .* imm: a number"),
+        (
+            loop("$1", 2, "dma.load src=Ref(None, p0, 0, moves=(($1, 4,),)) dst=Ref(%x, p0) ; o0\n"),
+            "line 9: .* src: moved by 0 and by loops: no coordinate without a bias that could be moved",
+        ),
+        ("dma.load src=Ref(None, p0, 4) dst=Ref(%x, p0) ; o0\n", "line 8: .* src: moved by 4: no coordinate"),
     ],
 )
 def test_loops_that_break_a_rule_are_refused(body: str, message: str) -> None:

@@ -205,9 +205,8 @@ class Generator:
         if ref.offset or moved is not None:
             first, *others = pattern.coords
             first = replace(first, offset=first.offset + ref.offset)
-            if moved is not None:
-                assert first.bias < 0, "the coordinate has a bias besides the loops'"
-                first, bias = replace(first, bias=0), (self._register(moved), 0)
+            if moved is not None:  # no coordinate has the first bias: `tile/verifier.py`
+                first, bias = replace(first, bias=0), (self._register(moved), bias[1])
             pattern = replace(pattern, coords=(first, *others))
         return Stream(Space.NONE, self.tables.pattern(pattern), bias=bias)
 

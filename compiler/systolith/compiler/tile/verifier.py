@@ -211,6 +211,8 @@ def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg], loops: Loops) -> Non
     if name == "imm" and (registers or ref.moves):
         _fail(op, f"{name}: a number, which no register and no loop moves")
     lo, hi = _moved(op, name, ref, loops)
+    if ref.buf is None and (ref.offset or ref.pointer or ref.dynamic):
+        _coordinate(op, name, ref)
     if ref.buf is None or registers:
         return
     span = interval(ref.pattern)
@@ -220,6 +222,14 @@ def _ref(op: TileOp, name: str, ref: Ref, known: set[VReg], loops: Loops) -> Non
     if first < 0 or end > ref.buf.bytes:
         over = " in all iterations" if ref.moves else ""
         _fail(op, f"{name}: bytes {first} to {end} of {ref.buf.name}, {ref.buf.bytes} long{over}")
+
+
+def _coordinate(op: TileOp, name: str, ref: Ref) -> None:
+    """Check that a stream without a buffer has a coordinate that can be moved: by its first bias, which none has."""
+    biases = [c.bias for c in ref.pattern.coords]
+    if not biases or biases[0] >= 0 or 0 in biases or isinstance(ref.dynamic, Entry):
+        what = f"moved by {ref.offset}" + " and by loops" * bool(ref.moves) + " and by a register" * bool(ref.start)
+        _fail(op, f"{name}: {what}: no coordinate without a bias that could be moved")
 
 
 def _moved(op: TileOp, name: str, ref: Ref, loops: Loops) -> tuple[int, int]:
