@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from systolith.hw.lockstep import Case, Lockstep, Result
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.program import Role
 from systolith.runtime.jobs.job import Request, arguments_of, to_program
-from systolith.runtime.memories import bind, numbered
 from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.corpus.load import load
 from tests.goldens import CORPUS, check, known
+from tests.hw.bound import bound
 
 CHIPS = Path(__file__).parent / "chips"
 ON_TINY = (
@@ -39,8 +37,7 @@ def compiled(name: str, chip: Chip, precision: str) -> Case:
     case = load(name)
     request = Request(case.path, chip, args=case.args_path, precision=precision)
     _, program = to_program(request, *request.read())
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
-    return Case(program, bind(program, arguments_of(request, program), results))
+    return bound(program, arguments_of(request, program))
 
 
 def agree(both: Lockstep, name: str, precision: str = "default") -> Result:
@@ -127,8 +124,7 @@ def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     path.write_text(LAYERS[name])
     request = Request(path, tiny.chip, random=0)
     _, program = to_program(request, *request.read())
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
-    result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
+    result = tiny.run(bound(program, arguments_of(request, program)))
     assert result.ok, result.difference
     assert result.cycles > 20_000
 
@@ -155,6 +151,5 @@ def test_groups_of_several_results(tiny: Lockstep, text: str, tmp_path: Path) ->
     request = Request(path, tiny.chip, random=0)
     _, program = to_program(request, *request.read())
     assert any(g.name.endswith(".outputs") for g in program.groups)
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
-    result = tiny.run(Case(program, bind(program, arguments_of(request, program), results)))
+    result = tiny.run(bound(program, arguments_of(request, program)))
     assert result.ok, result.difference

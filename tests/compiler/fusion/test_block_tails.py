@@ -22,26 +22,17 @@ from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tiling.blocking import BlockNormalisations
-from systolith.hw.lockstep import Case, Lockstep
+from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.program import Role
-from systolith.runtime.memories import bind, numbered
 from systolith.sim.simulate import simulate
+from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, error, run
 from tests.examples import examples
+from tests.hw.bound import bound
 
-LOSS = """HloModule m
-maximum {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b)
-}}
-sum {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}}
-ENTRY e {{
+HEAD = "HloModule m\n" + scalar_computation("maximum") + scalar_computation("add", name="sum")
+
+LOSS = """ENTRY e {{
   x = f32[{rows},{columns}] parameter(0)
   labels = s32[{rows}] parameter(1)
   w = f32[{columns},{out}] parameter(2)
@@ -78,7 +69,7 @@ BOTH = """back = f32[{rows},{out}] dot(gradient, w), lhs_contracting_dims={{1}},
 
 
 def text(products: str, rows: int, columns: int, out: int) -> str:
-    return LOSS.format(
+    return HEAD + LOSS.format(
         products=products.format(rows=rows, columns=columns, out=out), rows=rows, columns=columns, out=out
     )
 
@@ -127,13 +118,9 @@ def test_other_readers_keep_the_result() -> None:
 def test_a_result_of_a_product_in_the_block_is_no_tail() -> None:
     """Attention: the result of the block is not made elementwise of what lies in memory."""
     chip = load_chip("tiny")
-    hlo = """HloModule m
-maximum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b)
-}
-ENTRY e {
+    hlo = (
+        HEAD
+        + """ENTRY e {
   q = f32[8,32,16] parameter(0)
   k = f32[8,64,16] parameter(1)
   w = f32[64,16] parameter(2)
@@ -145,6 +132,7 @@ ENTRY e {
   ROOT d = f32[8,32,16] dot(a, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
 }
 """
+    )
     module = run_passes(canonicalise(parse_hlo(hlo)), [BlockNormalisations(chip), Fuse()])
     group = blocks(module)
     assert without_tail(group, 0, (group,)) is None
@@ -173,10 +161,8 @@ def test_lockstep() -> None:
     chip, sizes = load_chip("tiny"), (16, 260, 4)
     hlo, args = text(BACK, *sizes), arguments(*sizes, seed=1)
     program = compiled(hlo, chip, inside=True).program
-    inputs = [a.reshape(-1).view(np.uint8) for a in args]
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     with Lockstep(chip) as both:
-        result = both.run(Case(program, bind(program, inputs, results)))
+        result = both.run(bound(program, [a.reshape(-1).view(np.uint8) for a in args]))
     assert result.ok, result.difference
 
 

@@ -31,14 +31,13 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.hw.lockstep import Case, Lockstep
+from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import Chip, load_chip
-from systolith.isa.program import Role
-from systolith.runtime.memories import bind, numbered
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, error, run
 from tests.examples import examples
+from tests.hw.bound import bound
 from tests.runtime.command import systolith
 
 
@@ -481,7 +480,6 @@ def test_simulator_and_rtl_agree(text: str) -> None:
     assert [g.kind for g in program.groups] == ["kOutput"]
     shapes = [tuple(p.dims) for p in parse_hlo(text).entry.parameters]
     given = [a.reshape(-1).view(np.uint8) for a in arguments(*shapes)]
-    results = [np.zeros(d.bytes, np.uint8) for _, d in numbered(program, Role.RESULT)]
     with Lockstep(chip) as both:
-        result = both.run(Case(program, bind(program, given, results)))
+        result = both.run(bound(program, given))
     assert result.ok, result.difference

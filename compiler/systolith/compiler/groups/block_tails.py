@@ -7,14 +7,14 @@ blocks only make the values of rows: the large array is neither stored nor loade
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.errors import CompileError
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.visiting import cone
-from systolith.compiler.ops.dim_propagation import blocked_dims
-from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.dim_propagation import group_dims
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group, Tiling, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
@@ -41,7 +41,7 @@ class Tail:
     tail: Group
 
 
-def without_tail(group: Group, number: int, values: tuple[Instruction, ...]) -> Tail | None:
+def without_tail(group: Group, number: int, values: Sequence[Instruction]) -> Tail | None:
     """A group of blocks, and the expression that one of its results ends in, apart.
 
     Args:
@@ -58,7 +58,7 @@ def without_tail(group: Group, number: int, values: tuple[Instruction, ...]) -> 
     if number in tiling.accumulated:
         return None
     inside, rows = _expression(body, roots[number])
-    dims = _blocked(group, roots)
+    dims = group_dims(group)
     if inside is None or not rows or any(dims.get(row) is None for row in rows):
         return None
     kept = [n for n in range(len(roots)) if n != number]
@@ -91,16 +91,6 @@ def _expression(body: Computation, root: Instruction) -> tuple[list[Instruction]
         else:
             return None, []
     return [i for i in body.instructions if i in inside], [i for i in body.instructions if i in rows]
-
-
-def _blocked(group: Group, roots: list[Instruction]) -> dict[Instruction, int | None]:
-    """The blocked dimension of each operation of a group; empty if it has none."""
-    assert group.tiling is not None
-    accumulated = [roots[n] for n in group.tiling.accumulated]
-    try:
-        return blocked_dims(group.body, list(zip(roots, group.tiling.dims, strict=True)), accumulated)
-    except NotBlockableError:
-        return {}
 
 
 def _blocks(group: Group, results: list[Instruction], tiling: Tiling) -> Group:

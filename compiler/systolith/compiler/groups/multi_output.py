@@ -35,7 +35,7 @@ from systolith.compiler.memory.residency import (
     place_computation,
     running,
 )
-from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.group import Group, Unit, result_values
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.effects import Effects
@@ -235,10 +235,7 @@ class _Merging:
 
     def _values(self, group: Instruction) -> list[Instruction]:
         """The value of each result of a group: the group, or its tuple elements."""
-        if not group.shape.is_tuple:
-            return [group]
-        elements = {u.integer("index"): u for u in self.users[group]}
-        return [elements[k] for k in range(len(group.shape.elements))]
+        return result_values(group, self.users)
 
     def _choice(self, first: Group, second: Group, at: int, place: int) -> _Choice:
         """The gain of joining the group at `at`; NotJointError: it is illegal, or costs more than it gains."""

@@ -39,7 +39,7 @@ from systolith.compiler.memory.residency import (
 from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.matmul import planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
-from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.group import Group, Unit, result_values
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
@@ -135,7 +135,7 @@ class _Computation:
     def _tails(self, blocks: Group) -> list[Decision]:
         """Decide about the results of a group of blocks that end in an elementwise expression."""
         decisions = []
-        values = self._values(blocks)
+        values = result_values(blocks, self.users)
         for n in reversed(range(len(values))):
             groups = self._readers(values[n])
             parts = without_tail(blocks, n, values) if groups else None
@@ -146,15 +146,8 @@ class _Computation:
             if fused:
                 self._fuse(values[n], parts.tail, fused)
                 self._replace(blocks, values, parts)
-                blocks, values = parts.blocks, self._values(parts.blocks)
+                blocks, values = parts.blocks, result_values(parts.blocks, self.users)
         return decisions
-
-    def _values(self, group: Group) -> tuple[Instruction, ...]:
-        """The value of each result of a group."""
-        if not group.shape.is_tuple:
-            return (group,)
-        elements = {u.integer("index"): u for u in self.users[group]}
-        return tuple(elements[k] for k in range(len(group.shape.elements)))
 
     def _readers(self, made: Instruction) -> list[Group]:
         """The products' groups that read a value as an operand; none, if anything reads it otherwise."""
@@ -301,8 +294,9 @@ class _Computation:
         parts.blocks.body.name = Names(c.name for c in computations).fresh(parts.blocks.body.name)
         computations[computations.index(blocks.body)] = parts.blocks.body
         self._drop({*self.gone, *values} - {blocks})
+        names = Names(i.name for i in computation.instructions)
         for i in (parts.blocks, *parts.made):
-            i.name = computation.fresh_name(i.name)
+            i.name = names.fresh(i.name)
         for i in computation.instructions:
             i.operands = [now.get(o, o) for o in i.operands]
         computation.root = now.get(computation.result, computation.result)

@@ -9,9 +9,8 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fusion import group_computation
 from systolith.compiler.groups.multi_output import fuse_outputs
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.ops.dim_propagation import blocked_dims, resized
+from systolith.compiler.ops.dim_propagation import group_dims, resized
 from systolith.compiler.ops.dim_rules import NotBlockableError
-from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tiling.blocking import outline
 from systolith.isa.chip import Chip
@@ -37,12 +36,8 @@ class BlockBodies:
         """
         if group not in self._dims:
             assert group.tiling is not None
-            roots = group_roots(group.body)
-            accumulated = [roots[n] for n in group.tiling.accumulated]
             try:
-                self._dims[group] = blocked_dims(
-                    group.body, list(zip(roots, group.tiling.dims, strict=True)), accumulated
-                )
+                self._dims[group] = group_dims(group)
             except NotBlockableError as problem:
                 raise compile_error(group, f"cannot run in blocks along {group.tiling.dims}: {problem}") from problem
         return self._dims[group]

@@ -13,7 +13,8 @@ from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.ops.dim_rules import NotBlockableError
-from systolith.compiler.ops.group import accumulation
+from systolith.compiler.ops.expression_builder import group_roots
+from systolith.compiler.ops.group import Group, accumulation
 from systolith.compiler.ops.table import info
 
 
@@ -84,6 +85,18 @@ def blocked_dims(
         if i.opcode == "iota" and blocked is not None:
             operand_dim(i, 0, blocked)
     return found
+
+
+def group_dims(group: Group) -> dict[Instruction, int | None]:
+    """The blocked dimension of each instruction of a group of blocks; None: it is needed whole.
+
+    Raises:
+        NotBlockableError: it cannot run in blocks along the dimensions of its tiling.
+    """
+    assert group.tiling is not None
+    roots = group_roots(group.body)
+    accumulated = [roots[n] for n in group.tiling.accumulated]
+    return blocked_dims(group.body, list(zip(roots, group.tiling.dims, strict=True)), accumulated)
 
 
 def resized(computation: Computation, dims: Mapping[Instruction, int | None], size: int) -> Computation:

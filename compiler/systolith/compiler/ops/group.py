@@ -8,7 +8,7 @@ was printed from groups becomes groups again through `read_groups` alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
@@ -135,6 +135,14 @@ class Group(Instruction):
         if self.unit is Unit.VPU:
             return "kInput" if self.reduces else "kLoop"
         return "kOutput" if self.unit is Unit.MXU else "kCustom"
+
+
+def result_values(group: Instruction, users: Mapping[Instruction, Iterable[Instruction]]) -> list[Instruction]:
+    """The value of each result of a group: the group, or its tuple elements; `users` of every instruction."""
+    if not group.shape.is_tuple:
+        return [group]
+    elements = {u.integer("index"): u for u in users[group]}
+    return [elements[k] for k in range(len(group.shape.elements))]
 
 
 def root_operation(body: Computation) -> Instruction:
