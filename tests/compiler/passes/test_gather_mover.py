@@ -109,6 +109,14 @@ def test_it_stays(text: str) -> None:
     assert not MoveGathers().run(parse_hlo(text.replace("  two =", f"  {others}\n  two =")))
 
 
+def test_zeros_beside_sorted_indices_are_not_said_to_be_sorted() -> None:
+    text = taken(4, 64, 1, ["exponential"], cut=(1, 1)).replace("slice_sizes=", "indices_are_sorted=true, slice_sizes=")
+    module = transformed(parse_hlo(text), MoveGathers(), DeadCode())
+    (gather,) = [i for i in module.entry.instructions if i.opcode == "gather"]
+    assert gather.operands[1].opcode == "pad"
+    assert "indices_are_sorted" not in gather.attributes
+
+
 def test_a_table_is_looked_up_before_it_is_converted() -> None:
     module = parse_hlo("""HloModule m
 ENTRY e {

@@ -18,9 +18,10 @@ LESS = 4
 """A gather takes at most this part of the elements, so that computing them is less work than computing all."""
 
 MOST = 32
-"""Operations on what is gathered, and gathers of different arrays for them."""
+"""Operations on what is gathered, at most, and what they read."""
 
 GATHERED = 2
+"""Arrays that are gathered from, at most."""
 
 
 @dataclass(frozen=True)
@@ -65,33 +66,24 @@ def _gathered_slice(r: Rewriter, i: Instruction, part: Instruction) -> Instructi
     zero = r.constant(0, indices.shape.dtype)
     every = r.emit("pad", indices, zero, shape=wide, padding=tuple(padding))
     gathered = r.like(i, [x, every], array(part.shape.dtype, dims))
+    gathered.attributes.pop("indices_are_sorted", None)  # the added ones are zeros
     return r.emit("slice", gathered, shape=array(part.shape.dtype, i.dims), slice=tuple(slices))
 
 
 def _operations(i: Instruction) -> list[Instruction] | None:
     """The elementwise operations behind a gather, and what they are made of, operands first; None: they stay there."""
-    found: dict[Instruction, bool] = {}  # whether its operands have been found
-    todo = [i.operands[0]]
-    gathered = 0
-    while todo:
-        o = todo[-1]
-        if found.get(o):
-            todo.pop()
-            continue
-        inside = is_elementwise(o)
-        if o in found or not inside:
-            gathered += not inside and o.opcode != "broadcast"
-            if not inside and not _is_gathered(i, o):
-                return None
-            found.pop(o, None)
-            found[o] = True
-            todo.pop()
-        else:
-            found[o] = False
-            todo += [p for p in o.operands if p.shape.rank and p not in found]
-    if not is_elementwise(i.operands[0]) or len(found) > MOST or gathered > GATHERED:
-        return None
-    return list(found)
+    order: dict[Instruction, None] = {}
+    todo = [(i.operands[0], False)]
+    while todo and len(order) <= MOST:
+        o, after_operands = todo.pop()
+        if after_operands:
+            order[o] = None
+        elif o not in order:
+            todo.append((o, True))
+            todo += [(p, False) for p in o.operands if p.shape.rank and is_elementwise(o)]
+    read = [o for o in order if not is_elementwise(o)]
+    few = len(order) <= MOST and sum(o.opcode != "broadcast" for o in read) <= GATHERED
+    return list(order) if few and len(read) < len(order) and all(_is_gathered(i, o) for o in read) else None
 
 
 def _is_gathered(i: Instruction, o: Instruction) -> bool:
