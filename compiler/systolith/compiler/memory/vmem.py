@@ -143,8 +143,9 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
         block: the program.
         whole: buffers that hold whole values.
         vmem, smem: sizes in bytes.
-        line: VMEM addresses are multiples of it.
+        line: VMEM addresses are multiples of it, from the lowest and from the highest on.
     """
+    vmem -= vmem % line
     found = lives(block)
     in_vmem = [v for v in found if v.value.space == Space.VMEM]
     first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
