@@ -90,6 +90,7 @@ CASES: dict[str, Case] = {
     "lstm_64x256": Case("model", partial(models.lstm, 8, 64, 256)),
     **{f"bert_layer_1x{n}": Case("long sequences", partial(models.bert, 1, n, 1)) for n in (1024, 2048, 4096)},
     **{f"op_{name}": Case("operation", partial(OPERATIONS.__getitem__, name)) for name in OPERATIONS},
+    "dense_adam_4096x768x2304": Case("training", partial(models.dense_adam, 4096, 768, 2304), donated=(0, 1, 2)),
     "loss_train_2048x32000": Case("training", partial(models.loss_train, 2048, 512, 32000)),
     "mlp_train_512x1024": Case("training", partial(models.mlp_train, 512, 1024)),
     "bert_layer_train_8x128": Case("training", partial(models.bert_train, 8, 128, 1)),

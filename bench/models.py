@@ -280,8 +280,26 @@ VOCABULARY = 50257
 """Tokens that GPT-2 knows."""
 
 
+def _adam(params: Tree, mean: Tree, square: Tree, count: Tree, gradient: Tree) -> Tree:
+    """A step of Adam (Kingma and Ba, 2015), the one that has number `count`."""
+    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
+    square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, square, gradient)
+    rate = 1e-4 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+    return jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) + 1e-8), params, mean, square), mean, square, count
+
+
+def dense_adam(rows: int, inputs: int, outputs: int) -> Model:
+    """The gradient of a layer's weights and a step of Adam with it, f32."""
+
+    def step(p: Tree, mean: Tree, square: Tree, count: Tree, x: Tree, dy: Tree) -> Tree:
+        return _adam(p, mean, square, count + 1, x.T @ dy)
+
+    w = _f32(inputs, outputs)
+    return step, (w, w, w, _f32(), _f32(rows, inputs), _f32(rows, outputs))
+
+
 def gpt2_train(batch: int, length: int, layers: int = LAYERS) -> Model:
-    """A step of Adam (Kingma and Ba, 2015) of GPT-2 small, f32: next tokens, the embedding shared with the output."""
+    """A step of Adam of GPT-2 small, f32: next tokens, the embedding shared with the output."""
     prefill, (blocks, _) = gpt2_prefill(length, layers)
 
     def loss(p: Tree, tokens: Tree) -> Tree:
@@ -291,12 +309,7 @@ def gpt2_train(batch: int, length: int, layers: int = LAYERS) -> Model:
         return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], -1))
 
     def step(p: Tree, mean: Tree, square: Tree, count: Tree, tokens: Tree) -> Tree:
-        count = count + 1
-        gradient = jax.grad(loss)(p, tokens)
-        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
-        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, square, gradient)
-        rate = 1e-4 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
-        return jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) + 1e-8), p, mean, square), mean, square, count
+        return _adam(p, mean, square, count + 1, jax.grad(loss)(p, tokens))
 
     params = {
         "blocks": blocks,

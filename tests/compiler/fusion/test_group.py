@@ -182,7 +182,8 @@ def test_the_kind_says_which_unit_computes_a_convolution() -> None:
         ("d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
          " ROOT r = f32[4,4] dot(d, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "several products"),
         ("d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-         " ROOT r = (f32[4,4], f32[4,4]) tuple(d, p)", "several products, or results"),
+         " s = f32[2,4] slice(p), slice={[0:2], [0:4]}\n ROOT r = (f32[4,4], f32[2,4]) tuple(d, s)",
+         "several results, not all of"),
         ("i = s32[] constant(1)\n d = f32[4,4] dynamic-update-slice(p, p, i, i)\n ROOT r = f32[4,4] negate(d)",
          "dynamic-update-slice 'd' is in no kernel"),
         ("i = s32[] constant(1)\n n = f32[4,4] negate(p)\n ROOT r = f32[4,4] dynamic-update-slice(n, p, i, i)",

@@ -1,12 +1,15 @@
 """Multi-output fusion: groups that read the same values, or one of which reads what the other makes, become one group
 with the results of both, so that what they share is read, or computed, once.
 
-Three kinds, of groups on the vector unit:
+Three kinds of groups on the vector unit:
 
 - *siblings*: elementwise groups over the same dimensions with a common operand (an optimiser's p, m and v);
 - *producer and consumer*: a value that is needed in memory and used elementwise by a later group;
 - *reductions*: several over the same dimensions of the same operands (a mean and a mean of squares), also together with
   elementwise values over those dimensions (an exponential and its sum).
+
+When these are joined, an elementwise group also joins the group of the product that it reads, if its results can be
+made as the product's tiles come (`groups/product_results.py`): an optimiser's step and the gradient that it is for.
 
 A group joins an earlier one, at that one's place: what it needs besides moves ahead of it.  It does so where the vector
 unit and HBM have less to do (`groups/fuse_pair.py`), where no value lives longer that VMEM has no room for, and where
@@ -16,16 +19,18 @@ nothing is lost that was made in an operand's memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
+from systolith.compiler.groups.product_results import ProductResults
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.memory.residency import (
     CACHED_SHARE,
+    TILES,
     VALUES_SHARE,
     Aliases,
     Leaf,
@@ -37,6 +42,7 @@ from systolith.compiler.memory.residency import (
 )
 from systolith.compiler.ops.group import Group, Unit, result_values
 from systolith.compiler.ops.table import Family, family
+from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
@@ -61,16 +67,19 @@ class FuseOutputs:
 
     Attributes:
         chip: that costs are for.
+        options: as for lowering.
     """
 
     chip: Chip
+    options: Options = field(default_factory=Options)
 
     def run(self, module: Module) -> Outcome:
         names = Names(c.name for c in module.computations)
         changed, decisions = False, list[Decision]()
         for computation, places in _wanted(module).items():
             merging = _Merging(computation, self.chip, names, places, computation is module.entry)
-            gone, made = merging.run()
+            merging.run()
+            gone, made = merging.into_products(ProductResults(self.chip, self.options))
             at = module.computations.index(computation)
             module.computations[at:at] = made
             module.computations = [c for c in module.computations if c not in gone]
@@ -144,6 +153,7 @@ class _Merging:
         wants: those whose memory the results of a group want.
         spilled: values that will lie in HBM.
         live: bytes of the others that are alive at each group.
+        budget: bytes of VMEM for the tiles of each group.
         kept: what each instruction makes of those.
         limit: bytes that they may take.
     """
@@ -171,6 +181,7 @@ class _Merging:
         self.limit = int(chip.vmem.bytes * VALUES_SHARE)
         placement = _placed(computation, chip.vmem.bytes, self.limit, outermost)
         self.live, self.kept = placement.live, defaultdict[Instruction, int](int)
+        self.budget = placement.budget
         self.spilled: set[Instruction] = set()
         for i in computation.instructions:
             for leaf in aliases.leaves[i]:
@@ -179,8 +190,8 @@ class _Merging:
                 elif leaf[0] is i and family(i) is not Family.GIVEN and leaf not in placement.spilled:
                     self.kept[i] += leaf_bytes(leaf)
 
-    def run(self) -> tuple[set[Computation], list[Computation]]:
-        """Rewrite the computation; gives groups' computations that are gone and new."""
+    def run(self) -> None:
+        """Join groups on the vector unit."""
         self.done: list[Instruction] = []
         self.at: dict[Instruction, int] = {}
         for i in self.computation.instructions:
@@ -191,18 +202,28 @@ class _Merging:
             self.done.append(i)
             group: Instruction | None = i
             while isinstance(group, Group) and group.unit is Unit.VPU:
-                group = self._joined(group)
-        self.computation.root = self._now(self.computation.result)
-        self.computation.instructions = self.done
+                group = self._joined(group, self._candidates(group))
+        self._write()
+
+    def into_products(self, products: ProductResults) -> tuple[set[Computation], list[Computation]]:
+        """Join groups with those of the products that they read; gives groups' computations that are gone and new."""
+        self.products = products
+        for i in [*self.done]:
+            if isinstance(i, Group) and i.unit is Unit.VPU and not i.reduces:
+                makers = {o: self.at[o] for o in i.operands if isinstance(o, Group) and o.unit is Unit.MXU}
+                self._joined(i, [(at, maker) for maker, at in makers.items() if maker.dims == i.root.dims])
+        self._write()
         return self.gone, [c for c in self.made if c not in self.gone]
 
-    def _joined(self, second: Group) -> Group | None:
-        """Let a group, the last that is done but for its values, join the best of those before it; None: there is
-        none.
-        """
+    def _write(self) -> None:
+        self.computation.root = self._now(self.computation.result)
+        self.computation.instructions = self.done
+
+    def _joined(self, second: Group, candidates: Iterable[tuple[int, Group]]) -> Group | None:
+        """Let a group join the best of some before it, whose places are given; None: of none."""
         place = self.at[second]
         best: _Choice | None = None
-        for at, first in self._candidates(second, place):
+        for at, first in candidates:
             try:
                 choice = self._choice(first, second, at, place)
             except NotJointError as e:
@@ -213,11 +234,11 @@ class _Merging:
             best = choice if best is None or choice.gain > best.gain else best
         return None if best is None else self._apply(best, second, place)
 
-    def _candidates(self, second: Group, place: int) -> Iterator[tuple[int, Group]]:
+    def _candidates(self, second: Group) -> Iterator[tuple[int, Group]]:
         """Groups before one, and their places, that read the same array, or make what it reads, in one iteration space;
         the nearest first.
         """
-        space = self._space(second)
+        space, place = self._space(second), self.at[second]
         if space is None or self.kernels.is_full(second):
             return
         shared = [o for o in second.operands if o.shape.is_array and o.shape.size > 1]
@@ -248,8 +269,17 @@ class _Merging:
             if k >= len(of_first) or v is self._now(self.computation.result) or set(self.users[v]) - {second}
         ]
         joint = join(first, second, of_first, needed)
-        check_results(joint)
+        if first.unit is Unit.VPU:
+            check_results(joint)
         self._check_memory(first, second, joint, move)
+        if first.unit is Unit.MXU:
+            trial = _group(second.name, joint, first, second)
+            of_second, kept = self._values(second), [values[k] for k in needed]
+            budget = self.budget[first]
+            free = first.shape.bytes if first not in kept and not self._in_hbm(first) else 0
+            budgets = budget, budget + int(free * TILES.usual)
+            gain = self.products.saved(first, second, trial, (of_second, kept), self._in_hbm, budgets)
+            return _Choice(first, joint, values, move, gain, {"cycles saved": gain})
         vector = self.kernels.saved(first, second, joint)
         again = sum(o.shape.bytes for o in second.operands if o in first.operands and self._in_hbm(o))
         again += sum(v.shape.bytes for v in of_first if v in second.operands and self._in_hbm(v))
@@ -369,6 +399,7 @@ class _Merging:
         for i in choice.move.rest:
             self.live[i] = self.live.get(i, 0) + later
         self.live[merged] = max(self._alive(*both))
+        self.budget[merged] = min(self.budget.get(group, self.limit) for group in both)
         self.reads |= {value: set() for value in values}
         self.kept[merged] = sum(self.kept[group] for group in both)
         self.reads[merged] = self.reads[both[0]] | self.reads[both[1]]
@@ -390,7 +421,7 @@ def _space(group: Group) -> tuple[int, ...] | None:
 def _group(name: str, joint: Joint, first: Group, second: Group) -> Group:
     """The group of a joint computation."""
     why = "; ".join(dict.fromkeys((first.why, second.why)))
-    return Group.of(name, joint.computation, joint.leaves, second, Unit.VPU, why=why)
+    return Group.of(name, joint.computation, joint.leaves, second, first.unit, why=why)
 
 
 def _placed(computation: Computation, vmem: int, limit: int, outermost: bool) -> Placement:

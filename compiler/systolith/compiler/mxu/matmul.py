@@ -77,7 +77,7 @@ def lower_output(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     roots, results = untransposed(group_roots(group.body), results)
     plan = analyze(roots, frontier={product}) if roots != [product] else None
     sides = _sides(product, arrays)
-    if plan is None or _in_place(plan, product):
+    if plan is None or in_place(plan, product):
         epilogue = _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
         _gemm(ctx, product, sides, epilogue).emit()
         return
@@ -112,7 +112,7 @@ def _side(side: Instruction, arrays: Mapping[Instruction, Array]) -> Array | Com
     return array or computed(side, arrays)
 
 
-def _in_place(plan: GroupPlan, product: Instruction) -> bool:
+def in_place(plan: GroupPlan, product: Instruction) -> bool:
     """Whether the epilogue reads the product at its own point of the iteration space, nowhere else."""
     same = IndexMap.identity(len(plan.dims)).dims
     return plan.dims == product.dims and all(

@@ -209,8 +209,10 @@ def _obstacle(group: Group) -> str:
         return "" if odd is None or group.unit is None else f"{odd.opcode} {odd.name!r} is in no kernel"
     if group.unit is Unit.VPU and (len(roots) > 1 or len(results) > 1):
         return one_pass_obstacle(body)
-    if len(roots) > 1 or len(results) > 1:
-        return "there are several products, or results"
+    if len(roots) > 1:
+        return "there are several products"
+    if len(results) > 1 and (group.unit is not Unit.MXU or any(r.dims != root.dims for r in results)):
+        return "there are several results, not all of the product's dimensions"
     if group.reduces and results != [root] and not reads_in_place(results[0], root, ()):
         return f"{results[0].name!r} reads {root.name!r} elsewhere than at its own index"
     return "" if not roots or reached(results[0], {root}) else f"its result is not made of {root.name!r}"

@@ -42,7 +42,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "barriers": lambda chip, options: ExpandBarriers(),
     "fusion": lambda chip, options: Fuse(Limits(large=chip.vmem.bytes / LARGE), _units(chip, options)),
     "producer-fusion": FusePrologues,
-    "multi-output-fusion": lambda chip, options: FuseOutputs(chip),
+    "multi-output-fusion": FuseOutputs,
     "slice-views": lambda chip, options: SliceViews(chip),
 }
 """From canonical to grouped HLO: what makes each pass, by its name."""

@@ -1,0 +1,119 @@
+"""A product's group with the elementwise group that reads its result, as one: what that gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.errors import DoesNotFitError, LimitError
+from systolith.compiler.groups.fuse_pair import NotJointError
+from systolith.compiler.groups.fusion import Limits
+from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.index.affine import Box
+from systolith.compiler.mxu.matmul import in_place, planned
+from systolith.compiler.ops.expression_builder import analyze, group_roots
+from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.pieces import kernel_sizes
+from systolith.compiler.options import Options
+from systolith.compiler.tile.arrays import dense_array
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.ir import Array, Buf
+from systolith.compiler.vpu.emit import vector_cycles
+from systolith.isa.chip import Chip
+from systolith.isa.instruction import Space
+
+ALIKE = 0.03
+"""Estimates that differ by less than this part are alike: the product's result is stored."""
+
+
+@dataclass
+class ProductResults:
+    """Cycles of groups whose products are read in place by what makes several results (an optimiser's p, m and v).
+
+    Attributes:
+        chip: for costs.
+        options: as for lowering.
+        limits: of kernels.
+    """
+
+    chip: Chip
+    options: Options
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        self._ctx = TileBuilder(self.chip, self.options)
+
+    def saved(
+        self,
+        first: Group,
+        second: Group,
+        joint: Group,
+        values: tuple[Sequence[Instruction], Sequence[Instruction]],
+        in_hbm: Callable[[Instruction], bool],
+        budgets: tuple[int, int],
+    ) -> int:
+        """Cycles that a group takes less than two of which the second reads what the first one's product makes.
+
+        Args:
+            first, second: the groups.
+            joint: what computes both.
+            values: what stands for the results of the second, and of both.
+            in_hbm: whether a value is read from HBM.
+            budgets: bytes of VMEM for the tiles of the first, and of both.
+
+        Raises:
+            NotJointError: the vector unit cannot make the results as the product's tiles come, or it would not be
+                faster.
+        """
+        self._check(joint)
+
+        def array(value: Instruction) -> Array:
+            space = Space.HBM if in_hbm(value) else Space.VMEM
+            return dense_array(Buf(value.name, space, value.shape.bytes), value.shape.dtype, value.dims)
+
+        apart = self._product(first, array, [first], budgets[0]) + self._elementwise(second, array, values[0])
+        together = self._product(joint, array, values[1], budgets[1])
+        if together > apart * (1 - ALIKE):
+            raise NotJointError(f"expected to take {together:,} cycles as one, {apart:,} apart", True)
+        return apart - together
+
+    def _check(self, joint: Group) -> None:
+        """Whether each result is made of the product's at its own place, by one kernel.
+
+        Raises:
+            NotJointError: it is not.
+        """
+        product, roots = joint.root, group_roots(joint.body)
+        if any(root.dims != product.dims for root in roots):
+            raise NotJointError("results of different shapes")
+        try:
+            plan = analyze(roots, frontier={product})
+            micro, streams = kernel_sizes(plan)
+        except LimitError as e:
+            raise NotJointError(str(e)) from None
+        if not in_place(plan, product):
+            raise NotJointError("the second reads the first elsewhere than it is made", True)
+        if micro > self.limits.micro_ops or streams > self.limits.streams:
+            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
+
+    def _product(
+        self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction], budget: int
+    ) -> int:
+        self._ctx.group, self._ctx.budget = group, budget
+        try:
+            plan = planned(self._ctx, group, [*map(array, group.operands)], [*map(array, results)])
+        except (DoesNotFitError, LimitError) as e:
+            raise NotJointError(str(e)) from None
+        if plan is None:
+            raise NotJointError("no tiles fit in VMEM")
+        return plan.cycles
+
+    def _elementwise(self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction]) -> int:
+        """Cycles of the vector unit or of HBM, whatever has more to do."""
+        plan = analyze(group_roots(group.body))
+        leaves = dict(zip(group.body.parameters, map(array, group.operands), strict=True))
+        made = [*map(array, results)]
+        vector = vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made) or 0
+        moved = sum(a.buf.bytes for a in (*leaves.values(), *made) if a.buf.space == Space.HBM)
+        return max(vector, transfer_cycles(moved, self.chip))
