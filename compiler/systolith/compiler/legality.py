@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache, partial
+from itertools import chain
 
 from systolith.compiler.errors import CompileError, compile_error
 from systolith.compiler.hlo.ir import Instruction, Module
@@ -77,7 +78,7 @@ def _running(module: Module) -> Iterator[Instruction]:
         CompileError: these are nested too deep.
     """
     seen = {module.entry}
-    waiting = [iter(module.entry.instructions)]
+    waiting: list[Iterator[Instruction]] = [iter(module.entry.instructions)]
     while waiting:
         i = next(waiting[-1], None)
         if i is None:
@@ -91,7 +92,7 @@ def _running(module: Module) -> Iterator[Instruction]:
         if inner and len(waiting) > DEEPEST:
             raise compile_error(i, f"loops and conditionals are nested deeper than {DEEPEST}")
         seen.update(inner)
-        waiting += [iter(c.instructions) for c in reversed(inner)]
+        waiting.append(chain.from_iterable(c.instructions for c in inner))
 
 
 def _check_values(i: Instruction, elided: str | None) -> None:

@@ -125,8 +125,9 @@ def test_nested_loops(depth: int) -> None:
     check(loops(depth), given(1))
 
 
-@DEPTHS
+@pytest.mark.parametrize("depth", [40, 200])
 def test_nested_conditionals(depth: int) -> None:
+    """Both branches are a level deep, not one below the other."""
     texts = ["f0 {\n x = f32[8] parameter(0)\n ROOT y = f32[8] add(x, x)\n}"]
     texts += [
         f"f{n} {{\n x = f32[8] parameter(0)\n s = f32[1] slice(x), slice={{[{n % 8}:{n % 8 + 1}]}}\n"
