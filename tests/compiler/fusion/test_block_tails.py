@@ -156,6 +156,25 @@ def test_values_are_the_evaluators(rows: int, columns: int, out: int, products: 
             assert error(a, b) <= 1e-5
 
 
+def test_blocks_along_a_dimension_that_is_reduced_stay_as_they_are() -> None:
+    """Lowering refuses such a group by name; that it has no tail is all that is asked here."""
+    grouped = """group {
+  x = f32[8,16] parameter(0)
+  z = f32[] constant(0)
+  s = f32[8] reduce(x, z), dimensions={1}, to_apply=sum
+  rows = f32[8,16] broadcast(s), dimensions={0}
+  ROOT r = f32[8,16] divide(x, rows)
+}
+ENTRY e {
+  x = f32[8,16] parameter(0)
+  ROOT y = f32[8,16] fusion(x), kind=kCustom, calls=group, backend_config={"tiling":{"dims":[1]}}
+}
+"""
+    group = read_groups(parse_hlo(HEAD + grouped)).entry.result
+    assert isinstance(group, Group)
+    assert without_tail(group, 0, (group,)) is None
+
+
 def test_lockstep() -> None:
     """Coordinates of tiles move with loops: 0 bits and 0 cycles apart from the RTL."""
     chip, sizes = load_chip("tiny"), (16, 260, 4)

@@ -15,6 +15,7 @@ from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.visiting import cone
 from systolith.compiler.ops.dim_propagation import group_dims
+from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group, Tiling, Unit, is_cheap
 from systolith.compiler.ops.pieces import kernel_sizes
@@ -58,7 +59,10 @@ def without_tail(group: Group, number: int, values: Sequence[Instruction]) -> Ta
     if number in tiling.accumulated:
         return None
     inside, rows = _expression(body, roots[number])
-    dims = group_dims(group)
+    try:
+        dims = group_dims(group)
+    except NotBlockableError:
+        return None
     if inside is None or not rows or any(dims.get(row) is None for row in rows):
         return None
     kept = [n for n in range(len(roots)) if n != number]
