@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from systolith.compiler.driver import Compiled
+from systolith.compiler.errors import LimitError
 from systolith.compiler.explain import Decision
+from systolith.compiler.groups import product_results
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.hlo.ir import Module
@@ -21,6 +25,7 @@ from systolith.compiler.ops.group import Group, read_groups
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
+from systolith.isa.dtypes import DTYPES
 from tests.compiler.machine import TINY, Array, compare
 from tests.runtime.command import systolith
 
@@ -51,9 +56,21 @@ ENTRY e {{
 """
 
 
-def arguments(rows: int, k: int, n: int) -> list[Array]:
-    rng = np.random.default_rng(0)
-    return [rng.standard_normal(dims).astype(np.float32) for dims in ((k, n), (k, n), (rows, k), (rows, n))]
+def arguments(rows: int, k: int, n: int, dtype: str = "f32") -> list[Array]:
+    rng, stored = np.random.default_rng(0), DTYPES[dtype].stored
+    every = (rng.standard_normal(dims) for dims in ((k, n), (k, n), (rows, k), (rows, n)))
+    return [a.astype(np.float32).astype(stored) for a in every]
+
+
+def joins(made: Compiled) -> bool:
+    """Whether a group has joined a product's."""
+    return any(d.kind == "outputs" and "cycles saved" in d.numbers for d in made.explain)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups join products' wherever that can be."""
+    monkeypatch.setattr(product_results, "ALIKE", -inf)
 
 
 def grouped(text: str, chip: str = "tpu_v3") -> tuple[Module, tuple[Decision, ...]]:
@@ -93,22 +110,37 @@ def test_what_reads_the_product_elsewhere_stays_apart() -> None:
     assert all(kind != "kOutput" or results == 1 for kind, results in groups(made))
 
 
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("sizes", [(40, 24, 56), (130, 8, 300), (3, 64, 64)])
 @pytest.mark.parametrize("head", ["", DONATED])
 def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: str) -> None:
     made = compare(momentum(*sizes, head), arguments(*sizes), TINY)
+    assert joins(made)
     if head:
         assert [b.alias for b in made.program.buffers if b.role == "result"] == [0, 1]
 
 
+@pytest.mark.usefixtures("always")
 @given(
-    st.tuples(*[st.sampled_from((1, 2, 3, 8, 17, 40, 64))] * 3),
+    st.tuples(*[st.sampled_from((2, 3, 8, 17, 40, 64))] * 3),
+    st.sampled_from(("f32", "bf16")),
     st.sampled_from(("", "g", "m")),
     st.sampled_from((TINY, load_chip("small"))),
     st.sampled_from(("", DONATED)),
 )
-def test_any_sizes(sizes: tuple[int, int, int], more: str, chip: Chip, head: str) -> None:
-    compare(momentum(*sizes, head, more=more), arguments(*sizes), chip)
+def test_any_sizes(sizes: tuple[int, int, int], dtype: str, more: str, chip: Chip, head: str) -> None:
+    assert joins(compare(momentum(*sizes, head, dtype, more), arguments(*sizes, dtype), chip))
+
+
+@pytest.mark.usefixtures("always")
+def test_a_group_that_no_instruction_holds_stays_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> int:
+        raise LimitError("a stream needs more loops than there are")
+
+    monkeypatch.setattr(product_results, "vector_cycles", refuses)
+    made, decisions = grouped(momentum(1024, 1024, 1024))
+    assert {kind for kind, _ in groups(made)} == {"kOutput", "kLoop"}
+    assert not any("cycles saved" in d.numbers for d in decisions)
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

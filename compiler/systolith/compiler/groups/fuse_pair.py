@@ -105,9 +105,7 @@ class Kernels:
                 raise NotJointError("the cross-lane unit transposes one of them", True)
             return self._saved_of_reduction(joint)
         plan = self._plan(joint.computation)
-        micro, streams = kernel_sizes(plan)
-        if micro > self.limits.micro_ops or streams > self.limits.streams:
-            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
+        check_size(plan, self.limits)
         if _micros(plan) > sum(_micros(self._plan(g.body)) for g in (first, second)):
             raise NotJointError("the second reads the first elsewhere than it is made", True)
         apart = sum(self._alone(g.body, "one of them is several kernels") for g in (first, second))
@@ -158,6 +156,17 @@ class Kernels:
         if way.name == "apart":
             raise NotJointError("one pass would not be faster, or combine elements in another order", True)
         return way.saved
+
+
+def check_size(plan: GroupPlan, limits: Limits) -> None:
+    """Whether kernels have room for a joint group.
+
+    Raises:
+        NotJointError: they do not.
+    """
+    micro, streams = kernel_sizes(plan)
+    if micro > limits.micro_ops or streams > limits.streams:
+        raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
 
 
 def check_results(joint: Joint) -> None:

@@ -75,11 +75,11 @@ class FuseOutputs:
 
     def run(self, module: Module) -> Outcome:
         names = Names(c.name for c in module.computations)
+        products = ProductResults(self.chip, self.options)
         changed, decisions = False, list[Decision]()
         for computation, places in _wanted(module).items():
-            merging = _Merging(computation, self.chip, names, places, computation is module.entry)
-            merging.run()
-            gone, made = merging.into_products(ProductResults(self.chip, self.options))
+            merging = _Merging(computation, self.chip, names, places, computation is module.entry, products)
+            gone, made = merging.run()
             at = module.computations.index(computation)
             module.computations[at:at] = made
             module.computations = [c for c in module.computations if c not in gone]
@@ -89,7 +89,7 @@ class FuseOutputs:
 
 
 def fuse_outputs(computation: Computation, chip: Chip) -> list[Decision]:
-    """The same for one computation, in place; gives what was decided."""
+    """The same for one computation, in place, but for products; gives what was decided."""
     merging = _Merging(computation, chip, Names([computation.name]), {}, True)
     merging.run()
     return merging.decisions
@@ -146,6 +146,7 @@ class _Merging:
     """The merging of one computation's groups.
 
     Attributes:
+        products: cycles of products with several results; None: no group joins that of a product.
         spaces: that groups run over; None: it is not for joining.
         value: what stands for a result of a group that has been joined.
         users: of each value.
@@ -159,9 +160,16 @@ class _Merging:
     """
 
     def __init__(
-        self, computation: Computation, chip: Chip, names: Names, places: Mapping[int, Leaf], outermost: bool
+        self,
+        computation: Computation,
+        chip: Chip,
+        names: Names,
+        places: Mapping[int, Leaf],
+        outermost: bool,
+        products: ProductResults | None = None,
     ) -> None:
         self.computation, self.chip, self.names, self.outermost = computation, chip, names, outermost
+        self.products = products
         self.kernels, self.effects = Kernels(chip), Effects()
         self.decisions: list[Decision] = []
         self.gone: set[Computation] = set()
@@ -190,8 +198,8 @@ class _Merging:
                 elif leaf[0] is i and family(i) is not Family.GIVEN and leaf not in placement.spilled:
                     self.kept[i] += leaf_bytes(leaf)
 
-    def run(self) -> None:
-        """Join groups on the vector unit."""
+    def run(self) -> tuple[set[Computation], list[Computation]]:
+        """Rewrite the computation; gives groups' computations that are gone and new."""
         self.done: list[Instruction] = []
         self.at: dict[Instruction, int] = {}
         for i in self.computation.instructions:
@@ -203,21 +211,18 @@ class _Merging:
             group: Instruction | None = i
             while isinstance(group, Group) and group.unit is Unit.VPU:
                 group = self._joined(group, self._candidates(group))
-        self._write()
+        if self.products is not None:
+            self._into_products()
+        self.computation.root = self._now(self.computation.result)
+        self.computation.instructions = self.done
+        return self.gone, [c for c in self.made if c not in self.gone]
 
-    def into_products(self, products: ProductResults) -> tuple[set[Computation], list[Computation]]:
-        """Join groups with those of the products that they read; gives groups' computations that are gone and new."""
-        self.products = products
+    def _into_products(self) -> None:
+        """Join groups with those of the products that they read."""
         for i in [*self.done]:
             if isinstance(i, Group) and i.unit is Unit.VPU and not i.reduces:
                 makers = {o: self.at[o] for o in i.operands if isinstance(o, Group) and o.unit is Unit.MXU}
                 self._joined(i, [(at, maker) for maker, at in makers.items() if maker.dims == i.root.dims])
-        self._write()
-        return self.gone, [c for c in self.made if c not in self.gone]
-
-    def _write(self) -> None:
-        self.computation.root = self._now(self.computation.result)
-        self.computation.instructions = self.done
 
     def _joined(self, second: Group, candidates: Iterable[tuple[int, Group]]) -> Group | None:
         """Let a group join the best of some before it, whose places are given; None: of none."""
@@ -269,17 +274,12 @@ class _Merging:
             if k >= len(of_first) or v is self._now(self.computation.result) or set(self.users[v]) - {second}
         ]
         joint = join(first, second, of_first, needed)
-        if first.unit is Unit.VPU:
-            check_results(joint)
-        self._check_memory(first, second, joint, move)
         if first.unit is Unit.MXU:
-            trial = _group(second.name, joint, first, second)
-            of_second, kept = self._values(second), [values[k] for k in needed]
-            budget = self.budget[first]
-            free = first.shape.bytes if first not in kept and not self._in_hbm(first) else 0
-            budgets = budget, budget + int(free * TILES.usual)
-            gain = self.products.saved(first, second, trial, (of_second, kept), self._in_hbm, budgets)
+            self._check_memory(first, second, joint, move)
+            gain = self._saved_of_product(first, second, joint, [values[k] for k in needed])
             return _Choice(first, joint, values, move, gain, {"cycles saved": gain})
+        check_results(joint)
+        self._check_memory(first, second, joint, move)
         vector = self.kernels.saved(first, second, joint)
         again = sum(o.shape.bytes for o in second.operands if o in first.operands and self._in_hbm(o))
         again += sum(v.shape.bytes for v in of_first if v in second.operands and self._in_hbm(v))
@@ -289,6 +289,14 @@ class _Merging:
         if gain < LEAST_GAIN:
             raise NotJointError(f"saves {vector:,} vector cycles and {again:,} bytes of HBM, {gain:,} cycles", True)
         return _Choice(first, joint, values, move, gain, numbers)
+
+    def _saved_of_product(self, first: Group, second: Group, joint: Joint, kept: Sequence[Instruction]) -> int:
+        """Cycles that the group of a product takes less with one that reads it; errors as for `_choice`."""
+        assert self.products is not None
+        both = _group(second.name, joint, first, second)
+        freed = first.shape.bytes if first not in kept and not self._in_hbm(first) else 0
+        budgets = self.budget[first], self.budget[first] + int(freed * TILES.usual)
+        return self.products.saved(first, second, both, (self._values(second), kept), self._in_hbm, budgets)
 
     def _move(self, at: int, place: int) -> _Move:
         """Those between two groups that the second needs, and the others; NotJointError: one needs the first, too."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.errors import DoesNotFitError, LimitError
-from systolith.compiler.groups.fuse_pair import NotJointError
+from systolith.compiler.groups.fuse_pair import NotJointError, check_size
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import in_place, planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.pieces import kernel_sizes
 from systolith.compiler.options import Options
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
@@ -66,14 +65,17 @@ class ProductResults:
             NotJointError: the vector unit cannot make the results as the product's tiles come, or it would not be
                 faster.
         """
-        self._check(joint)
 
         def array(value: Instruction) -> Array:
             space = Space.HBM if in_hbm(value) else Space.VMEM
             return dense_array(Buf(value.name, space, value.shape.bytes), value.shape.dtype, value.dims)
 
-        apart = self._product(first, array, [first], budgets[0]) + self._elementwise(second, array, values[0])
-        together = self._product(joint, array, values[1], budgets[1])
+        try:
+            self._check(joint)
+            apart = self._product(first, array, [first], budgets[0]) + self._elementwise(second, array, values[0])
+            together = self._product(joint, array, values[1], budgets[1])
+        except (DoesNotFitError, LimitError) as e:
+            raise NotJointError(str(e)) from None
         if together > apart * (1 - ALIKE):
             raise NotJointError(f"expected to take {together:,} cycles as one, {apart:,} apart", True)
         return apart - together
@@ -82,31 +84,25 @@ class ProductResults:
         """Whether each result is made of the product's at its own place, by one kernel.
 
         Raises:
+            LimitError: no kernel can have it.
             NotJointError: it is not.
         """
         product, roots = joint.root, group_roots(joint.body)
         if any(root.dims != product.dims for root in roots):
             raise NotJointError("results of different shapes")
-        try:
-            plan = analyze(roots, frontier={product})
-            micro, streams = kernel_sizes(plan)
-        except LimitError as e:
-            raise NotJointError(str(e)) from None
+        plan = analyze(roots, frontier={product})
         if not in_place(plan, product):
             raise NotJointError("the second reads the first elsewhere than it is made", True)
-        if micro > self.limits.micro_ops or streams > self.limits.streams:
-            raise NotJointError(f"too large for a kernel: {micro} micro-operations, {streams} streams", True)
+        check_size(plan, self.limits)
 
     def _product(
         self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction], budget: int
     ) -> int:
+        """Cycles of a product's group; DoesNotFitError, LimitError: it cannot be."""
         self._ctx.group, self._ctx.budget = group, budget
-        try:
-            plan = planned(self._ctx, group, [*map(array, group.operands)], [*map(array, results)])
-        except (DoesNotFitError, LimitError) as e:
-            raise NotJointError(str(e)) from None
+        plan = planned(self._ctx, group, [*map(array, group.operands)], [*map(array, results)])
         if plan is None:
-            raise NotJointError("no tiles fit in VMEM")
+            raise DoesNotFitError("no tiles fit in VMEM")
         return plan.cycles
 
     def _elementwise(self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction]) -> int:
@@ -114,6 +110,6 @@ class ProductResults:
         plan = analyze(group_roots(group.body))
         leaves = dict(zip(group.body.parameters, map(array, group.operands), strict=True))
         made = [*map(array, results)]
-        vector = vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made) or 0
+        vector = vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made)
         moved = sum(a.buf.bytes for a in (*leaves.values(), *made) if a.buf.space == Space.HBM)
         return max(vector, transfer_cycles(moved, self.chip))
