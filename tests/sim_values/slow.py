@@ -131,6 +131,8 @@ class SlowVpu:
             address = address_of(p, at + lane, s.base, s.bias, index)  # type: ignore[arg-type]
             if address is None:
                 continue
+            if not 0 <= address <= len(data) - size:
+                raise IndexError(f"bytes {address} to {address + size} of {len(data)}")
             touched.update(range(address, address + size))
             if values is None:
                 out[lane] = widen(data[address : address + size].view(raw_type(p.dtype)), p.dtype)[0]
