@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory.vmem import LASTING, lives, plan_memory
+from systolith.compiler.memory.vmem import LASTING, lives, plan_memory, positions
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, Item, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
@@ -46,6 +46,22 @@ def test_live_buffers_do_not_overlap(case: tuple[Block, list[Buf]], whole: int, 
             together = a.first <= b.last and b.first <= a.last
             x, y = plan.address[a.value], plan.address[b.value]
             assert not together or x + a.value.bytes <= y or y + b.value.bytes <= x
+
+
+@given(blocks())
+def test_a_life_is_the_shortest_that_leaves_no_loop_half(case: tuple[Block, list[Buf]]) -> None:
+    block, bufs = case
+    loops: list[tuple[int, int]] = []
+    uses = [(at, buf) for at, op in positions(block, loops) for buf in op.buffers]
+    found = {v.value: set(range(v.first, v.last + 1)) for v in lives(block)}
+    for buf in bufs:
+        used = [at for at, other in uses if other is buf]
+        life = set(range(min(used), max(used) + 1)) if used else set()
+        for _ in loops:
+            for each in (set(range(*span)) for span in loops):
+                if life & each and life - each:
+                    life |= each
+        assert found.get(buf, set()) == life
 
 
 def test_what_a_loop_reads_from_outside_lives_through_it() -> None:

@@ -8,6 +8,8 @@ differ in address and transfers run ahead.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -108,12 +110,46 @@ def lives(
     for buf in after:
         found.first.setdefault(buf, -1)
         found.last[buf] = END
-    for start, end in sorted(loops, key=lambda s: s[1] - s[0]):
-        for buf, first in found.first.items():
-            last = found.last[buf]
-            if first < start <= last < end or start <= first < end <= last:
-                found.first[buf], found.last[buf] = min(first, start), max(last, end - 1)
+    around = _Loops(loops)
+    for buf, first in found.first.items():
+        last = found.last[buf]
+        if (loop := around.outermost(first, last)) is not None:
+            found.first[buf] = loop[0]
+        if (loop := around.outermost(last, first)) is not None:
+            found.last[buf] = loop[1] - 1
     return found
+
+
+class _Loops:
+    """Loops, which nest, found by a position in them.
+
+    Args:
+        spans: of each the first position, and the one after its last.
+    """
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._spans = sorted(spans, key=lambda s: (s[0], -s[1]))
+        self._starts = [start for start, _ in self._spans]
+        self._parents: list[int] = []
+        inside: list[int] = []
+        for n, (start, _) in enumerate(self._spans):
+            while inside and self._spans[inside[-1]][1] <= start:
+                inside.pop()
+            self._parents.append(inside[-1] if inside else -1)
+            inside.append(n)
+
+    def outermost(self, position: int, other: int) -> tuple[int, int] | None:
+        """The outermost of the loops that a position is in and another one is not."""
+        found = None
+        n = bisect_right(self._starts, position) - 1
+        while n >= 0:
+            start, end = self._spans[n]
+            if start <= other < end:
+                break
+            if position < end:
+                found = start, end
+            n = self._parents[n]
+        return found
 
 
 def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Generator[tuple[int, TileOp], None, int]:
@@ -197,23 +233,69 @@ def _with_first(
 
 
 class _Placed:
-    """Places in memory and the times they are taken, found by time: segments of positions list who lives in them."""
+    """Places in memory and the times they are taken, found by time.
 
-    SPAN = 512
+    Segments of positions list who lives in them.  They are the longer, the longer those live: a life is in two of them
+    at most, so that looking for those of a long time takes no longer than there are.
+    """
+
+    SPAN = 9  # 512 positions
 
     def __init__(self) -> None:
-        self._segments: dict[int, list[tuple[Live[Buf], int, int]]] = {}
+        self._levels: dict[int, defaultdict[int, list[tuple[int, int, int, int]]]] = {}
+        self._all: list[tuple[int, int, int, int]] = []
 
     def add(self, live: Live[Buf], start: int, end: int) -> None:
         """Take the bytes from `start` to `end` for a life."""
-        for segment in range(live.first // self.SPAN, live.last // self.SPAN + 1):
-            self._segments.setdefault(segment, []).append((live, start, end))
+        entry = live.first, live.last, start, end
+        shift = max(self.SPAN, (live.last - live.first).bit_length())
+        segments = self._levels.setdefault(shift, defaultdict(list))
+        for segment in range(live.first >> shift, (live.last >> shift) + 1):
+            segments[segment].append(entry)
+        self._all.append(entry)
 
     def during(self, first: int, last: int) -> set[tuple[int, int]]:
         """Address intervals taken at some position from `first` to `last`."""
-        segments = range(first // self.SPAN, last // self.SPAN + 1)
-        lists = (self._segments.get(segment, ()) for segment in segments)
-        return {(start, end) for each in lists for v, start, end in each if v.first <= last and first <= v.last}
+        found = set[tuple[int, int]]()
+        for shift, segments in self._levels.items():
+            for segment in range(first >> shift, (last >> shift) + 1):
+                if segment in segments:
+                    found.update((a, e) for f, t, a, e in segments[segment] if f <= last and first <= t)
+        return found
+
+    def sweep(self, margin: int) -> _Sweep:
+        """The same for times that begin one after another."""
+        return _Sweep(sorted(self._all), margin)
+
+
+class _Sweep:
+    """Places that are taken, looked at from one time to the next.
+
+    Args:
+        entries: from which to which position a place is taken, and its addresses; in their order.
+        margin: positions before a time at which it counts what is taken, too.
+    """
+
+    def __init__(self, entries: Sequence[tuple[int, int, int, int]], margin: int) -> None:
+        self._entries, self._margin = entries, margin
+        self._begun = 0
+        self._taken: list[tuple[int, int, int]] = []
+
+    def until(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        """Address intervals taken at some position from `first` less the margin to `last`, and until when each is;
+        `first` never decreases.
+        """
+        entries, at = self._entries, self._begun
+        while at < len(entries) and entries[at][0] <= first:
+            at += 1
+        begun = entries[self._begun : at]
+        self._begun = at
+        least = first - self._margin
+        self._taken = [t for t in self._taken if t[2] >= least]
+        self._taken += [(a, e, t) for _, t, a, e in begun if t >= least]
+        while at < len(entries) and entries[at][0] <= last:
+            at += 1
+        return [*self._taken, *((a, e, t) for _, t, a, e in entries[self._begun : at])]
 
 
 def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | None:
@@ -228,14 +310,17 @@ def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | N
 def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int) -> None:
     """Place tiles in order of first use, each after the last one (around the end)."""
     active: list[tuple[Live[Buf], int, int]] = []
+    values = placed.sweep(MARGINS[0])
     pointer = 0
     for live in tiles:
         size = -(-live.value.bytes // line) * line
         active = [t for t in active if t[0].last >= live.first]
+        around = values.until(live.first, live.last)
         step = max(line, live.value.align)
         address = None
         for margin in MARGINS:
-            taken = sorted([(a, e) for _, a, e in active] + [*placed.during(live.first - margin, live.last)])
+            near = [(a, e) for a, e, last in around if last >= live.first - margin]
+            taken = sorted([*near, *((a, e) for _, a, e in active)])
             address = first_free(taken, size, pointer, limit, step)
             if address is not None:
                 break
