@@ -14,10 +14,11 @@ until all of it is there; one that is computed keeps what it is made from alive 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from systolith.compiler.cost.prices import transfer_cycles
+from systolith.compiler.cost.prices import product_cycles, transfer_cycles
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.block_tails import Tail, without_tail
@@ -37,9 +38,9 @@ from systolith.compiler.memory.residency import (
     place,
 )
 from systolith.compiler.mxu.gemm_plan import GemmPlan
-from systolith.compiler.mxu.matmul import planned
-from systolith.compiler.ops.expression_builder import analyze, group_roots
-from systolith.compiler.ops.group import Group, Unit, result_values
+from systolith.compiler.mxu.matmul import contraction_of, planned
+from systolith.compiler.ops.expression_builder import analyze, group_roots, root_operations
+from systolith.compiler.ops.group import Group, Unit, is_cheap, result_values
 from systolith.compiler.ops.table import Family, family, info
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Outcome
@@ -49,6 +50,7 @@ from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.vpu.emit import vector_cycles
+from systolith.compiler.vpu.reduce_ways import anywhere
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -123,7 +125,7 @@ class _Computation:
             if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array and not self.step.blocks:
                 groups = self._readers(maker)
                 if groups:
-                    decision, fused = self._decide(maker, maker, groups)
+                    decision, fused = self._decide(maker, maker, groups, self._apart)
                     decisions.append(decision)
                     if fused:
                         self._fuse(maker, maker, fused)
@@ -141,7 +143,8 @@ class _Computation:
             parts = without_tail(blocks, n, values) if groups else None
             if parts is None:
                 continue
-            decision, fused = self._decide(values[n], parts.tail, groups)
+            apart = partial(self._ended, values[n], blocks, parts)
+            decision, fused = self._decide(values[n], parts.tail, groups, apart)
             decisions.append(decision)
             if fused:
                 self._fuse(values[n], parts.tail, fused)
@@ -168,8 +171,17 @@ class _Computation:
 
     # The decision.
 
-    def _decide(self, value: Instruction, maker: Group, groups: Sequence[Group]) -> tuple[Decision, Sequence[_Reader]]:
-        """Whether the products that read a value compute it, as `maker` does; gives them, or none."""
+    def _decide(
+        self,
+        value: Instruction,
+        maker: Group,
+        groups: Sequence[Group],
+        stored_cycles: Callable[[Group, Sequence[GemmPlan]], int],
+    ) -> tuple[Decision, Sequence[_Reader]]:
+        """Whether the products that read a value compute it, as `maker` does; gives them, or none.
+
+        `stored_cycles`: those of what makes it, and of the products that load it then.
+        """
         in_vmem = self._is_in_vmem(value)
         names = ", ".join(g.name for g in groups)
         stored = Alternative(f"{value.name} is stored in {'VMEM' if in_vmem else 'HBM'}")
@@ -179,7 +191,7 @@ class _Computation:
         if not why:
             try:
                 products = [self._planned(r.group, r.group) for r in readers]
-                apart = self._apart(maker, products) if maker is value else self._ended(value, maker, products)
+                apart = stored_cycles(maker, products)
                 plans = [self._planned(r.fused, r.group, self._more(value, maker, r.group)) for r in readers]
             except (DoesNotFitError, LimitError) as problem:
                 why = str(problem)
@@ -231,16 +243,21 @@ class _Computation:
         busy = sum(p.flow.totals.on_chip for p in products)
         return max(transfer + sum(p.cycles for p in products), vector + busy)
 
-    def _ended(self, value: Instruction, tail: Group, products: Sequence[GemmPlan]) -> int:
-        """Cycles of products that load a value, and those, at the least, that blocks take more if they make it.
-
-        Blocks take as long as what HBM has to do, or the vector unit; it is not known here which of them.
+    def _ended(self, value: Instruction, blocks: Group, parts: Tail, tail: Group, products: Sequence[GemmPlan]) -> int:
+        """Cycles of products that load a value, and those that blocks take more if they end in it: those of HBM, of the
+        vector unit or of the matrix units, whichever of them is busy longest.
         """
+        chip = self.step.chip
         plan = analyze(group_roots(tail.body))
         arrays = dict(zip(tail.body.parameters, map(self._array, tail.operands), strict=True))
-        vector = vector_cycles(self.step.chip, plan, Box.whole(plan.dims), arrays, [self._array(value)])
-        stored = 0 if self._is_in_vmem(value) else transfer_cycles(value.shape.bytes, self.step.chip)
-        return min(vector, stored) + sum(p.cycles for p in products)
+        vector = vector_cycles(chip, plan, Box.whole(plan.dims), arrays, [self._array(value)])
+        given = [o for o in blocks.operands if o.shape.is_array]
+        moved = sum(a.buf.bytes for a in map(self._array, given) if a.buf.space == Space.HBM)
+        stored = 0 if self._is_in_vmem(value) else value.shape.bytes
+        reduced, multiplied = _of_rows(parts.blocks.body, chip)
+        with_it = max(transfer_cycles(moved + stored, chip), reduced + vector, multiplied)
+        without = max(transfer_cycles(moved, chip), reduced, multiplied)
+        return with_it - without + sum(p.cycles for p in products)
 
     def _planned(self, group: Group, placed: Instruction, more: int = 0) -> GemmPlan:
         """Tiles of a product's group that is `placed` or replaces it; `more` bytes of values are alive beside it then.
@@ -313,6 +330,24 @@ class _Computation:
 
     def _drop(self, gone: Collection[Instruction]) -> None:
         self.computation.instructions = [i for i in self.computation.instructions if i not in gone]
+
+
+def _of_rows(body: Computation, chip: Chip) -> tuple[int, int]:
+    """Cycles of the vector unit for what a body's reductions read, all of it in VMEM, and of the matrix units."""
+    others = [i for i in body.instructions if not is_cheap(i)]
+    vector = multiplied = 0
+    for root in root_operations(body):
+        if family(root) is Family.CONTRACTION:
+            c = contraction_of(root)
+            each = product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), chip)
+            multiplied += c.count(c.batch) * each // chip.mxu.count
+            continue
+        read = root.operands[: len(root.operands) // 2]
+        plan = analyze(read, frontier=others)
+        leaves = {leaf: anywhere(leaf.shape) for leaf in plan.leaves}
+        made = [anywhere(o.shape) for o in read]
+        vector += vector_cycles(chip, plan, Box.whole(plan.dims), leaves, made)
+    return vector, multiplied
 
 
 def _held(plan: GemmPlan) -> int:
