@@ -109,7 +109,7 @@ def test_blocks_are_left_with_values_of_rows() -> None:
 
 
 def test_cycles_are_saved_as_expected() -> None:
-    """HBM has more to do in these blocks than the vector unit: not storing the result saves all that storing it takes."""
+    """HBM has most to do in these blocks: not storing the result saves all that storing it takes."""
     chip, hlo = load_chip("tpu_v3"), text(BOTH, 512, 16384, 128)
     stored, inside = (simulate(compiled(hlo, chip, i).program, chip, mode="time").cycles or 0 for i in (False, True))
     _, (decision,) = grouped(hlo, chip, inside=True)

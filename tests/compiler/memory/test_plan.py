@@ -128,6 +128,17 @@ def test_a_large_tile_without_a_place_among_small_ones_comes_before_them() -> No
     assert plan.address[large] >= end or plan.address[large] + large.bytes <= start
 
 
+def test_large_tiles_in_turn_come_before_small_ones() -> None:
+    """Two of them at a time, and what small tiles take: placed first one by one, they take the room of each other."""
+    large = [Buf(f"l{i}", Space.VMEM, 350) for i in range(10)]
+    small = [Buf(f"s{i}", Space.VMEM, (32, 64, 96, 120)[i % 4]) for i in range(340)]
+    ops = []
+    for at in range(1020):
+        begun = [tile for i, tile in enumerate(large) if at - 100 * i in (0, 119)]
+        ops.append(_use(*small[max(0, at // 3 - 1) : at // 3 + 1], *begun))
+    assert plan_memory(Block([*ops]), set(), 1024, 1024, 32).failed is None
+
+
 def test_all_buffers_without_a_place_are_named() -> None:
     bufs = [Buf(f"b{i}", Space.VMEM, 600) for i in range(4)]
     plan = plan_memory(Block([_use(*bufs[:2]), _use(*bufs[2:])]), set(), 1024, 1024, 32)

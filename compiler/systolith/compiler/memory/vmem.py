@@ -37,8 +37,8 @@ would divide the room of tiles.
 """
 
 
-ROUNDS = 2
-"""So often tiles without a place are placed before the others."""
+ROUNDS = 3
+"""So often tiles without a place are placed before the others; the last time, all that are as large and as lasting."""
 
 LASTING = 64
 """A tile that lives through so many operations may be placed before the others, as loops' buffers are: consecutive
@@ -190,13 +190,18 @@ def plan_memory(block: Block, whole: Collection[Buf], vmem: int, smem: int, line
     in_vmem = [v for v in found if v.value.space == Space.VMEM]
     first = {v.value for v in in_vmem if v.value in whole or v.last - v.first > LONG}
     small = {v.value for v in in_vmem if v.value in whole and v.value.bytes * SMALL <= vmem}
-    plan = _with_first(first, small, found, in_vmem, vmem, line)
-    for _ in range(ROUNDS):
-        helped = {v.value for v in plan.failures if v.value.align <= line and v.last - v.first >= LASTING} - first
+    tried = [_with_first(first, small, found, in_vmem, vmem, line)]
+    for rounds in range(ROUNDS):
+        failed = [v for v in tried[-1].failures if v.last - v.first >= LASTING]
+        if failed and rounds == ROUNDS - 1:  # and those like them, which take each other's room
+            least = min(v.value.bytes for v in failed)
+            failed = [v for v in in_vmem if v.value.bytes >= least and v.last - v.first >= LASTING]
+        helped = {v.value for v in failed if v.value.align <= line} - first
         if not helped:
             break
         first |= helped
-        plan = _with_first(first, small, found, in_vmem, vmem, line)
+        tried.append(_with_first(first, small, found, in_vmem, vmem, line))
+    plan = min(tried, key=lambda p: len(p.failures))
     if plan.failures:
         return plan
     _tiles(plan, [v for v in found if v.value.space == Space.SMEM], _Placed(), smem, 4)
