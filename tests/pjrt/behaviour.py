@@ -58,6 +58,15 @@ def donation() -> None:
     assert "deleted" in str(raised(lambda: np.asarray(new)))
 
 
+def tokens() -> None:
+    """Programs that do not call the host have them, too, as results and as arguments."""
+    made, token = jax.jit(lambda x: (x + 1, jax.lax.create_token(x)))(jnp.ones(3))
+    assert np.array_equal(made, [2, 2, 2])
+    later, other = jax.jit(lambda t: (jax.lax.after_all(t, t), jnp.arange(2)))(token)
+    assert type(later) is type(token)
+    assert np.array_equal(other, [0, 1])
+
+
 def errors() -> None:
     full = raised(lambda: jnp.zeros((1 << 20, 1 << 10)))
     assert isinstance(full, jax.errors.JaxRuntimeError)
@@ -179,7 +188,8 @@ def main() -> None:
     initialize()
     thorough = sys.argv[1:]
     # An interrupt comes after a time, before which a loaded machine may not have begun to run the program.
-    for check in (devices, donation, errors, several, precisions, executables, threads, *[interrupts] * len(thorough)):
+    checks = devices, donation, tokens, errors, several, precisions, executables, threads
+    for check in (*checks, *[interrupts] * len(thorough)):
         check()
     memory(int(thorough[0]) if thorough else 15)
     held = jnp.arange(3)  # jaxlib destroys it when the interpreter has ended

@@ -97,9 +97,13 @@ class Tokens(NamedTuple):
     results: tuple[int, ...] = ()
 
 
+_MAKE_TOKENS = (b"after-all", b"infeed", b"outfeed")
+"""Opcodes of modules that have tokens and do not call the host: others need not be read for them."""
+
+
 def _tokens(program: Program, proto: bytes) -> Tokens:
-    """The tokens of a module; only programs that call the host have some."""
-    if all(d.role is not Role.CALL for d in program.buffers):
+    """The tokens of a module."""
+    if all(d.role is not Role.CALL for d in program.buffers) and not any(word in proto for word in _MAKE_TOKENS):
         return Tokens()
     entry = parse_proto(proto).entry
     given = [leaf for p in entry.parameters for leaf in p.shape.leaves()]
