@@ -259,8 +259,9 @@ class _Computation:
         plan = analyze(group_roots(tail.body))
         arrays = dict(zip(tail.body.parameters, map(self._array, tail.operands), strict=True))
         vector = vector_cycles(chip, plan, Box.whole(plan.dims), arrays, [self._array(value)])
-        given = [o for o in blocks.operands if o.shape.is_array]
-        moved = sum(a.buf.bytes for a in map(self._array, given) if a.buf.space == Space.HBM)
+        around = (*blocks.operands, *result_values(blocks, self.users))
+        others = [v for v in around if v.shape.is_array and v is not value]
+        moved = sum(a.buf.bytes for a in map(self._array, others) if a.buf.space == Space.HBM)
         stored = 0 if self._is_in_vmem(value) else value.shape.bytes
         reduced, multiplied = _of_rows(parts.blocks.body, chip)
         with_it = max(transfer_cycles(moved + stored, chip), reduced + vector, multiplied)
