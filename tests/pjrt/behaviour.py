@@ -60,9 +60,10 @@ def donation() -> None:
 
 def tokens() -> None:
     """Programs that do not call the host have them, too, as results and as arguments."""
-    made, token = jax.jit(lambda x: (x + 1, jax.lax.create_token(x)))(jnp.ones(3))
+    lax: Any = jax.lax
+    made, token = jax.jit(lambda x: (x + 1, lax.create_token(x)))(jnp.ones(3))
     assert np.array_equal(made, [2, 2, 2])
-    later, other = jax.jit(lambda t: (jax.lax.after_all(t, t), jnp.arange(2)))(token)
+    later, other = jax.jit(lambda t: (lax.after_all(t, t), jnp.arange(2)))(token)
     assert type(later) is type(token)
     assert np.array_equal(other, [0, 1])
 
