@@ -132,7 +132,7 @@ class _Computation:
             if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array and not self.step.blocks:
                 groups = self._readers(maker)
                 if groups:
-                    decision, fused = self._decide(maker, maker, groups, self._apart)
+                    decision, fused = self._decide(maker, maker, groups, partial(self._apart, maker))
                     decisions.append(decision)
                     if fused:
                         self._fuse(maker, maker, fused)
@@ -183,7 +183,7 @@ class _Computation:
         value: Instruction,
         maker: Group,
         groups: Sequence[Group],
-        stored_cycles: Callable[[Group, Sequence[GemmPlan]], int],
+        stored_cycles: Callable[[Sequence[GemmPlan]], int],
     ) -> tuple[Decision, Sequence[_Reader]]:
         """Whether the products that read a value compute it, as `maker` does; gives them, or none.
 
@@ -198,7 +198,7 @@ class _Computation:
         if not why:
             try:
                 products = [self._planned(r.group, r.group) for r in readers]
-                apart = stored_cycles(maker, products)
+                apart = stored_cycles(products)
                 plans = [self._planned(r.fused, r.group, self._more(value, maker, r.group)) for r in readers]
             except (DoesNotFitError, LimitError) as problem:
                 why = str(problem)
@@ -251,11 +251,11 @@ class _Computation:
         busy = sum(p.flow.totals.on_chip for p in products)
         return max(transfer + sum(p.cycles for p in products), vector + busy)
 
-    def _ended(self, value: Instruction, blocks: Group, parts: Tail, tail: Group, products: Sequence[GemmPlan]) -> int:
+    def _ended(self, value: Instruction, blocks: Group, parts: Tail, products: Sequence[GemmPlan]) -> int:
         """Cycles of products that load a value, and those that blocks take more if they end in it: those of HBM, of the
         vector unit or of the matrix units, whichever of them is busy longest.
         """
-        chip = self.step.chip
+        chip, tail = self.step.chip, parts.tail
         plan = analyze(group_roots(tail.body))
         arrays = dict(zip(tail.body.parameters, map(self._array, tail.operands), strict=True))
         vector = vector_cycles(chip, plan, Box.whole(plan.dims), arrays, [self._array(value)])
