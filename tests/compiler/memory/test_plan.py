@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory.vmem import LASTING, lives, plan_memory, positions
+from systolith.compiler.memory.vmem import LASTING, MemoryPlan, lives, plan_memory, positions
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, Item, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
@@ -15,6 +15,7 @@ from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
 from tests.compiler.memory.random_blocks import random_block
+from tests.examples import examples
 
 WORD = Pattern(S32, (1,), (0,))
 HBM = Buf("hbm", Space.HBM, 4, 4, BufferDecl("hbm", Role.PARAMETER, "s32", (), 4, 0))
@@ -34,18 +35,44 @@ def blocks(draw: st.DrawFn) -> tuple[Block, list[Buf]]:
     return random_block(draw, lambda: _use(*draw(st.lists(st.sampled_from(bufs), min_size=1, max_size=3)))), bufs
 
 
+def check_places(plan: MemoryPlan, size: int) -> None:
+    """Buffers that have a place are at lines of the memory, in it, and apart while both live."""
+    placed = [v for v in plan.lives if v.value in plan.address]
+    for k, a in enumerate(placed):
+        assert plan.address[a.value] % 32 == 0
+        assert plan.address[a.value] + a.value.bytes <= size
+        for b in placed[:k]:
+            together = a.first <= b.last and b.first <= a.last
+            x, y = plan.address[a.value], plan.address[b.value]
+            assert not together or x + a.value.bytes <= y or y + b.value.bytes <= x
+
+
 @given(blocks(), st.integers(0, 6), st.integers(0, 40))
 def test_live_buffers_do_not_overlap(case: tuple[Block, list[Buf]], whole: int, less: int) -> None:
     block, bufs = case
     plan = plan_memory(block, set(bufs[:whole]), (1 << 14) - less, 1 << 10, 32)
     assert plan.failed is None
-    for k, a in enumerate(plan.lives):
-        assert plan.address[a.value] % 32 == 0
-        assert plan.address[a.value] + a.value.bytes <= (1 << 14) - less
-        for b in list(plan.lives)[:k]:
-            together = a.first <= b.last and b.first <= a.last
-            x, y = plan.address[a.value], plan.address[b.value]
-            assert not together or x + a.value.bytes <= y or y + b.value.bytes <= x
+    check_places(plan, (1 << 14) - less)
+
+
+LENGTHS = (0, 1, 100, 300, 700, 1500)
+
+
+@examples(60, 300)
+@given(
+    st.lists(st.tuples(st.integers(0, 29), st.sampled_from(LENGTHS), st.integers(1, 600)), min_size=10, max_size=40),
+    st.integers(0, 30),
+)
+def test_buffers_of_long_and_short_lives_do_not_overlap(drawn: list[tuple[int, int, int]], whole: int) -> None:
+    """Some lack a place in so little memory, and are placed before others then."""
+    uses: list[list[Buf]] = [[] for _ in range(3000)]
+    bufs = [Buf(f"b{n}", Space.VMEM, size) for n, (_, _, size) in enumerate(drawn)]
+    for buf, (start, length, _) in zip(bufs, drawn, strict=True):
+        uses[100 * start].append(buf)
+        uses[min(100 * start + length, 2999)].append(buf)
+    plan = plan_memory(Block([_use(*each) for each in uses]), set(bufs[:whole]), 2048, 1024, 32)
+    check_places(plan, 2048)
+    assert {v.value for v in plan.failures} == set(bufs) - set(plan.address)
 
 
 @given(blocks())
@@ -136,7 +163,9 @@ def test_large_tiles_in_turn_come_before_small_ones() -> None:
     for at in range(1020):
         begun = [tile for i, tile in enumerate(large) if at - 100 * i in (0, 119)]
         ops.append(_use(*small[max(0, at // 3 - 1) : at // 3 + 1], *begun))
-    assert plan_memory(Block([*ops]), set(), 1024, 1024, 32).failed is None
+    plan = plan_memory(Block([*ops]), set(), 1024, 1024, 32)
+    assert plan.failed is None
+    check_places(plan, 1024)
 
 
 def test_all_buffers_without_a_place_are_named() -> None:
