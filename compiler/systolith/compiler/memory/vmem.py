@@ -27,7 +27,7 @@ LONG = 720
 """A buffer that lives through so many operations is placed like a whole value: among tiles it would be in the way.
 
 With 512 and less, loops of 12 heads of attention over 2,048 positions wait for places; with 1,024, attention's gradient
-does.
+and a layer of BERT over 2,048 positions are what they are with 720.
 """
 
 
