@@ -148,7 +148,8 @@ class _Attempt:
             elif self._copies is not None:  # of what copies hold nobody knows whose values it is
                 self._copies, before = None, last
             else:
-                around = [buf for buf in plan.lives.alive(plan.failed.first) if buf in self._owners]
+                steps = [plan.failed.first, *plan.fullest()]
+                around = [buf for step in steps for buf in plan.lives.alive(step) if buf in self._owners]
                 if not around:
                     break
                 spilled.add(self._owners[max(around, key=lambda b: b.bytes)])
