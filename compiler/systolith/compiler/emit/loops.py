@@ -8,7 +8,7 @@ loop conflicts with all that any iteration touches, which stands at the loop's e
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 from typing import cast
@@ -64,6 +64,10 @@ Used = list[tuple[str, Access]]
 OTHER_MEMORY = "its iterations touch different memories"
 
 UNLIKE = "its first two iterations are ordered differently"
+
+
+PLACE = 1 << 40
+"""Multiples of it, in registers, are places that only the run knows: of two, nothing is known of each other."""
 
 
 class NotAlikeError(Exception):
@@ -140,6 +144,8 @@ class Unroller:
         self._written: set[int] = set()
         self._registers: dict[int, int] = {}
         self._unlike: dict[Span, str] = {}
+        self._bases: dict[int, set[int]] = defaultdict(set)
+        self._mixed: set[int] = set()
 
     def steps(self, start: int, end: int) -> Steps:
         """Steps of the instructions from `start` up to `end`, between which SEQ does not join the queues.
@@ -147,15 +153,42 @@ class Unroller:
         Raises:
             NotAlikeError: in some loops an iteration depends on an earlier one than the last.
         """
-        if not any(start <= head < end for head in self._spans):
-            return [Step(n, list(self._touches(self._code[n]))) for n in range(start, end)]
-        stores = (i for i in self._code[start:end] if i.op == "dma.store")
+        code = self._code[start:end]
+        if not any(start <= head < end for head in self._spans) and not any(map(_is_placed, code)):
+            return [Step(n, list(self._touches(i))) for n, i in enumerate(code, start)]
+        stores = (i for i in code if i.op == "dma.store")
         self._written = {a.buffer for i in stores for a in self._touches(i) if a.write and a.space is Space.HBM}
-        self._registers = {}
-        steps, _ = self._line(start, end)
+        self._mixed = set()
+        while True:
+            self._registers, self._bases = {}, defaultdict(set)
+            steps, _ = self._line(start, end)
+            mixed = {memory for memory, bases in self._bases.items() if len(bases) > 1}
+            if mixed <= self._mixed:
+                break
+            self._mixed |= mixed
         if self._unlike:
             raise NotAlikeError(self._unlike)
         return steps
+
+    def _touched(self, n: int, inside: bool) -> list[Access]:
+        """What an instruction touches.
+
+        Where all accesses to a memory are from one place that only the run knows, they are as far from each other as
+        from the beginning of the memory.
+        """
+        i = self._code[n]
+        if not inside:
+            for register in _placed(i):
+                self._registers.setdefault(register.n, PLACE * (len(self._code) + 1 + register.n))
+        touched = list(self._touches(resolved(i, self._registers)))
+        far = any(a.lo >= PLACE // 2 for a in touched)
+        for a in touched:
+            if a.space is Space.HBM:
+                self._bases[a.buffer] |= {_place(a.lo)} if a.lo >= PLACE * _place(a.lo) else {0, _place(a.lo)}
+        if far and any(a.buffer in self._mixed for a in touched if a.space is Space.HBM):
+            known = {r: v for r, v in self._registers.items() if not _place(v)}
+            return list(self._touches(resolved(i, known)))
+        return [_from_place(a) for a in touched] if far else touched
 
     def _line(self, start: int, end: int, inside: bool = False) -> tuple[Steps, Used]:
         """Steps, and what they touch in HBM, if they are `inside` a loop."""
@@ -165,8 +198,8 @@ class Unroller:
         while n < end:
             span = self._spans.get(n)
             if span is None:
-                step = Step(n, list(self._touches(resolved(self._code[n], self._registers))))
-                execute(self._code[n], self._registers)
+                step = Step(n, self._touched(n, inside))
+                execute(self._code[n], self._registers, None if inside else PLACE * (n + 1))
                 if inside:
                     queue = self._queue(self._code[n])
                     used += [(queue, a) for a in step.touched if a.space is Space.HBM and a.buffer in self._written]
@@ -194,7 +227,7 @@ class Unroller:
         self._registers = {
             r: v + (middle[r] - v) * span.count
             for r, v in before.items()
-            if r in middle and self._registers.get(r) == 2 * middle[r] - v
+            if r in middle and self._registers.get(r) == 2 * middle[r] - v and _place(v) == _place(middle[r])
         }
         if any(span.first <= inner.head < span.end for inner in self._unlike):
             return first, used
@@ -347,22 +380,49 @@ def _balanced(nodes: Sequence[Tokened]) -> bool:
     return not any(left.values())
 
 
+def _is_placed(instruction: Instruction) -> bool:
+    return any(_placed(instruction))
+
+
+def _placed(instruction: Instruction) -> Iterator[Reg]:
+    """The registers that hold addresses in HBM."""
+    if instruction.op.startswith("dma."):
+        for name in ("src", "dst"):
+            stream = instruction.args.get(name)
+            if isinstance(stream, Stream) and stream.space is Space.HBM and isinstance(stream.base, Reg):
+                yield stream.base
+
+
+def _place(value: int) -> int:
+    """Which place a value is counted from; 0: none."""
+    return (value + PLACE // 2) // PLACE
+
+
+def _from_place(access: Access) -> Access:
+    start = PLACE * _place(access.lo)
+    return access._replace(lo=access.lo - start, hi=access.hi - start)
+
+
 def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction:
     """The instruction with numbers in the place of those registers that are known."""
     if not registers:
         return instruction
 
-    def value(of: Operand) -> Operand:
-        return registers.get(of.n, of) if isinstance(of, Reg) else of
+    def value(of: Operand, places: bool = False) -> Operand:
+        if not isinstance(of, Reg):
+            return of
+        known = registers.get(of.n, of)
+        return of if isinstance(known, int) and _place(known) and not places else known
 
     def stream(of: Stream) -> Stream:
         if not any(isinstance(v, Reg) for v in (of.base, *of.bias, of.index, of.entry)):
             return of
+        base = value(of.base, of.space is Space.HBM)
         entry = value(of.entry)
         if isinstance(entry, int):
             of, entry = replace(of, buffer=of.buffer + entry), 0
         of = replace(of, entry=entry)
-        return replace(of, base=value(of.base), bias=(value(of.bias[0]), value(of.bias[1])), index=value(of.index))
+        return replace(of, base=base, bias=(value(of.bias[0]), value(of.bias[1])), index=value(of.index))
 
     def any_value(of: Value) -> Value:
         if isinstance(of, Stream):
@@ -374,8 +434,11 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
     return replace(instruction, args={name: any_value(v) for name, v in instruction.args.items()})
 
 
-def execute(instruction: Instruction, registers: dict[int, int]) -> None:
-    """Execute an instruction on registers whose values are known; of those that compute, `li` and `add` are."""
+def execute(instruction: Instruction, registers: dict[int, int], place: int | None = None) -> None:
+    """Execute an instruction on registers whose values are known; of those that compute, `li` and `add` are.
+
+    `place`: stands for a value that only the run knows (see `PLACE`); None: nothing does.
+    """
     rd = instruction.args.get("rd")
     if not isinstance(rd, Reg) or rd.n == 0:
         return
@@ -384,8 +447,11 @@ def execute(instruction: Instruction, registers: dict[int, int]) -> None:
         known = cast(int, instruction.args["imm"])
     elif instruction.op == "add":
         parts = [_known(cast(Operand, instruction.args[name]), registers) for name in ("ra", "b")]
-        known = sum(p for p in parts if p is not None) if None not in parts else None
-    if known is None or not -(1 << 31) <= known < 1 << 31:
+        if None not in parts and sum(1 for p in parts if p is not None and _place(p)) < 2:
+            known = sum(p for p in parts if p is not None)
+    if known is None or not -(1 << 31) <= known - PLACE * _place(known) < 1 << 31:
+        known = place
+    if known is None:
         registers.pop(rd.n, None)
     else:
         registers[rd.n] = known
