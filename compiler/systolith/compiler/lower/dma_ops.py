@@ -21,6 +21,7 @@ from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Entry, VReg
+from systolith.isa.dtypes import S32
 
 
 def lower_custom(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -59,8 +60,10 @@ def _operand(
 Operand = Array | int
 
 
-def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int], starts: Sequence[Operand]) -> Array:
-    """The window of an array at run-time start indices, clamped so that it is inside."""
+def window(
+    ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int], starts: Sequence[Operand | VReg]
+) -> Array:
+    """The window of an array at run-time start indices, clamped so that it is inside; in registers are signed ones."""
     dynamic: VReg | None = None
     number: VReg | None = None
     fixed = list(array.origin)
@@ -71,10 +74,11 @@ def window(ctx: TileBuilder, root: Instruction, array: Array, dims: Sequence[int
             fixed[d] += min(max(start, 0), size - width)
             continue
         in_stack = d == 0 and width == 1 and array.buf.is_large and stride * size == array.buf.bytes
-        index = load_scalar(ctx, start, "start index")
-        if not start.dtype.is_integer or start.dtype.bits > 32:
-            raise compile_error(root, f"start indices of type {start.dtype}; convert them to s32")
-        if start.dtype.kind == "unsigned" and start.dtype.bits == 32:
+        index = start if isinstance(start, VReg) else load_scalar(ctx, start, "start index")
+        kind = start.dtype if isinstance(start, Array) else S32
+        if not kind.is_integer or kind.bits > 32:
+            raise compile_error(root, f"start indices of type {kind}; convert them to s32")
+        if kind.kind == "unsigned" and kind.bits == 32:
             index = _least(ctx, index, size - width)
         else:
             index = alu(ctx, "min", alu(ctx, "max", index, 0, "clamp"), size - width, "clamp")
@@ -104,6 +108,13 @@ def slice_view(ctx: TileBuilder, group: Group, operands: Sequence[Array]) -> Arr
     source, *starts = (_operand(ctx, group.root, o, arrays) for o in group.root.operands)
     assert isinstance(source, Array)
     return window(ctx, group.root, source, group.root.ints("dynamic_slice_sizes"), _indices(starts))
+
+
+def update_window(ctx: TileBuilder, group: Group, base: Array, starts: Mapping[Instruction, VReg]) -> Array:
+    """The part of an array that an update changes; `starts`: the indices that are parameters of its body."""
+    root = group.root
+    given = [starts[o] if o in starts else int(np.asarray(o.literal)) for o in root.operands[2:]]
+    return window(ctx, root, base, root.operands[1].dims, given)
 
 
 def _dynamic_slice(ctx: TileBuilder, root: Instruction, operands: list[Operand], results: Sequence[Array]) -> None:

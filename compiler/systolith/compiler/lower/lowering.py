@@ -20,7 +20,8 @@ from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.lowered import LoweredGroup, Nest
 from systolith.compiler.lower.routines import is_routine
-from systolith.compiler.lower.values import Value, carry, flatten, shaped
+from systolith.compiler.lower.scalars import load_scalar
+from systolith.compiler.lower.values import Value, carry, element, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import (
     CACHED_SHARE,
@@ -32,6 +33,7 @@ from systolith.compiler.memory.residency import (
     leaf_shapes,
 )
 from systolith.compiler.memory.shares import Shares
+from systolith.compiler.memory.update_places import update_places
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
@@ -59,6 +61,7 @@ class LoweringRules:
         groups: a group, by its unit, from and to arrays.
         control: an instruction that runs computations, or moves arrays to or from the host, by its opcode.
         view: gives the part of an operand that a group names.
+        window: gives the part of an array that an update changes, of the indices that are parameters of its body.
         operands: brings what all blocks of a blocked group read to VMEM.
         blocks: a blocked group.
         alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
@@ -67,6 +70,7 @@ class LoweringRules:
     groups: Mapping[Unit, Callable[[TileBuilder, Group, Sequence[Array], Sequence[Array]], None]]
     control: Mapping[str, Callable[[Lowering, Instruction, list[Value]], Steps[Value]]]
     view: Callable[[TileBuilder, Group, Sequence[Array]], Array]
+    window: Callable[[TileBuilder, Group, Array, Mapping[Instruction, VReg]], Array]
     operands: Callable[[Lowering, Group, Sequence[Array]], list[Array]]
     blocks: Callable[[Lowering, Group, Sequence[Array], Sequence[Array]], None]
     alone: Callable[[Lowering, Group, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
@@ -118,6 +122,9 @@ class Lowering:
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _recent: dict[Buf, int] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
+    _places: dict[Leaf, Group] = field(default_factory=dict)
+    _placed: set[Instruction] = field(default_factory=set)
+    _indices: dict[Instruction, tuple[Block, VReg]] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
     _ways: dict[Hashable, Choice] = field(default_factory=dict)
     _views: dict[Dynamic | None, str] = field(default_factory=dict)
@@ -208,18 +215,21 @@ class Lowering:
             self._seen.add(computation)
             if any(isinstance(i, Group) and i.unit is Unit.DMA for i in computation.instructions):
                 self._updates |= Uses(computation).updates()
+                self._places |= update_places(computation)
         values: dict[Instruction, Value] = {}
         numbered = dict(zip(computation.parameters, parameters, strict=True))
+        given = [i for i in computation.instructions if i.opcode == "get-tuple-element" and i.operands[0] in numbered]
+        values |= {i: element(numbered[i.operands[0]], i) for i in given}
         for i in computation.instructions:
             if i.opcode in ("tuple", "after-all"):  # a token is a tuple of nothing
                 values[i] = tuple(values[o] for o in i.operands)
                 continue
             if i.opcode == "get-tuple-element":
-                source = values[i.operands[0]]
-                assert isinstance(source, tuple)
-                values[i] = source[i.integer("index")]
+                values[i] = element(values[i.operands[0]], i)
                 continue
             operands = [values[o] for o in i.operands]
+            if isinstance(i, Group):
+                self._place(i, values)
             if i.opcode in self.rules.control:
                 values[i] = yield self._control(i, operands)
             else:
@@ -227,6 +237,37 @@ class Lowering:
             if made is not None and i.opcode != "bitcast":
                 made(i, values[i])
         return values[computation.result]
+
+    def _place(self, i: Group, values: Mapping[Instruction, Value]) -> None:
+        """Let results of a group that an update puts into an array in HBM, in place, be made there."""
+        for k, shape in enumerate(leaf_shapes(i.shape)):
+            update = self._places.get((i, k))
+            if update is None or (i, k) in self.homes or (i, k) not in self.placement.spilled:
+                continue
+            given = dict(zip(update.body.parameters, update.operands, strict=True))
+            base, _, *starts = update.root.operands
+            array = values.get(given[base])
+            if not isinstance(array, Array) or array.buf.space is not Space.HBM:
+                continue
+            home = self.homes.get((update, 0))
+            if home is None and self._updated(update, [array] * len(given)):
+                home = array
+            if home is None or home.buf.memory is not array.buf.memory:
+                continue
+            self.ctx.group = update
+            indices = {p: self._index(given[p], values) for p in starts if p in given}
+            self.homes[i, k] = recast(self.rules.window(self.ctx, update, array, indices), shape.dims, shape.dtype)
+            self._placed.add(update)
+
+    def _index(self, i: Instruction, values: Mapping[Instruction, Value]) -> VReg:
+        """A scalar in a register, read once in a block: SEQ waits for it."""
+        block, register = self._indices.get(i, (None, None))
+        if block is not self.ctx.block or register is None:
+            array = values[i]
+            assert isinstance(array, Array)
+            register = load_scalar(self.ctx, array, "start index")
+            self._indices[i] = self.ctx.block, register
+        return register
 
     def _instruction(
         self, within: Computation, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]
@@ -283,6 +324,9 @@ class Lowering:
         if i.unit is Unit.VIEW:
             return self._view(i, inputs)
         outputs = self._updated(i, inputs) or self.results(i)
+        if i in self._placed:
+            self._record(i, [], inputs, outputs)
+            return shaped(iter(outputs), i.shape)
         start = len(self.ctx.block.items)
         if is_routine(i.root):  # it says itself where its operands are to be
             cached = inputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -23,6 +24,12 @@ def shaped(arrays: Iterator[Array], shape: Shape) -> Value:
     if shape.is_tuple:
         return tuple(shaped(arrays, s) for s in shape.elements)
     return next(arrays) if shape.is_array else ()
+
+
+def element(value: Value, i: Instruction) -> Value:
+    """What a `get-tuple-element` of a value names."""
+    assert isinstance(value, tuple)
+    return value[i.integer("index")]
 
 
 def carry(ctx: TileBuilder, values: Sequence[Array], places: Sequence[Array]) -> None:

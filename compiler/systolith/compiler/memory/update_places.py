@@ -1,0 +1,66 @@
+"""Values that dynamic-update-slices put into arrays, and that groups make there: nothing is copied.
+
+Each iteration of a loop over layers, or over steps, leaves a row of an array of all of them (`jax.lax.scan`).  A row
+that is made elsewhere in HBM would be read and written once more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import inf
+
+from systolith.compiler.hlo.ir import Computation
+from systolith.compiler.memory.aliasing import Uses
+from systolith.compiler.memory.residency import Leaf, leaf_bytes
+from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.table import Family, family
+from systolith.isa.dtypes import S32
+
+MAKERS = (Unit.MXU, Unit.VPU, None)
+"""Units of groups whose results may lie anywhere (None: blocks)."""
+
+
+def update_places(computation: Computation) -> dict[Leaf, Group]:
+    """The update in whose place each such value may be made; whether the update is in place is not looked at.
+
+    The rest of the array is as it was until the update, so nothing may read the array when the value is there, and
+    nothing may change it before the value was used for the last time.  A window is dense.
+    """
+    updates = [i for i in computation.instructions if isinstance(i, Group) and _is_row_update(i)]
+    if not updates:
+        return {}
+    uses = Uses(computation)
+    reads: dict[Leaf, list[int]] = defaultdict(list)
+    for position, i in enumerate(computation.instructions):
+        if family(i) is not Family.NAME:
+            for leaf in (leaf for o in i.operands for leaf in uses.aliases.leaves[o]):
+                reads[leaf].append(position)
+    found: dict[Leaf, Group] = {}
+    for update in updates:
+        given = [update.operands[o.number] for o in update.root.operands if o.number is not None]
+        (base,), (value,), *starts = (uses.aliases.leaves[o] for o in given)
+        maker, at = value[0], uses.position[update]
+        if value in found or not isinstance(maker, Group) or maker.unit not in MAKERS:
+            continue
+        made = uses.position[maker]
+        before = [base, *(leaf for leaves in starts for leaf in leaves)]
+        if (
+            leaf_bytes(value) == update.root.operands[1].shape.bytes
+            and all(uses.position[leaf[0]] < made for leaf in before)
+            and all(n < made or n == at for n in reads[base])
+            and uses.last[value] <= min(reads[update, 0], default=inf)
+        ):
+            found[value] = update
+    return found
+
+
+def _is_row_update(group: Group) -> bool:
+    """Whether a group only updates a dense window of an operand, at indices that are scalars of s32."""
+    root = group.root
+    if group.unit is not Unit.DMA or group.body.result is not root or root.opcode != "dynamic-update-slice":
+        return False
+    whole, part = root.operands[0].dims, root.operands[1].dims
+    first = next((d for d, size in enumerate(part) if size != 1), len(part))
+    dense = part[first + 1 :] == whole[first + 1 :]
+    starts = root.operands[2:]
+    return dense and all(o.shape.dtype is S32 and not o.dims and o.opcode in ("parameter", "constant") for o in starts)
