@@ -16,6 +16,7 @@ import numpy as np
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Same, Source, Stacked, layers_of
+from systolith.compiler.groups.loop_state import leaves_of
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trip_count import stated
@@ -28,12 +29,6 @@ from systolith.isa.dtypes import PRED, S32
 
 LEAST = 400_000
 """Cycles in which HBM moves the parameters of a layer: a loop costs 1 % of them at most."""
-
-CHEAP = frozenset("add and broadcast compare convert iota multiply not or reshape select subtract".split())
-"""Operations that are done again in each layer where that saves bytes."""
-
-MOST = 16
-"""So many of them for one value."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ class _Loop:
         sources = [s for row in self.layers.sources for s in row]
         first = {s.slot: s.first for s in sources if isinstance(s, Before)}
         shared = dict.fromkeys(s.value for s in sources if isinstance(s, Fixed))
-        fixed = list(dict.fromkeys(leaf for value in shared for leaf in _leaves(value)))
+        fixed = list(dict.fromkeys(leaf for value in shared for leaf in leaves_of(value)))
         slots = [*first, *(slot for slot in self.last if slot not in first)]
         row = self.layers.rows[1]
         carried = [first[slot] if slot in first else self._space(row[slot]) for slot in slots]
@@ -275,24 +270,6 @@ class _Loop:
         made = Instruction(self._names.fresh(stem), opcode, shape, list(operands), attributes)
         self._out.append(made)
         return made
-
-
-def _leaves(value: Instruction) -> list[Instruction]:
-    """What a value that layers have in common is made of in each of them: itself, or fewer bytes from which a few cheap
-    operations make it.
-    """
-    leaves: dict[Instruction, None] = {}
-    cone: dict[Instruction, None] = {}
-    todo = [value]
-    while todo:
-        i = todo.pop()
-        if i.opcode in CHEAP and len(cone) < MOST:
-            cone[i] = None
-            todo += i.operands
-        elif i.opcode != "constant":
-            leaves[i] = None
-    fewer = value.opcode == "constant" or sum(i.shape.bytes for i in leaves) < value.shape.bytes
-    return [*leaves] if fewer else [value]
 
 
 def _stacked(shape: Shape, count: int) -> Shape:

@@ -8,6 +8,9 @@ from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
 from systolith.compiler.groups.fusion import Fuse, Limits
 from systolith.compiler.groups.layer_loops import LoopOverLayers
+from systolith.compiler.groups.loop_invariants import SinkInvariants
+from systolith.compiler.groups.loop_residuals import RecomputeRows
+from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import LARGE, Recompute
@@ -31,6 +34,9 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
+    "invariant-sinking": lambda chip, options: SinkInvariants(chip),
+    "row-recomputation": lambda chip, options: RecomputeRows(chip),
+    "loop-rows": lambda chip, options: LoopRows(),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),

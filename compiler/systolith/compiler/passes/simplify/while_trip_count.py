@@ -39,12 +39,12 @@ def proved_trip_count(loop: Instruction) -> int | None:
         return None
     a, b = test.operands
     direction = test.word("direction")
-    element, bound = _element(a, loop.computation("condition")), scalar(b)
-    if element is None:
-        element, bound, direction = _element(b, loop.computation("condition")), scalar(a), _FLIPPED[direction]
-    start = _initial(loop, element)
-    step = _step(loop.computation("body"), element)
-    if element is None or bound is None or start is None or step is None:
+    number, bound = element(a, loop.computation("condition")), scalar(b)
+    if number is None:
+        number, bound, direction = element(b, loop.computation("condition")), scalar(a), _FLIPPED[direction]
+    start = initial(loop, number)
+    step = step_of(loop.computation("body"), number)
+    if number is None or bound is None or start is None or step is None:
         return None
     return _count(start, step, bound, direction, value_range(a.shape.dtype))
 
@@ -70,27 +70,29 @@ def scalar(i: Instruction) -> int | None:
     return int(i.literal.reshape(-1)[0]) if i.shape.dtype.is_integer else None
 
 
-def _element(i: Instruction, computation: Computation) -> int | None:
+def element(i: Instruction, computation: Computation) -> int | None:
     """Which element of the state an instruction is."""
     if i.opcode == "get-tuple-element" and i.operands[0] is computation.parameters[0]:
         return i.integer("index")
     return None
 
 
-def _initial(loop: Instruction, element: int | None) -> int | None:
+def initial(loop: Instruction, number: int | None) -> int | None:
+    """The constant that an element of the state starts at."""
     (state,) = loop.operands
-    return scalar(state.operands[element]) if element is not None and state.opcode == "tuple" else None
+    return scalar(state.operands[number]) if number is not None and state.opcode == "tuple" else None
 
 
-def _step(body: Computation, element: int | None) -> int | None:
+def step_of(body: Computation, number: int | None) -> int | None:
+    """The constant that each iteration adds to an element of the state."""
     root = body.result
-    if element is None or root.opcode != "tuple":
+    if number is None or root.opcode != "tuple":
         return None
-    update = root.operands[element]
+    update = root.operands[number]
     if update.opcode not in ("add", "subtract"):
         return None
     a, b = update.operands
-    if _element(a, body) == element:
+    if element(a, body) == number:
         step = scalar(b)
         return -step if step is not None and update.opcode == "subtract" else step
-    return scalar(a) if update.opcode == "add" and _element(b, body) == element else None
+    return scalar(a) if update.opcode == "add" and element(b, body) == number else None

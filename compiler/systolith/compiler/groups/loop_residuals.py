@@ -1,0 +1,222 @@
+"""Rows that one loop leaves to another, and that other rows give: they are computed again there, not stored.
+
+The backward pass of layers in a loop reads what each layer of the forward pass has left it (`jax.lax.scan` under
+`jax.grad`): of a GELU the sum, its cube, the tangent and more, each as large as the product's result that all of them
+are elementwise in.  As for layers that are written out (`recomputation.py`), to compute them again takes less than to
+store and load them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from systolith.compiler.explain import Decision
+from systolith.compiler.groups.loop_rows import row_updates
+from systolith.compiler.groups.loop_state import keeps, kept, plain
+from systolith.compiler.groups.recomputation import LARGE
+from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
+from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.ops.table import is_elementwise
+from systolith.compiler.passes.base import Outcome
+from systolith.compiler.passes.rewrite import Names
+from systolith.compiler.passes.simplify.common import MergeCommon
+from systolith.compiler.passes.simplify.dead_code import DeadCode
+from systolith.compiler.passes.simplify.tuples import SimplifyTuples
+from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
+from systolith.compiler.passes.simplify.while_trip_count import element
+from systolith.isa.chip import Chip
+
+MOST = 32
+"""Operations that are done again for a row."""
+
+AGAIN = ("broadcast", "constant", "iota", "reshape")
+"""What is done again beside elementwise operations."""
+
+TIDY = (SimplifyWhileLoops(), DeadCode(), SimplifyWhileLoops(), SimplifyTuples(), MergeCommon(), DeadCode())
+"""Take away what nothing reads any more: in the reader first, then in the writer."""
+
+
+@dataclass(frozen=True)
+class RecomputeRows:
+    """Compute rows that loops leave to others again, from other rows, where they are read.
+
+    Attributes:
+        chip: rows of a part of its VMEM and more are.
+    """
+
+    chip: Chip
+
+    def run(self, module: Module) -> Outcome:
+        names = Names(i.name for i in module.instructions())
+        decisions: list[Decision] = []
+        for computation in list(module.computations):
+            loops = [i for i in computation.instructions if i.opcode == "while"]
+            for n, reader in enumerate(loops):
+                for writer in loops[:n]:
+                    for name, size in _Pair(computation, writer, reader, names).again(self.chip.vmem.bytes // LARGE):
+                        what = f"rows of {name} are computed again in {reader.name}"
+                        decisions.append(Decision("recompute", writer.name, what, "", {"bytes of a row": size}))
+        if decisions:
+            for tidy in TIDY:
+                tidy.run(module)
+        return Outcome(bool(decisions), tuple(decisions))
+
+
+class _Pair:
+    """A loop that writes rows, and one that reads them.
+
+    Args:
+        outer: their computation.
+        writer, reader: the loops.
+        names: those that are taken.
+
+    Attributes:
+        rows: updates of arrays of whose rows the writer writes every one, by their number in its state.
+        taken: where the reader has each of these, in its state.
+    """
+
+    def __init__(self, outer: Computation, writer: Instruction, reader: Instruction, names: Names) -> None:
+        self.outer, self.writer, self.reader, self.names = outer, writer, reader, names
+        self.made, self.body = writer.computation("body"), reader.computation("body")
+        self.rows = dict(row_updates(writer))
+        self.taken: dict[int, int] = {}
+        if not plain(outer, reader) or not plain(outer, writer):
+            return
+        start, users = reader.operands[0], outer.users()
+        of_writer = {u: u.integer("index") for u in users[writer] if u.opcode == "get-tuple-element"}
+        for number, given in enumerate(start.operands):
+            alone = users[given] == [start] and keeps(reader, number)
+            if given in of_writer and of_writer[given] in self.rows and alone:
+                self.taken[of_writer[given]] = number
+
+    def again(self, least: int) -> Iterator[tuple[str, int]]:
+        """Compute rows again; gives their names and bytes, in the order in which they are made."""
+        if not self.taken:
+            return
+        users = self.body.users()
+        slices = {number: self._slices(at, users) for number, at in self.taken.items()}
+        place = {i: n for n, i in enumerate(self.made.instructions)}
+        values = {number: _plain(self.rows[number].operands[1]) for number in self.taken if slices[number] is not None}
+        stored: dict[Instruction, int] = {}
+        for number, value in sorted(values.items(), key=lambda each: place[each[1]]):
+            update = self.rows[number]
+            alike = {v: n for v, n in stored.items() if _index(self.rows[n]) is _index(update)}
+            cone = _cone(value, self._is_given(alike, update)) if value.shape.bytes >= least else None
+            if cone is None:
+                stored[value] = number
+                continue
+            for read in slices[number] or []:
+                self._compute(read, cone, alike)
+            yield value.name, value.shape.bytes
+
+    def _slices(self, at: int, users: Mapping[Instruction, list[Instruction]]) -> list[Instruction] | None:
+        """What takes rows of an element of the reader's state; None: something else reads it."""
+        found: list[Instruction] = []
+        root = self.body.result
+        for i in self.body.instructions:
+            if element(i, self.body) != at:
+                continue
+            for user in users[i]:
+                if user is root and root.operands.count(i) == 1:
+                    continue
+                if user.opcode != "dynamic-slice" or user.operands[0] is not i or user.dims[1:] != i.dims[1:]:
+                    return None
+                if user.dims[0] != 1 or len(user.operands) != 1 + len(i.dims):
+                    return None
+                found.append(user)
+        return found
+
+    def _is_given(self, stored: Mapping[Instruction, int], update: Instruction) -> Callable[[Instruction], bool]:
+        """Whether the reader can have a value of the writer's body: a row, what stays the same, a row of that."""
+
+        def stays(i: Instruction) -> bool:
+            number = element(i, self.made)
+            return number is not None and keeps(self.writer, number)
+
+        def given(i: Instruction) -> bool:
+            if i in stored or stays(i):
+                return True
+            if i.opcode != "dynamic-slice" or not stays(i.operands[0]) or len(i.operands) != 1 + len(i.dims):
+                return False
+            return i.operands[1] is _index(update) and i.dims == (1, *i.operands[0].dims[1:])
+
+        return given
+
+    def _compute(self, read: Instruction, cone: list[Instruction], stored: Mapping[Instruction, int]) -> None:
+        """Let a slice of the reader's body be what the operations of a cone make of other slices."""
+        at = self.body.instructions.index(read)
+        out: list[Instruction] = []
+        values: dict[Instruction, Instruction] = {}
+
+        def add(opcode: str, shape: Shape, operands: list[Instruction], **attributes: Attribute) -> Instruction:
+            made = Instruction(self.names.fresh(f"{read.name}.{opcode}"), opcode, shape, operands, attributes)
+            out.append(made)
+            return made
+
+        def row(number: int, of: Instruction, dims: tuple[int, ...]) -> Instruction:
+            """A row of an element of the reader's state, at the place of the slice."""
+            whole = add("get-tuple-element", of.shape, [self.body.parameters[0]], index=number)
+            sizes = (1, *of.dims[1:])
+            starts = [read.operands[1], *(zero for _ in sizes[1:])]
+            part = add("dynamic-slice", array(of.shape.dtype, sizes), [whole, *starts], dynamic_slice_sizes=sizes)
+            return add("reshape", array(of.shape.dtype, dims), [part])
+
+        zero = next((o for o in read.operands[2:]), read.operands[1])
+        for i in cone:
+            if i in stored:
+                values[i] = row(self.taken[stored[i]], self.rows[stored[i]], i.dims)
+            elif i.opcode == "dynamic-slice":
+                number = self._carried(i.operands[0])
+                values[i] = row(number, i.operands[0], i.dims)
+            elif element(i, self.made) is not None:
+                number = self._carried(i)
+                values[i] = add("get-tuple-element", i.shape, [self.body.parameters[0]], index=number)
+            else:
+                values[i] = i.copy([values[o] for o in i.operands], dict(i.attributes))
+                values[i].name = self.names.fresh(f"{i.name}.again")
+                out.append(values[i])
+        read.opcode, read.operands = "reshape", [values[cone[-1]]]
+        read.attributes = {k: v for k, v in read.attributes.items() if k == "metadata"}
+        self.body.instructions[at:at] = out
+
+    def _carried(self, i: Instruction) -> int:
+        """Where the reader has what the writer's state keeps; it is added to its state if it is not there."""
+        number = element(i, self.made)
+        assert number is not None
+        return kept(self.outer, self.reader, self.writer.operands[0].operands[number], self.names)
+
+
+def _plain(row: Instruction) -> Instruction:
+    """What a row is, without the dimension that rows are along."""
+    while row.opcode == "reshape":
+        row = row.operands[0]
+    return row
+
+
+def _index(update: Instruction) -> Instruction:
+    """The number of the row that an update writes."""
+    return update.operands[2]
+
+
+def _cone(value: Instruction, is_given: Callable[[Instruction], bool]) -> list[Instruction] | None:
+    """The operations that make a value of what is given, and that, in order; None: it takes others, or too many."""
+    found: dict[Instruction, None] = {}
+    stack = [(value, False)]
+    work = 0
+    while stack:
+        i, after = stack.pop()
+        if after:
+            found.setdefault(i)
+            continue
+        if i in found:
+            continue
+        if i is not value and is_given(i):
+            found.setdefault(i)
+            continue
+        work += 1
+        if work > MOST or not (is_elementwise(i) or i.opcode in AGAIN) or i.called:
+            return None
+        stack.append((i, True))
+        stack += [(o, False) for o in i.operands]
+    return list(found)

@@ -1,0 +1,164 @@
+"""Rows that a loop leaves to a later one: which of them are computed again, that values stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systolith.compiler.groups.loop_residuals import RecomputeRows
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.passes.base import run_pass
+from tests.compiler.machine import CHIPS, Array, check
+
+CHIP = CHIPS[32]
+ROW, ROWS = "f32[32,32]", "f32[4,32,32]"
+FORWARD = f"(s32[], {ROW}, {ROW}, {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
+BACKWARD = f"(s32[], {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
+
+
+def text(count: int = 4, other: str = "i", result: bool = False, scales: str = "scales") -> str:
+    """A loop that leaves rows of a sum, of two functions of it, and of one that layers scale; a loop that reads them.
+
+    Args:
+        count: iterations of both.
+        other: where the rows of the second function are written.
+        result: whether the rows of the first function are a result, too.
+        scales: what each layer takes its scale of.
+    """
+    puts = "\n  ".join(
+        f"wide{n} = f32[1,32,32] reshape({value})\n"
+        f"  rows{n} = {ROWS} get-tuple-element(state), index={4 + n}\n"
+        f"  put{n} = {ROWS} dynamic-update-slice(rows{n}, wide{n}, {at}, zero, zero)"
+        for n, (value, at) in enumerate([("sum", "i"), ("tanh", "i"), ("square", other), ("scaled", "i")])
+    )
+    takes = "\n  ".join(
+        f"rows{n} = {ROWS} get-tuple-element(state), index={2 + n}\n"
+        f"  wide{n} = f32[1,32,32] dynamic-slice(rows{n}, at, zero, zero), dynamic_slice_sizes={{1,32,32}}\n"
+        f"  row{n} = {ROW} reshape(wide{n})"
+        for n in range(4)
+    )
+    last = ", ".join(f"got{n}" for n in range(4))
+    gots = "\n  ".join(f"got{n} = {ROWS} get-tuple-element(done), index={4 + n}" for n in range(4))
+    known = f', backend_config={{"known_trip_count":{{"n":"{count}"}}}}'
+    results = f"({ROW}, {ROWS}, {ROWS})" if result else f"({ROW}, {ROWS})"
+    return f"""HloModule m
+
+forward {{
+  state = {FORWARD} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = {ROW} get-tuple-element(state), index=1
+  w = {ROW} get-tuple-element(state), index=2
+  scales = {ROW} get-tuple-element(state), index=3
+  zero = s32[] constant(0)
+  end = s32[] constant({count - 1})
+  turned = s32[] subtract(end, i)
+  product = {ROW} dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  sum = {ROW} add(product, x)
+  tanh = {ROW} tanh(sum)
+  square = {ROW} multiply(tanh, sum)
+  scale = f32[1,32] dynamic-slice({scales}, i, zero), dynamic_slice_sizes={{1,32}}
+  flat = f32[32] reshape(scale)
+  wide = {ROW} broadcast(flat), dimensions={{1}}
+  scaled = {ROW} multiply(square, wide)
+  {puts}
+  step = s32[] constant(1)
+  next = s32[] add(i, step)
+  ROOT all = {FORWARD} tuple(next, scaled, w, scales, put0, put1, put2, put3)
+}}
+
+backward {{
+  state = {BACKWARD} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  g = {ROW} get-tuple-element(state), index=1
+  grads = {ROWS} get-tuple-element(state), index=6
+  zero = s32[] constant(0)
+  end = s32[] constant({count - 1})
+  at = s32[] subtract(end, i)
+  {takes}
+  a = {ROW} multiply(g, row1)
+  b = {ROW} multiply(a, row2)
+  c = {ROW} subtract(b, row3)
+  product = {ROW} dot(c, row0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  wide = f32[1,32,32] reshape(product)
+  put = {ROWS} dynamic-update-slice(grads, wide, at, zero, zero)
+  step = s32[] constant(1)
+  next = s32[] add(i, step)
+  ROOT all = {BACKWARD} tuple(next, product, rows0, rows1, rows2, rows3, put)
+}}
+
+going {{
+  state = {FORWARD} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  end = s32[] constant({count})
+  ROOT less = pred[] compare(i, end), direction=LT
+}}
+
+coming {{
+  state = {BACKWARD} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  end = s32[] constant({count})
+  ROOT less = pred[] compare(i, end), direction=LT
+}}
+
+ENTRY main {{
+  x = {ROW} parameter(0)
+  w = {ROW} parameter(1)
+  scales = {ROW} parameter(2)
+  first = s32[] constant(0)
+  one = f32[] constant(1)
+  empty = {ROWS} broadcast(one), dimensions={{}}
+  start = {FORWARD} tuple(first, x, w, scales, empty, empty, empty, empty)
+  done = {FORWARD} while(start), condition=going, body=forward{known}
+  {gots}
+  begun = {BACKWARD} tuple(first, x, {last}, empty)
+  back = {BACKWARD} while(begun), condition=coming, body=backward{known}
+  g = {ROW} get-tuple-element(back), index=1
+  grads = {ROWS} get-tuple-element(back), index=6
+  ROOT all = {results} tuple(g, grads{", got1" if result else ""})
+}}
+"""
+
+
+def arguments() -> list[Array]:
+    rng = np.random.default_rng(0)
+    return [0.3 * rng.standard_normal((32, 32)).astype(np.float32) for _ in range(3)]
+
+
+def again(module: Module) -> list[str]:
+    """The rows that a pass computes again."""
+    found = run_pass(module, RecomputeRows(CHIP)).decisions
+    return [d.chosen.split()[2] for d in found]
+
+
+ALL = ["tanh", "square", "scaled"]
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        ({}, ALL),
+        ({"count": 3}, []),  # not every row is written: what the last one has is from before the loop
+        ({"other": "turned"}, ["tanh", "scaled"]),  # rows that lie elsewhere are of other iterations
+        ({"result": True}, ["square", "scaled"]),
+        ({"scales": "x"}, ["tanh", "square"]),  # a row of what the writer changes
+    ],
+)
+def test_rows_that_others_give_are_computed_again(given: dict[str, object], rows: list[str]) -> None:
+    source = text(**given)  # type: ignore[arg-type]
+    module = parse_hlo(source)
+    assert again(module) == rows
+    for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(source), *arguments()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    check(source, arguments(), CHIP)
+
+
+def test_what_is_not_read_any_more_is_not_carried() -> None:
+    module = parse_hlo(text())
+    run_pass(module, RecomputeRows(CHIP))
+    forward, backward = (i for i in module.entry.instructions if i.opcode == "while")
+    updates = [i for i in forward.computation("body").instructions if i.opcode == "dynamic-update-slice"]
+    assert len(updates) == 1
+    rows = [s for s in backward.shape.elements if s.dims == (4, 32, 32)]
+    assert len(rows) == 2, "those that are left, and the gradients"
