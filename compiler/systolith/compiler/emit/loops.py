@@ -146,6 +146,7 @@ class Unroller:
         self._unlike: dict[Span, str] = {}
         self._bases: dict[int, set[int]] = defaultdict(set)
         self._mixed: set[int] = set()
+        self._given = 0
 
     def steps(self, start: int, end: int) -> Steps:
         """Steps of the instructions from `start` up to `end`, between which SEQ does not join the queues.
@@ -179,7 +180,9 @@ class Unroller:
         i = self._code[n]
         if not inside:
             for register in _placed(i):
-                self._registers.setdefault(register.n, PLACE * (len(self._code) + 1 + register.n))
+                if register.n not in self._registers:
+                    self._given += 1
+                    self._registers[register.n] = PLACE * (len(self._code) + self._given)
         touched = list(self._touches(resolved(i, self._registers)))
         far = any(a.lo >= PLACE // 2 for a in touched)
         for a in touched:
@@ -387,10 +390,9 @@ def _is_placed(instruction: Instruction) -> bool:
 def _placed(instruction: Instruction) -> Iterator[Reg]:
     """The registers that hold addresses in HBM."""
     if instruction.op.startswith("dma."):
-        for name in ("src", "dst"):
-            stream = instruction.args.get(name)
-            if isinstance(stream, Stream) and stream.space is Space.HBM and isinstance(stream.base, Reg):
-                yield stream.base
+        streams = [s for s in map(instruction.args.get, ("src", "dst")) if isinstance(s, Stream)]
+        bases = [s.base for s in streams if s.space is Space.HBM]
+        yield from (base for base in bases if isinstance(base, Reg) and base.n)
 
 
 def _place(value: int) -> int:

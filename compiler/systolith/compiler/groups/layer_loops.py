@@ -1,22 +1,29 @@
-"""Layers that are written out become a loop, where their parameters take HBM long.
+"""Layers that are written out become a loop, where a layer takes long.
 
 The parameters of all layers are a stack (`Stack`, a custom call that nothing computes): each iteration slices its own,
-and groups read these where they lie.  Parameters that a layer updates in place, caches, are updated in the stack, and
-parts of it are the results (`Unstack`).  An iteration begins when the one before has ended: what that costs is little
-beside the time of such parameters.
+and groups read these where they lie.  Parameters that a layer updates in place (caches), or that its results are to
+have the memory of (weights, by a step of training), are updated in the stack, and parts of it are the results
+(`Unstack`).  What else is used outside, such as what the forward pass leaves to the backward pass, is a row of an array
+that the loop gives; what is elementwise in the rest of that is computed again.  An iteration begins when the one before
+has ended: what that costs is little beside the time of such layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Same, Source, Stacked, layers_of
+from systolith.compiler.groups.layer_order import by_products
+from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Rows, Same, Source, Stacked, layers_of
+from systolith.compiler.groups.loop_residuals import elementwise_cone
 from systolith.compiler.groups.loop_state import leaves_of
+from systolith.compiler.groups.recomputation import LARGE
+from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trip_count import stated
@@ -28,7 +35,10 @@ from systolith.isa.chip import Chip
 from systolith.isa.dtypes import PRED, S32
 
 LEAST = 400_000
-"""Cycles in which HBM moves the parameters of a layer: a loop costs 1 % of them at most."""
+"""Cycles that a layer takes, by its parameters in HBM or its products: a loop costs 1 % of them at most."""
+
+COPIED = 0.05
+"""Part of the time of a layer that copies of its results may take at most: they are rows first."""
 
 
 @dataclass(frozen=True)
@@ -42,49 +52,84 @@ class LoopOverLayers:
     chip: Chip
 
     def run(self, module: Module) -> Outcome:
-        parameters = module.entry.parameters
-        most = transfer_cycles(sum(p.shape.bytes for p in parameters), self.chip)
-        if most < FEWEST * LEAST or not all(p.shape.is_array for p in parameters):
+        parameters, decisions = module.entry.parameters, list[Decision]()
+        if not all(p.shape.is_array for p in parameters):
             return Outcome(False)
-        for layers in layers_of(module.entry):
-            size = sum(stack[0].shape.bytes for stack in layers.stacks)
-            if transfer_cycles(size, self.chip) < LEAST:
+        while self._cycles(parameters, module.entry.instructions) >= FEWEST * LEAST:
+            if (found := self._looped(module)) is None:
+                break
+            decisions.append(found)
+        return Outcome(bool(decisions), tuple(decisions))
+
+    def _looped(self, module: Module) -> Decision | None:
+        """Let some layers be a loop: as many operations as can be, of as few as can be in a layer.
+
+        The order is the one in which they are written, or that of their products.
+        """
+        entry, orders = module.entry, (module.entry.instructions, by_products(module.entry))
+        found = [
+            (-len(layers.rows) * len(layers.rows[0]), len(layers.rows[0]), n, layers)
+            for n, order in enumerate(orders)
+            for layers in layers_of(entry, order)
+            if self._cycles([stack[0] for stack in layers.stacks], layers.rows[0]) >= LEAST
+        ]
+        for *_, n, layers in sorted(found, key=lambda each: each[:3]):
+            own = [stack[0] for stack in layers.stacks]
+            rewrite = _Loop.of(module, layers, self.chip.vmem.bytes // LARGE)
+            most = COPIED * self._cycles(own, layers.rows[0])
+            if rewrite is None or 2 * transfer_cycles(rewrite.copied, self.chip) > most:
                 continue
-            rewrite = _Loop.of(module, layers)
-            if rewrite is None:
-                continue
+            entry.root, entry.instructions = entry.result, list(orders[n])
             rewrite.insert()
             count, length = len(layers.rows), len(layers.rows[0])
-            what = f"a loop of {count} layers of {length} operations"
-            return Outcome(True, (Decision("loop", rewrite.name, what, "", {"bytes of a layer": size}),))
-        return Outcome(False)
+            numbers = {"bytes of a layer": sum(p.shape.bytes for p in own)}
+            return Decision("loop", rewrite.name, f"a loop of {count} layers of {length} operations", "", numbers)
+        return None
+
+    def _cycles(self, parameters: Sequence[Instruction], instructions: Sequence[Instruction]) -> float:
+        """What parameters take in HBM, or instructions on the matrix units, whichever is longer."""
+        mxu = self.chip.mxu
+        macs = sum(
+            prod(i.dims) * prod(i.operands[0].dims[d] for d in i.ints("lhs_contracting_dims"))
+            for i in instructions
+            if i.opcode == "dot"
+        )
+        moved = transfer_cycles(sum(p.shape.bytes for p in parameters), self.chip)
+        return max(moved, macs / (mxu.count * mxu.rows * mxu.cols))
 
 
 def _updates(module: Module, layers: Layers) -> dict[tuple[Instruction, ...], int] | None:
-    """Stacks that layers update in place, each with the number of the operation; None: others use a parameter."""
+    """Stacks that layers update, each with the number of the operation; None: others need a parameter afterwards."""
     entry, users = module.entry, module.entry.users()
-    aliases = {(a.result, a.parameter) for a in read_aliases(module)}
-    given = {a.parameter for a in read_aliases(module)} | {*read_donors(module)}
+    after = _after(entry, {i for row in layers.rows for i in row})
+    aliases = {a.parameter: a.result for a in read_aliases(module)}
+    donors = {*read_donors(module)}
     results = entry.result.operands if entry.result.opcode == "tuple" else [entry.result]
+    rows = [set(row) for row in layers.rows]
     found: dict[tuple[Instruction, ...], int] = {}
     for stack in layers.stacks:
+        numbers = [p.number for p in stack]
         readers = [users[p] for p in stack]
-        if not any(p.number in given for p in stack):
-            rows = [set(row) for row in layers.rows]
-            if all(set(those) <= row for those, row in zip(readers, rows, strict=True)):
-                continue
+        if not donors.isdisjoint(numbers):
             return None
-        slots = {layers.rows[n].index(those[0]) for n, those in enumerate(readers) if those[0] in layers.rows[n]}
-        if len(slots) != 1 or any(len(those) != 1 for those in readers):
+        makers = [results[aliases[n]] if n in aliases else None for n in numbers]
+        slots = {row.index(i) if i in inside else -1 for i, row, inside in zip(makers, layers.rows, rows, strict=True)}
+        if slots == {-1}:
+            continue
+        if len(slots) != 1 or any(results.count(i) > 1 for i in makers if i is not None):
             return None
-        (slot,) = slots
-        made = [row[slot] for row in layers.rows]
-        if not all(i.opcode == "dynamic-update-slice" and i.operands[0] is p for i, p in zip(made, stack, strict=True)):
+        if any(after.intersection(those) - row for those, row in zip(readers, rows, strict=True)):
             return None
-        places = [[n for n, r in enumerate(results) if r is i] for i in made]
-        if not all(at and {(n, p.number) for n in at} <= aliases for at, p in zip(places, stack, strict=True)):
-            return None
-        found[stack] = slot
+        (found[stack],) = slots
+    return found
+
+
+def _after(computation: Computation, inside: set[Instruction]) -> set[Instruction]:
+    """The instructions that need some others, and these."""
+    found = set(inside)
+    for i in computation.instructions:
+        if not found.isdisjoint(i.operands):
+            found.add(i)
     return found
 
 
@@ -96,28 +141,81 @@ class _Loop:
         module: it, of whose entry they are a part.
         layers: they.
         updated: stacks that are updated in place, with the number of the operation that does so in a layer.
-        last: numbers of operations whose results of the last layer are used after it.
+        last: numbers of operations whose results of the last layer alone are used after it.
+        rows: of those whose results of other layers are, too: rows of an array.
+        again: of those that are computed again of these, with the operations of the second layer that do so.
     """
 
     module: Module
     layers: Layers
     updated: Mapping[tuple[Instruction, ...], int]
     last: Sequence[int]
+    rows: Sequence[int]
+    again: Mapping[int, Sequence[Instruction]]
     name: str = ""
     _out: list[Instruction] = field(default_factory=list)
     _names: Names = field(default_factory=lambda: Names(()))
 
     @classmethod
-    def of(cls, module: Module, layers: Layers) -> _Loop | None:
-        """None: others use what these layers make, or have."""
+    def of(cls, module: Module, layers: Layers, least: int) -> _Loop | None:
+        """None: others use what these layers have; `least`: bytes of what is computed again."""
         updated = _updates(module, layers)
         if updated is None:
             return None
-        places = set(updated.values())
+        places, end = set(updated.values()), len(layers.rows) - 1
         used = [(n, slot) for n, slot in layers.used_outside(module.entry) if slot not in places]
-        if any(n < len(layers.rows) - 1 for n, _ in used):
-            return None
-        return cls(module, layers, updated, [slot for _, slot in used])
+        early = sorted({slot for n, slot in used if n < end})
+        inside = {i for row in layers.rows for i in row}
+        changed = {p for stack in updated for p in stack}
+        rows: dict[Instruction, int] = {}
+        again: dict[int, Sequence[Instruction]] = {}
+
+        def is_given(i: Instruction) -> bool:
+            return i in rows or (i not in inside and i not in changed)
+
+        for slot in early:
+            value = layers.rows[1][slot]
+            cone = elementwise_cone(value, is_given) if value.shape.bytes >= least else None
+            if not value.shape.is_array:
+                return None
+            if cone is None or value is module.entry.result:
+                rows[value] = slot
+            else:
+                again[slot] = cone
+        last = [slot for n, slot in used if slot not in early]
+        return cls(module, layers, updated, last, [*rows.values()], again)
+
+    @property
+    def copied(self) -> int:
+        """Bytes of rows that are results of the entry."""
+        result = self.module.entry.result
+        results = {result, *result.operands} if result.opcode == "tuple" else {result}
+        return sum(
+            self.layers.rows[1][s].shape.bytes for s in self.rows if any(r[s] in results for r in self.layers.rows)
+        )
+
+    def _compute_again(self) -> None:
+        """Let what others use of elementwise operations of layers be made of rows again, where they use it."""
+        entry, names = self.module.entry, self._names
+        inside, number = {i for row in self.layers.rows for i in row}, _numbers(self.layers.rows[1])
+        for cone in self.again.values():
+            value = cone[-1]
+            for row in self.layers.rows:
+                readers = [i for i in entry.instructions if row[number[value]] in i.operands and i not in inside]
+                if not readers:
+                    continue
+                made: dict[Instruction, Instruction] = {}
+                for i in cone:
+                    if i not in number or number[i] in self.rows:
+                        continue
+                    like = row[number[i]]
+                    operands = [made.get(o, own) for o, own in zip(i.operands, like.operands, strict=True)]
+                    made[i] = like.copy(operands, dict(like.attributes))
+                    made[i].name = names.fresh(f"{like.name}.again")
+                at = entry.instructions.index(readers[0])
+                entry.instructions[at:at] = made.values()
+                for reader in readers:
+                    reader.operands = [made[value] if o is row[number[value]] else o for o in reader.operands]
 
     # The loop's state: index, carried values, what stays the same, stacks.
 
@@ -126,16 +224,20 @@ class _Loop:
         entry = self.module.entry
         inside = {i for row in self.layers.rows for i in row}
         self._names = Names([i.name for i in self.module.instructions()])
+        self._compute_again()
         callees = Names(c.name for c in self.module.computations)
         sources = [s for row in self.layers.sources for s in row]
         first = {s.slot: s.first for s in sources if isinstance(s, Before)}
-        shared = dict.fromkeys(s.value for s in sources if isinstance(s, Fixed))
+        shared = dict.fromkeys(
+            s.value if isinstance(s, Fixed) else s.array for s in sources if isinstance(s, (Fixed, Rows))
+        )
         fixed = list(dict.fromkeys(leaf for value in shared for leaf in leaves_of(value)))
         slots = [*first, *(slot for slot in self.last if slot not in first)]
         row = self.layers.rows[1]
         carried = [first[slot] if slot in first else self._space(row[slot]) for slot in slots]
         stacks = {stack: self._stack(stack) for stack in self.layers.stacks}
-        start = [_scalar(self._names.fresh("layer"), 0), *carried, *fixed, *stacks.values()]
+        rows = [self._space(row[slot], len(self.layers.rows)) for slot in self.rows]
+        start = [_scalar(self._names.fresh("layer"), 0), *carried, *fixed, *rows, *stacks.values()]
         state = tuple_of([i.shape for i in start])
         self.name = self._names.fresh("layers")
         body = self._body(callees.fresh(f"{self.name}.body"), state, slots, fixed, [*stacks])
@@ -150,7 +252,9 @@ class _Loop:
         for k, slot in enumerate(slots, 1):
             shape = row[slot].shape
             value[self.layers.rows[-1][slot]] = self._add("layers.last", "get-tuple-element", shape, [loop], index=k)
-        for k, stack in enumerate(stacks, 1 + len(slots) + len(fixed)):
+        for k, slot in enumerate(self.rows, 1 + len(slots) + len(fixed)):
+            value |= self._rows_of(loop, k, slot)
+        for k, stack in enumerate(stacks, 1 + len(slots) + len(fixed) + len(self.rows)):
             if stack in self.updated:
                 value |= self._unstacked(loop, k, stack)
         given = {i: None for i in entry.instructions if i.opcode in ("parameter", "constant")}
@@ -168,8 +272,21 @@ class _Loop:
         entry.instructions = [*given, *before, *self._out, *(i for i in after if i not in inside)]
         self.module.computations[0:0] = [condition, body]
 
-    def _space(self, like: Instruction) -> Instruction:
-        return self._add("layers.space", "custom-call", like.shape, [], custom_call_target=ALLOCATE)
+    def _space(self, like: Instruction, count: int = 0) -> Instruction:
+        """Memory for a value without contents; `count`: for so many rows of it."""
+        shape = _stacked(like.shape, count) if count else like.shape
+        return self._add("layers.space", "custom-call", shape, [], custom_call_target=ALLOCATE)
+
+    def _rows_of(self, loop: Instruction, k: int, slot: int) -> dict[Instruction, Instruction]:
+        """What others use of the results of an operation, after the loop."""
+        whole = self._add("layers.rows", "get-tuple-element", loop.shape.elements[k], [loop], index=k)
+        found: dict[Instruction, Instruction] = {}
+        for n, row in enumerate(self.layers.rows):
+            like = row[slot].shape
+            cut = (SliceDim(n, n + 1), *(SliceDim(0, size) for size in like.dims))
+            part = self._add("layers.row", "slice", array(like.dtype, (1, *like.dims)), [whole], slice=cut)
+            found[row[slot]] = self._add("layers.row", "reshape", like, [part])
+        return found
 
     def _stack(self, stack: Sequence[Instruction]) -> Instruction:
         shape = _stacked(stack[0].shape, len(stack))
@@ -209,16 +326,37 @@ class _Loop:
         self._out += [zero, one]
         before = dict(zip(slots, parts[1:], strict=False))
         kept = dict(zip(fixed, parts[1 + len(slots) :], strict=False))
-        stacked = dict(zip(stacks, parts[1 + len(slots) + len(fixed) :], strict=True))
+        end = 1 + len(slots) + len(fixed) + len(self.rows)
+        rows = dict(zip(self.rows, parts[end - len(self.rows) : end], strict=True))
+        stacked = dict(zip(stacks, parts[end:], strict=True))
         made: dict[int, Instruction] = {}
         own: dict[tuple[Instruction, ...], Instruction] = {}
+        taken: dict[Rows, Instruction] = {}
+        counts: dict[tuple[int, int], Instruction] = {}
 
-        def slice_of(whole: Instruction, like: Shape) -> Instruction:
+        def slice_of(whole: Instruction, like: Shape, number: Instruction = layer) -> Instruction:
             sizes = (1, *like.dims)
-            start = [layer, *(zero for _ in like.dims)]
+            start = [number, *(zero for _ in like.dims)]
             shape = array(like.dtype, sizes)
             part = self._add("layers.slice", "dynamic-slice", shape, [whole, *start], dynamic_slice_sizes=sizes)
             return self._add("layers.own", "reshape", like, [part])
+
+        def number_of(source: Rows) -> Instruction:
+            """The number of a layer's row, which the layer before or after it has beside."""
+            if (source.first, source.step) not in counts:
+                first = _scalar(self._names.fresh("row"), source.first)
+                scale = _scalar(self._names.fresh("row"), abs(source.step))
+                self._out += [first, scale]
+                far = self._add("row", "multiply", array(S32, ()), [layer, scale]) if abs(source.step) != 1 else layer
+                opcode = "subtract" if source.step < 0 else "add"
+                counts[source.first, source.step] = self._add("row", opcode, array(S32, ()), [first, far])
+            return counts[source.first, source.step]
+
+        def put(whole: Instruction, row: Instruction) -> Instruction:
+            """An array with a layer's row."""
+            wide = self._add("layers.update", "reshape", array(row.shape.dtype, (1, *row.dims)), [row])
+            operands = [whole, wide, layer, *(zero for _ in row.dims)]
+            return self._add("stack.next", "dynamic-update-slice", whole.shape, operands)
 
         def of_type(starts: Sequence[Instruction]) -> Instruction:
             if not starts or starts[0].shape.dtype is S32:
@@ -242,15 +380,19 @@ class _Loop:
                 if source.values not in own:
                     own[source.values] = slice_of(stacked[source.values], source.values[0].shape)
                 return own[source.values]
+            if isinstance(source, Rows):
+                if source not in taken:
+                    like = array(source.array.shape.dtype, source.array.dims[1:])
+                    taken[source] = slice_of(kept[source.array], like, number_of(source))
+                return taken[source]
             return again(source.value)
 
         updates = {slot: stack for stack, slot in self.updated.items()}
         for slot, (i, sources) in enumerate(zip(self.layers.rows[1], self.layers.sources, strict=True)):
-            if slot in updates:
+            if slot in updates and i.opcode == "dynamic-update-slice" and sources[0] == Stacked(updates[slot]):
                 stack = updates[slot]
                 update, *starts = map(operand, sources[1:])
-                rows = array(update.shape.dtype, (1, *update.dims))
-                wide = self._add("layers.update", "reshape", rows, [update])
+                wide = self._add("layers.update", "reshape", array(update.shape.dtype, (1, *update.dims)), [update])
                 whole = stacked[stack]
                 operands = [whole, wide, of_type(starts), *starts]
                 stacked[stack] = self._add("stack.next", "dynamic-update-slice", whole.shape, operands)
@@ -258,8 +400,12 @@ class _Loop:
                 continue
             made[slot] = i.copy([operand(s) for s in sources], dict(i.attributes))
             self._out.append(made[slot])
+            if slot in updates:
+                stacked[updates[slot]] = put(stacked[updates[slot]], made[slot])
+            if slot in rows:
+                rows[slot] = put(rows[slot], made[slot])
         after = self._add("layer.next", "add", array(S32, ()), [layer, one])
-        values = [after, *(made[slot] for slot in slots), *(kept[f] for f in fixed), *stacked.values()]
+        values = [after, *(made[slot] for slot in slots), *(kept[f] for f in fixed), *rows.values(), *stacked.values()]
         root = self._add("layers.after", "tuple", state, values)
         out, self._out = self._out, outer
         return Computation(name, out, root)
@@ -270,6 +416,10 @@ class _Loop:
         made = Instruction(self._names.fresh(stem), opcode, shape, list(operands), attributes)
         self._out.append(made)
         return made
+
+
+def _numbers(row: Sequence[Instruction]) -> dict[Instruction, int]:
+    return {i: n for n, i in enumerate(row)}
 
 
 def _stacked(shape: Shape, count: int) -> Shape:

@@ -49,7 +49,16 @@ class Stacked:
     values: tuple[Instruction, ...]
 
 
-Source = Same | Before | Fixed | Stacked
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an array that a loop gives: of layer n row `first + n * step`."""
+
+    array: Instruction
+    first: int
+    step: int
+
+
+Source = Same | Before | Fixed | Stacked | Rows
 
 
 @dataclass
@@ -77,9 +86,26 @@ class Layers:
         return [at for i, at in place.items() if i in used]
 
 
-def layers_of(computation: Computation) -> Iterator[Layers]:
-    """Layers of a computation, which have parameters of their own, of few operations first."""
-    steps = [i for i in computation.instructions if family(i) not in (Family.GIVEN, Family.NAME)]
+def row_of(i: Instruction) -> tuple[Instruction, int] | None:
+    """The array that a loop gives, and the number of its row, that an instruction is."""
+    part = i.operands[0] if i.opcode == "reshape" else i
+    if part.opcode != "slice" or part.operands[0].opcode != "get-tuple-element" or i.dims != part.dims[1:]:
+        return None
+    array = part.operands[0]
+    (taken, *others) = part.slices
+    first, end = taken.start, taken.limit
+    whole = all((d.start, d.limit) == (0, size) for d, size in zip(others, array.dims[1:], strict=True))
+    return (array, first) if array.operands[0].opcode == "while" and end == first + 1 and whole else None
+
+
+def layers_of(computation: Computation, order: Sequence[Instruction]) -> Iterator[Layers]:
+    """Layers of a computation, which have parameters of their own, of few operations first.
+
+    `order`: its instructions, so that each comes after its operands.
+    """
+    parts = {i for i in order if row_of(i) is not None}
+    parts |= {i.operands[0] for i in parts}
+    steps = [i for i in order if family(i) not in (Family.GIVEN, Family.NAME) and i not in parts]
     keys = _numbered(steps)
     effects, controlled = Effects(), control_predecessors(computation)
     pinned = set(controlled).union(*controlled.values())
@@ -142,7 +168,7 @@ def _best_cut(steps: Sequence[Instruction], start: int, period: int) -> int:
 
 def _have_own(rows: Sequence[Sequence[Instruction]]) -> bool:
     """Whether the second layer has parameters that the first one has not: without, no stack is worth a look."""
-    first, second = ({o for i in row for o in i.operands if o.opcode == "parameter"} for row in rows[:2])
+    first, second = ({o for i in row for o in i.operands if o.opcode == "parameter" or row_of(o)} for row in rows[:2])
     return not second <= first
 
 
@@ -203,6 +229,10 @@ def _source(
         return Fixed(values[0])
     if all(v.opcode == "parameter" for v in values[:2]):
         return Stacked(tuple(values))
+    found = [row_of(v) for v in values[:2]]
+    if found[0] and found[1] and found[0][0] is found[1][0]:
+        (array, start), (_, then) = found[0], found[1]
+        return Rows(array, start, then - start)
     return None
 
 
@@ -222,6 +252,8 @@ def _fits(
         return value is rows[n - 1][source.slot] if n else value not in place
     if isinstance(source, Fixed):
         return value is source.value and value not in place
+    if isinstance(source, Rows):
+        return row_of(value) == (source.array, source.first + n * source.step)
     return source is not None and value.opcode == "parameter" and value.shape.same(source.values[0].shape)
 
 

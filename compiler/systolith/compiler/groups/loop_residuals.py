@@ -102,7 +102,7 @@ class _Pair:
         for number, value in sorted(values.items(), key=lambda each: place[each[1]]):
             update = self.rows[number]
             alike = {v: n for v, n in stored.items() if _index(self.rows[n]) is _index(update)}
-            cone = _cone(value, self._is_given(alike, update)) if value.shape.bytes >= least else None
+            cone = elementwise_cone(value, self._is_given(alike, update)) if value.shape.bytes >= least else None
             if cone is None:
                 stored[value] = number
                 continue
@@ -199,7 +199,7 @@ def _index(update: Instruction) -> Instruction:
     return update.operands[2]
 
 
-def _cone(value: Instruction, is_given: Callable[[Instruction], bool]) -> list[Instruction] | None:
+def elementwise_cone(value: Instruction, is_given: Callable[[Instruction], bool]) -> list[Instruction] | None:
     """The operations that make a value of what is given, and that, in order; None: it takes others, or too many."""
     found: dict[Instruction, None] = {}
     stack = [(value, False)]
