@@ -9,6 +9,8 @@ from systolith.compiler.groups.layer_loops import LoopOverLayers
 from systolith.compiler.hlo.ir import Instruction, Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
+from systolith.compiler.memory.update_places import update_places
+from systolith.compiler.ops.group import read_groups
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import lockstep
@@ -130,6 +132,20 @@ def test_a_step_is_the_same(donated: bool, monkeypatch: pytest.MonkeyPatch) -> N
     made = check(text(donated=donated), arguments(), CHIP, most=1e-4)
     assert sum(d.kind == "loop" for d in made.explain) == 2
     assert overwritten(made.program) == ({*range(1, 1 + 3 * COUNT)} if donated else set())
+
+
+def test_weights_are_updated_where_they_are() -> None:
+    """A group reads a layer's momentum out of the stack and puts the new one there, element by element."""
+    made = compiled(text(), CHIPS[16])
+    grouped = read_groups(parse_hlo(made.stages["grouped.hlo"]))
+    places = {
+        maker.name.rstrip("0123456789"): place.view is not None
+        for computation in grouped.computations
+        for (maker, _), place in update_places(computation).items()
+    }
+    assert places.pop("m4.new")
+    assert not any(places.values())
+    assert {"t", "x"} <= places.keys()
 
 
 def test_the_core_does_the_same() -> None:

@@ -229,7 +229,9 @@ def _allocate(line: Linear) -> None:
         # The registers of a routine are all in use at once.
         last = position + (isinstance(item, TileOp) and item.op == ROUTINE)
         for v in vregs_of(item, line.pointers):
-            spans.setdefault(v, [position, last])[1] = last
+            # What is read first has its value from before.
+            given = not isinstance(item, TileOp) or item.args.get("rd") != v
+            spans.setdefault(v, [0 if given else position, last])[1] = last
     for start, end in sorted(line.loops, key=lambda s: s[1] - s[0]):
         for span in spans.values():
             if span[0] < start <= span[1] < end or start <= span[0] < end <= span[1]:

@@ -53,7 +53,10 @@ class SliceViews:
                 continue
             readers = _readers(i, users, computation.result)
             whole = uses.aliases.leaves[i.sliced]
-            if readers and len(whole) == 1 and changed[whole[0]] <= uses.position[i] and self._gains(i, readers):
+            if not readers or len(whole) != 1:
+                continue
+            end = max(uses.position[reader] for reader in readers)
+            if not uses.position[i] < changed[whole[0]] <= end and self._gains(i, readers):
                 i.read_in_place()
                 what = "is read where it lies in the whole array"
                 decisions.append(Decision("memory", i.name, what, "", {"bytes": i.shape.bytes}))

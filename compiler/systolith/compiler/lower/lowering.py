@@ -33,7 +33,7 @@ from systolith.compiler.memory.residency import (
     leaf_shapes,
 )
 from systolith.compiler.memory.shares import Shares
-from systolith.compiler.memory.update_places import update_places
+from systolith.compiler.memory.update_places import UpdatePlace, update_places
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
@@ -122,7 +122,7 @@ class Lowering:
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _recent: dict[Buf, int] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
-    _places: dict[Leaf, Group] = field(default_factory=dict)
+    _places: dict[Leaf, UpdatePlace] = field(default_factory=dict)
     _placed: set[Instruction] = field(default_factory=set)
     _indices: dict[Instruction, tuple[Block, VReg]] = field(default_factory=dict)
     _seen: set[Computation] = field(default_factory=set)
@@ -241,9 +241,10 @@ class Lowering:
     def _place(self, i: Group, values: Mapping[Instruction, Value]) -> None:
         """Let results of a group that an update puts into an array in HBM, in place, be made there."""
         for k, shape in enumerate(leaf_shapes(i.shape)):
-            update = self._places.get((i, k))
-            if update is None or (i, k) in self.homes or (i, k) not in self.placement.spilled:
+            place = self._places.get((i, k))
+            if place is None or (i, k) in self.homes or (i, k) not in self.placement.spilled:
                 continue
+            update = place.update
             given = dict(zip(update.body.parameters, update.operands, strict=True))
             base, _, *starts = update.root.operands
             array = values.get(given[base])
@@ -255,8 +256,12 @@ class Lowering:
             if home is None or home.buf.memory is not array.buf.memory:
                 continue
             self.ctx.group = update
-            indices = {p: self._index(given[p], values) for p in starts if p in given}
-            self.homes[i, k] = recast(self.rules.window(self.ctx, update, array, indices), shape.dims, shape.dtype)
+            if place.view is None:
+                indices = {p: self._index(given[p], values) for p in starts if p in given}
+                target = self.rules.window(self.ctx, update, array, indices)
+            else:
+                (target,) = flatten(values[place.view])
+            self.homes[i, k] = recast(target, shape.dims, shape.dtype)
             self._placed.add(update)
 
     def _index(self, i: Instruction, values: Mapping[Instruction, Value]) -> VReg:

@@ -7,10 +7,14 @@ that is made elsewhere in HBM would be read and written once more.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 
-from systolith.compiler.hlo.ir import Computation
-from systolith.compiler.memory.aliasing import Uses
+import numpy as np
+
+from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.memory.aliasing import Uses, pointwise
 from systolith.compiler.memory.residency import Leaf, leaf_bytes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import Family, family
@@ -20,8 +24,21 @@ MAKERS = (Unit.MXU, Unit.VPU, None)
 """Units of groups whose results may lie anywhere (None: blocks)."""
 
 
-def update_places(computation: Computation) -> dict[Leaf, Group]:
-    """The update in whose place each such value may be made; whether the update is in place is not looked at.
+class UpdatePlace(NamedTuple):
+    """Where a value may be made.
+
+    Attributes:
+        update: the group that puts it there.
+        view: the same part of the array, which the group that makes the value reads element by element; None: that
+            does not read the array.
+    """
+
+    update: Group
+    view: Group | None
+
+
+def update_places(computation: Computation) -> dict[Leaf, UpdatePlace]:
+    """The place of each such value; whether the update is in place is not looked at.
 
     The rest of the array is as it was until the update, so nothing may read the array when the value is there, and
     nothing may change it before the value was used for the last time.  A window is dense.
@@ -35,7 +52,7 @@ def update_places(computation: Computation) -> dict[Leaf, Group]:
         if family(i) is not Family.NAME:
             for leaf in (leaf for o in i.operands for leaf in uses.aliases.leaves[o]):
                 reads[leaf].append(position)
-    found: dict[Leaf, Group] = {}
+    found: dict[Leaf, UpdatePlace] = {}
     for update in updates:
         given = [update.operands[o.number] for o in update.root.operands if o.number is not None]
         (base,), (value,), *starts = (uses.aliases.leaves[o] for o in given)
@@ -47,11 +64,37 @@ def update_places(computation: Computation) -> dict[Leaf, Group]:
         if (
             leaf_bytes(value) == update.root.operands[1].shape.bytes
             and all(uses.position[leaf[0]] < made for leaf in before)
-            and all(n < made or n == at for n in reads[base])
+            and all(n <= made or n == at for n in reads[base])
             and uses.last[value] <= min(reads[update, 0], default=inf)
         ):
-            found[value] = update
+            view = _view_of(uses, maker, base, update) if made in reads[base] else None
+            if view is not None or made not in reads[base]:
+                found[value] = UpdatePlace(update, view)
     return found
+
+
+def _view_of(uses: Uses, maker: Group, base: Leaf, update: Group) -> Group | None:
+    """The view of a part of an array that an update changes, through which alone a group reads it, element by element.
+
+    None: it does not.
+    """
+    numbers = [n for n, o in enumerate(maker.operands) if base in uses.aliases.leaves[o]]
+    views: list[Group] = []
+    for n in numbers:
+        named = maker.operands[n]
+        while named.opcode == "bitcast":
+            named = named.operands[0]
+        if not isinstance(named, Group) or named.unit is not Unit.VIEW or named.dims != update.root.operands[1].dims:
+            return None
+        if _starts(named, named.root.operands[1:]) != _starts(update, update.root.operands[2:]):
+            return None
+        views.append(named)
+    return views[0] if pointwise(maker, numbers) else None
+
+
+def _starts(group: Group, starts: Sequence[Instruction]) -> list[object]:
+    """Start indices of a group: operands, or numbers."""
+    return [int(np.asarray(o.literal)) if o.number is None else group.operands[o.number] for o in starts]
 
 
 def _is_row_update(group: Group) -> bool:
