@@ -143,3 +143,9 @@ def test_addresses_and_tables() -> None:
     assert code[3].args["src"] == Stream(Space.HBM, 0, 16, 0)
     assert isinstance(code[0].args["rd"], Reg)
     assert list(generator.tables.patterns) == [ROW]
+
+
+def test_a_register_that_nothing_sets_has_its_value_from_before() -> None:
+    """A group by itself reads registers that the program sets before it."""
+    line = linearize(Block([_set(2), _add(3, 2), _set(4), _add(5, 4), _add(6, 1)]))
+    assert all(line.registers[VReg(1)] != line.registers[VReg(n)] for n in range(2, 6))
