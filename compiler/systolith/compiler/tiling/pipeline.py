@@ -36,7 +36,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),
-    "loop-rows": lambda chip, options: LoopRows(),
+    "loop-rows": lambda chip, options: LoopRows(chip),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),
