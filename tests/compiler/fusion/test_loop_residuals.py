@@ -14,7 +14,8 @@ from tests.compiler.machine import CHIPS, Array, check
 
 CHIP = CHIPS[32]
 ROW, ROWS = "f32[32,32]", "f32[4,32,32]"
-FORWARD = f"(s32[], {ROW}, {ROW}, {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
+SCALES = "f32[4,32]"
+FORWARD = f"(s32[], {ROW}, {ROW}, {SCALES}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 BACKWARD = f"(s32[], {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 
 
@@ -50,7 +51,7 @@ forward {{
   i = s32[] get-tuple-element(state), index=0
   x = {ROW} get-tuple-element(state), index=1
   w = {ROW} get-tuple-element(state), index=2
-  scales = {ROW} get-tuple-element(state), index=3
+  scales = {SCALES} get-tuple-element(state), index=3
   zero = s32[] constant(0)
   end = s32[] constant({count - 1})
   turned = s32[] subtract(end, i)
@@ -105,7 +106,7 @@ coming {{
 ENTRY main {{
   x = {ROW} parameter(0)
   w = {ROW} parameter(1)
-  scales = {ROW} parameter(2)
+  scales = {SCALES} parameter(2)
   first = s32[] constant(0)
   one = f32[] constant(1)
   empty = {ROWS} broadcast(one), dimensions={{}}
@@ -123,7 +124,7 @@ ENTRY main {{
 
 def arguments() -> list[Array]:
     rng = np.random.default_rng(0)
-    return [0.3 * rng.standard_normal((32, 32)).astype(np.float32) for _ in range(3)]
+    return [0.3 * rng.standard_normal(dims).astype(np.float32) for dims in ((32, 32), (32, 32), (4, 32))]
 
 
 def again(module: Module) -> list[str]:
@@ -143,6 +144,7 @@ ALL = ["tanh", "square", "scaled"]
         ({"other": "turned"}, ["tanh", "scaled"]),  # rows that lie elsewhere are of other iterations
         ({"result": True}, ["square", "scaled"]),
         ({"scales": "x"}, ["tanh", "square"]),  # a row of what the writer changes
+        ({"scales": "w"}, ["tanh", "square"]),  # of more rows: an index that is out of bounds means another one
     ],
 )
 def test_rows_that_others_give_are_computed_again(given: dict[str, object], rows: list[str]) -> None:

@@ -139,7 +139,8 @@ class _Pair:
                 return True
             if i.opcode != "dynamic-slice" or not stays(i.operands[0]) or len(i.operands) != 1 + len(i.dims):
                 return False
-            return i.operands[1] is _index(update) and i.dims == (1, *i.operands[0].dims[1:])
+            rows = update.dims[0], *i.operands[0].dims[1:]  # as many, or indices that are out of bounds mean others
+            return i.operands[1] is _index(update) and i.operands[0].dims == rows and i.dims == (1, *rows[1:])
 
         return given
 
