@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
 from systolith.compiler.schedule.predict import predict
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Block, Buf, TileOp
+from systolith.compiler.tile.ir import Block, Buf, TileOp, While
 from systolith.isa.chip import Chip
 
 AHEAD_SHARES = (0.5, 0.3, 0.15, 0.05, 0.0)
@@ -62,20 +62,37 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
 
 
 def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
-    """Cycles of what fits, as its program's.
+    """Cycles of what fits, as its program's; of loops of unknown length, one iteration counts.
 
     Raises:
         DoesNotFitError: it takes more scalars or tokens than there are.
     """
     if fitted.cycles is None:
         program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
-        predictions = predict(program, ctx.chip).values()
+        turns = _turns(fitted.block)
         work: dict[str, float] = defaultdict(float)
-        for p in predictions:
+        total = 0.0
+        for group, p in predict(program, ctx.chip).items():
+            total += p.cycles * turns[group]
             for unit, cycles in p.work.items():
-                work[unit] += cycles
-        fitted.cycles = Predicted(sum(p.cycles for p in predictions), max(work.values(), default=0))
+                work[unit] += cycles * turns[group]
+        fitted.cycles = Predicted(total, max(work.values(), default=0))
     return fitted.cycles
+
+
+def _turns(block: Block) -> Counter[str]:
+    """How often the loops around each group's operations run."""
+    found: Counter[str] = Counter()
+    todo = [(block, 1)]
+    while todo:
+        region, turns = todo.pop()
+        for item in region.items:
+            if isinstance(item, TileOp):
+                found[item.origin.group] = turns
+            else:
+                inside = turns * (item.trip_count or 1) if isinstance(item, While) else turns
+                todo += [(inner, inside) for inner in item.regions]
+    return found
 
 
 def ahead(ctx: TileBuilder, block: Block, free: int, taken: int = 0) -> Fitted:
