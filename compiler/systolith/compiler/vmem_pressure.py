@@ -104,7 +104,7 @@ class _Attempt:
 
     def __init__(self, module: Module, chip: Chip, options: Options, values: float, copies: GroupCopies | None) -> None:
         self.chip, self.values = chip, values
-        self._times = _executions(module)
+        self._times = executions(module)
         self._shares, self._spilled = _planned_memory(module, options.plan)
         self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
         self._copies = copies
@@ -166,7 +166,7 @@ class _Attempt:
         )
 
 
-def _executions(module: Module) -> Counter[str]:
+def executions(module: Module) -> Counter[str]:
     """How often instructions run, by their names; of loops that do not say for how long, one iteration counts."""
     found: Counter[str] = Counter()
     todo = [(module.entry, 1)]

@@ -69,7 +69,7 @@ def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
     """
     if fitted.cycles is None:
         program = assemble("", fitted.block, ctx.buffers, fitted.plan, ctx.chip).program
-        turns = _turns(fitted.block)
+        turns = turns_of(fitted.block)
         work: dict[str, float] = defaultdict(float)
         total = 0.0
         for group, p in predict(program, ctx.chip).items():
@@ -80,7 +80,7 @@ def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
     return fitted.cycles
 
 
-def _turns(block: Block) -> Counter[str]:
+def turns_of(block: Block) -> Counter[str]:
     """How often the loops around each group's operations run."""
     found: Counter[str] = Counter()
     todo = [(block, 1)]
