@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.hw.lockstep import lockstep
-from systolith.isa.chip import load_chip
+from systolith.isa.chip import Chip, load_chip
 from systolith.runtime.jobs.checks import Checker
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
@@ -90,10 +92,10 @@ def arguments(count: int = 6, caches: bool = True) -> list[Array]:
     return args
 
 
-def looped(given_text: str) -> tuple[Module, list[str]]:
+def looped(given_text: str, chip: Chip = TINY) -> tuple[Module, list[str]]:
     """A module after the pass, and what was chosen."""
     module = canonicalise(parse_hlo(given_text))
-    return module, [d.chosen for d in run_pass(module, LoopOverLayers(TINY)).decisions]
+    return module, [d.chosen for d in run_pass(module, LoopOverLayers(chip)).decisions]
 
 
 @pytest.mark.parametrize("caches", [False, True])
@@ -220,10 +222,13 @@ def named(source: int | str, n: int) -> str:
     return f"x{n}" if source < 0 else f"i{n}_{source}"
 
 
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(st.data())
 def test_random_layers(data: st.DataObject) -> None:
-    """Of operations on what came before, in this layer or the last one, on parameters and what all have in common."""
+    """Of operations on what came before, in this layer or the last one, on parameters and what all have in common.
+
+    Some of what they make is used outside: of all layers or of a few, from the first or from the last layer on.
+    """
     count, length = data.draw(st.integers(4, 6)), data.draw(st.integers(8, 14))
     shape = "f32[4,8]"
     plan = []
@@ -241,15 +246,24 @@ def test_random_layers(data: st.DataObject) -> None:
         for slot, (op, first, second) in enumerate(plan):
             name = f"x{n + 1}" if slot == length - 1 else f"i{n}_{slot}"
             lines.append(f"{name} = {shape} {op}({named(first, n)}, {named(second, n)})")
+    total = f"x{count}"
+    for slot in data.draw(st.lists(st.integers(0, length - 2), max_size=3, unique=True)):
+        layers = [*range(count)][:: data.draw(st.sampled_from([1, -1]))][: data.draw(st.integers(1, count))]
+        for n in layers:
+            lines.append(
+                f"t{slot}_{n} = {shape} {data.draw(st.sampled_from(['add', 'minimum']))}({total}, i{n}_{slot})"
+            )
+            total = f"t{slot}_{n}"
     given = [f"x0 = {shape} parameter(0)", f"g = {shape} parameter(1)"]
     given += [
         f"{name}{n} = {shape} parameter({2 + k * count + n})" for k, name in enumerate("wv") for n in range(count)
     ]
-    module = f"HloModule m\nENTRY e {{\n{chr(10).join([*given, *lines])}\n  ROOT r = {shape} negate(x{count})\n}}\n"
+    module = f"HloModule m\nENTRY e {{\n{chr(10).join([*given, *lines])}\n  ROOT r = {shape} negate({total})\n}}\n"
     draw = np.random.default_rng(1)
     args = [draw.standard_normal((4, 8)).astype(np.float32) for _ in range(2 + 2 * count)]
     wanted = evaluate(parse_hlo(module), *args)
-    made, _ = looped(module)
+    # For the second one all values are large, and computed again where others give them.
+    made, _ = looped(module, data.draw(st.sampled_from([TINY, replace(TINY, vmem=replace(TINY.vmem, bytes=1024))])))
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(evaluate(made, *args)[0], wanted[0])
     entry = canonicalise(parse_hlo(module)).entry

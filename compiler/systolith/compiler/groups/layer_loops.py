@@ -173,6 +173,7 @@ class _Loop:
         early = sorted({slot for n, slot in used if n < end})
         inside = {i for row in layers.rows for i in row}
         changed = {p for stack in updated for p in stack}
+        own = set(layers.rows[1])
         rows: dict[Instruction, int] = {}
         again: dict[int, Sequence[Instruction]] = {}
 
@@ -184,7 +185,7 @@ class _Loop:
             cone = elementwise_cone(value, is_given) if value.shape.bytes >= least else None
             if not value.shape.is_array:
                 return None
-            if cone is None or value is module.entry.result:
+            if cone is None or value is module.entry.result or not own.issuperset(inside.intersection(cone)):
                 rows[value] = slot
             else:
                 again[slot] = cone
