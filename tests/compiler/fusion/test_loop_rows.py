@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -174,3 +177,19 @@ ENTRY main {
     groups = {g["name"]: g for g in result.groups()}
     assert groups["product"]["cycles"] <= 1.02 * groups["product"]["planned"]
     assert result.cycles <= 1.05 * groups["product"]["cycles"], "nothing is copied, nor filled"
+
+
+@pytest.mark.parametrize("products", [1, 4])
+def test_rows_wait_in_hbm_for_layers_alone(products: int) -> None:
+    """An array of 160 KiB beside VMEM of 1 MiB stays there as long as iterations are short."""
+    chip = replace(CHIPS[256], vmem=replace(CHIPS[256].vmem, bytes=1 << 20))
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    names = ["row", *(f"p{n}" for n in range(1, products))]
+    more = [f"{name} = f32[64,64] dot({of}, w), {dims}" for of, name in itertools.pairwise(names)]
+    more.append(f"after = f32[64,64] add(row, {names[-1]})")
+    text = loop().replace("after = f32[64,64] add(row, row)", "\n  ".join(more))
+    text = text.replace("[5,64,64]", "[10,64,64]").replace("s32[5]", "s32[10]").replace("constant(5)", "constant(10)")
+    made = check(text, [*arguments()[:2], np.zeros(10, np.int32)], chip, most=1e-4)
+    groups = {g["name"]: g for g in simulate(made.program, chip, mode="time").groups()}
+    stored = sum(groups["updated"]["hbm_bytes"].values())
+    assert (stored >= 10 * 64 * 64 * 4) == (products == 4)

@@ -223,6 +223,15 @@ def leaf_liveness(
     return liveness(map(leaves, over), after=aliases.leaves[computation.result])
 
 
+ROWS_SHARE = 1 / 16
+"""Part of VMEM that an array may take of which each iteration of a loop of several products leaves a row: blocks of
+attention gain more by the room than a transfer of each row takes.
+"""
+
+LAYER = 4
+"""Products of an iteration of such a loop; one of an LSTM has fewer, and waits for what it stores."""
+
+
 class _Waits:
     """How long values of a computation wait for their next use.
 
@@ -253,6 +262,25 @@ class _Waits:
 def _has_product(i: Instruction) -> bool:
     """Whether a group multiplies matrices."""
     return isinstance(i, Group) and i.unit is Unit.MXU
+
+
+def _waits_by_rows(leaf: Leaf) -> bool:
+    """Whether a leaf is the state of a loop of several products that updates it in places, and reads it nowhere."""
+    loop, k = leaf
+    if loop.opcode != "while":
+        return False
+    body = loop.computation("body")
+    (parameter,), root = body.parameters, body.result
+    shapes = [len(leaf_shapes(s)) for s in loop.shape.elements]
+    if sum(map(_has_product, body.instructions)) < LAYER or root.opcode != "tuple" or shapes != [1] * len(shapes):
+        return False
+    made = root.operands[k]
+    if not isinstance(made, Group) or made.root.opcode != "dynamic-update-slice" or made.unit is not Unit.DMA:
+        return False
+    base = made.operands[made.root.operands[0].number or 0]
+    named = base.opcode == "get-tuple-element" and base.operands[0] is parameter and base.integer("index") == k
+    readers = [u for i in body.users()[parameter] if i.integer("index") == k for u in body.users()[i]] if named else []
+    return readers == [made]
 
 
 def place(
@@ -295,7 +323,7 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
     for leaf in last:
         if family(leaf[0]) is not Family.GIVEN and not names_memory(leaf[0]):
             made[leaf[0]].append(leaf)
-            if leaf_bytes(leaf) > vmem * VALUE_SHARE:
+            if leaf_bytes(leaf) > vmem * (ROWS_SHARE if _waits_by_rows(leaf) else VALUE_SHARE):
                 placement.spilled.add(leaf)
     waits = _Waits(computation, aliases)
     alive: dict[Leaf, int] = {}
