@@ -193,3 +193,26 @@ def test_rows_wait_in_hbm_for_layers_alone(products: int) -> None:
     groups = {g["name"]: g for g in simulate(made.program, chip, mode="time").groups()}
     stored = sum(groups["updated"]["hbm_bytes"].values())
     assert (stored >= 10 * 64 * 64 * 4) == (products == 4)
+
+
+@pytest.mark.parametrize(
+    ("whole", "part"),
+    [
+        ("constant({1, 2, 3, 4})", "add(a, a)"),
+        ("add(b, b)", "constant({7})"),
+        ("constant({1, 2, 3, 4})", "constant({7})"),
+    ],
+)
+def test_constants_are_no_places(whole: str, part: str) -> None:
+    """They are in the update's group, which has no operand for them."""
+    text = f"""HloModule m
+ENTRY main {{
+  a = s32[1] parameter(0)
+  b = s32[4] parameter(1)
+  i = s32[] parameter(2)
+  whole = s32[4] {whole}
+  part = s32[1] {part}
+  ROOT updated = s32[4] dynamic-update-slice(whole, part, i)
+}}
+"""
+    check(text, [np.array([5], np.int32), np.arange(4, dtype=np.int32), np.array(2, np.int32)])

@@ -277,7 +277,10 @@ def _waits_by_rows(leaf: Leaf) -> bool:
     made = root.operands[k]
     if not isinstance(made, Group) or made.root.opcode != "dynamic-update-slice" or made.unit is not Unit.DMA:
         return False
-    base = made.operands[made.root.operands[0].number or 0]
+    number = made.root.operands[0].number
+    if number is None:
+        return False
+    base = made.operands[number]
     named = base.opcode == "get-tuple-element" and base.operands[0] is parameter and base.integer("index") == k
     readers = [u for i in body.users()[parameter] if i.integer("index") == k for u in body.users()[i]] if named else []
     return readers == [made]

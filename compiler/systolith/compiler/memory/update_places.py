@@ -104,6 +104,6 @@ def _is_row_update(group: Group) -> bool:
         return False
     whole, part = root.operands[0].dims, root.operands[1].dims
     first = next((d for d, size in enumerate(part) if size != 1), len(part))
-    dense = part[first + 1 :] == whole[first + 1 :]
+    dense = part[first + 1 :] == whole[first + 1 :] and all(o.opcode == "parameter" for o in root.operands[:2])
     starts = root.operands[2:]
     return dense and all(o.shape.dtype is S32 and not o.dims and o.opcode in ("parameter", "constant") for o in starts)
