@@ -14,15 +14,14 @@ from systolith.compiler.emit.linearize import linearize
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.explain import Alternative, Decision, planned_cycles
 from systolith.compiler.groups.splitting import split
+from systolith.compiler.groups.stats import executed
 from systolith.compiler.hlo.ir import Instruction, Module
-from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.residency import TILE_SHARES, TILES, VALUES_SHARES, Leaf, leaf_bytes, leaves_of
 from systolith.compiler.memory.shares import Shares
-from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
@@ -104,7 +103,7 @@ class _Attempt:
 
     def __init__(self, module: Module, chip: Chip, options: Options, values: float, copies: GroupCopies | None) -> None:
         self.chip, self.values = chip, values
-        self._times = executions(module)
+        self._times = Counter({i.name: times for i, times in executed(module.entry)})
         self._shares, self._spilled = _planned_memory(module, options.plan)
         self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
         self._copies = copies
@@ -112,7 +111,10 @@ class _Attempt:
 
     @property
     def price(self) -> int:
-        """An estimate of the cycles that depend on the share: of products and blocks, and to move spilled values."""
+        """An estimate of the cycles that depend on the share: of products and blocks, and to move spilled values.
+
+        What blocks have in them counts with them.
+        """
         moved = (
             transfer_cycles(leaf_bytes(leaf), self.chip) * self._times[leaf[0].name] for leaf in self.lowering.spilled
         )
@@ -164,19 +166,6 @@ class _Attempt:
             f"the module does not fit in the {self.chip.vmem.bytes} bytes of VMEM of chip {self.chip.name!r}: a buffer"
             f" of {plan.failed.value.bytes if plan.failed else 0} bytes has no place; use a chip with more VMEM"
         )
-
-
-def executions(module: Module) -> Counter[str]:
-    """How often instructions run, by their names; of loops that do not say for how long, one iteration counts."""
-    found: Counter[str] = Counter()
-    todo = [(module.entry, 1)]
-    while todo:
-        computation, times = todo.pop()
-        for i in computation.instructions:
-            found[i.name] += times
-            if not isinstance(i, Group):
-                todo += [(called, times * (trip_count(i) or 1)) for called in i.called]
-    return found
 
 
 def _smaller_tiles(lowering: Lowering, fitted: Fitted) -> Shares | None:

@@ -137,6 +137,33 @@ def test_weights_may_be_read_again() -> None:
     check(source, arguments())
 
 
+def test_weights_whose_memory_a_result_gets_are_read_before() -> None:
+    """Results that need no layer are made in the memory of weights, which the loop reads: not before it has."""
+    count = 6
+    names, shape = [f"w{n}.half" for n in range(count)], "f32[32,32]"
+    halves = "\n  ".join(f"{name} = {shape} add(w{n}, w{n})" for n, name in enumerate(names))
+    aliases = ", ".join(f"{{{n + 1}}}: ({n + 2}, {{}}, may-alias)" for n in range(count))
+    source = text(count, caches=False).replace(
+        "HloModule layers", f"HloModule layers, input_output_alias={{ {aliases} }}"
+    )
+    source = source.replace("  h0 = ", f"  {halves}\n  h0 = ")
+    results = ", ".join([X, *[shape] * count])
+    source = source.replace(
+        f"ROOT t = ({X}) tuple(x{count})", f"ROOT t = ({results}) tuple(x{count}, {', '.join(names)})"
+    )
+    assert looped(source)[1] == ["a loop of 6 layers of 6 operations"]
+    check(source, arguments(count, caches=False))
+
+
+def test_what_others_do_stays_in_its_order() -> None:
+    """Infeeds and outfeeds are in the order of the text."""
+    source = text(caches=False).replace(
+        "  zero = s32[]", "  token = token[] after-all()\n  fed = ((f32[8]), token[]) infeed(token)\n  zero = s32[]", 1
+    )
+    assert "infeed" in source
+    assert not looped(source)[1]
+
+
 def test_small_parameters_are_not_worth_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert not looped(text())[1]

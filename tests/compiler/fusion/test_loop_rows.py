@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systolith.compiler.explain import Decision
+from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.memory.update_places import update_places
 from systolith.compiler.ops.group import read_groups
+from systolith.compiler.passes.base import run_pass
+from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import CHIPS, Array, check, compiled
@@ -216,3 +220,22 @@ ENTRY main {{
 }}
 """
     assert update_places(read_groups(parse_hlo(text)).entry) == {}
+
+
+SECOND = "ys.2 = f32[5,64,64] get-tuple-element(state), index=3"
+HALF = "half = f32[] constant(0.03)"
+READ_TWICE = f"""{SECOND}
+  older = f32[1,64,64] dynamic-slice(ys.2, at, zero, zero), dynamic_slice_sizes={{1,64,64}}
+  old = f32[64,64] reshape(older)
+  both = f32[64,64] add(after, old)
+  {HALF}"""
+
+
+def test_an_array_that_is_read_under_another_name_keeps_its_contents() -> None:
+    text = loop("up").replace(HALF, READ_TWICE).replace("multiply(after, halves)", "multiply(both, halves)")
+    chip = replace(CHIPS[32], vmem=replace(CHIPS[32].vmem, bytes=1 << 10))
+    module = parse_hlo(text)
+    run_pass(module, AnnotateTripCounts())
+    assert not written([*run_pass(module, LoopRows(chip)).decisions])
+    for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(text), *arguments()), strict=True):
+        np.testing.assert_array_equal(got, want)

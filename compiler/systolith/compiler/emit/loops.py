@@ -186,7 +186,7 @@ class Unroller:
         touched = list(self._touches(resolved(i, self._registers)))
         far = any(a.lo >= PLACE // 2 for a in touched)
         for a in touched:
-            if a.space is Space.HBM:
+            if a.space is Space.HBM and a.buffer in self._written:
                 self._bases[a.buffer] |= {_place(a.lo)} if a.lo >= PLACE * _place(a.lo) else {0, _place(a.lo)}
         if far and any(a.buffer in self._mixed for a in touched if a.space is Space.HBM):
             known = {r: v for r, v in self._registers.items() if not _place(v)}

@@ -27,9 +27,11 @@ from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trip_count import stated
+from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.memory.aliasing import read_aliases, read_donors
 from systolith.compiler.memory.residency import ALLOCATE, STACK, UNSTACK
 from systolith.compiler.passes.base import Outcome
+from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import PRED, S32
@@ -56,9 +58,11 @@ class LoopOverLayers:
     chip: Chip
 
     def run(self, module: Module) -> Outcome:
-        parameters, decisions = module.entry.parameters, list[Decision]()
+        parameters, decisions, effects = module.entry.parameters, list[Decision](), Effects()
         if not all(p.shape.is_array for p in parameters):
             return Outcome(False)
+        if effects.within(module.entry) or control_predecessors(module.entry):
+            return Outcome(False)  # what others do stays in its order
         while self._cycles(parameters, module.entry.instructions) >= FEWEST * LEAST:
             if (found := self._looped(module)) is None:
                 break

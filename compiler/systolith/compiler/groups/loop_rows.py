@@ -15,7 +15,7 @@ from systolith.compiler.groups.loop_state import plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.memory.residency import ALLOCATE
+from systolith.compiler.memory.residency import ALLOCATE, is_allocation
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.while_trip_count import element, initial, scalar, step_of
@@ -90,7 +90,8 @@ def _row_base(i: Instruction, body: Computation, users: list[Instruction]) -> in
     """The number of the element of the state of which an instruction is an update, which alone reads it."""
     if i.opcode != "dynamic-update-slice" or users != [i] or i.operands.count(i.operands[0]) != 1:
         return None
-    return element(i.operands[0], body)
+    number = element(i.operands[0], body)
+    return number if sum(element(other, body) == number for other in body.instructions) == 1 else None
 
 
 def row_updates(loop: Instruction) -> Iterator[tuple[int, Instruction]]:
@@ -117,7 +118,7 @@ def _start_empty(computation: Computation, loop: Instruction, fresh: Callable[[s
     found = 0
     for number, _ in row_updates(loop):
         given = state.operands[number]
-        if number in tested or _is_allocation(given) or given.shape.bytes < least:
+        if number in tested or is_allocation(given) or given.shape.bytes < least:
             continue
         space = Instruction(fresh(f"{loop.name}.space"), "custom-call", given.shape, [], line=given.line)
         space.attributes["custom_call_target"] = ALLOCATE
@@ -125,10 +126,6 @@ def _start_empty(computation: Computation, loop: Instruction, fresh: Callable[[s
         state.operands[number] = space
         found += 1
     return found
-
-
-def _is_allocation(i: Instruction) -> bool:
-    return i.opcode == "custom-call" and i.word("custom_call_target") == ALLOCATE
 
 
 def _writes_all(loop: Instruction, update: Instruction, count: int) -> bool:

@@ -48,10 +48,12 @@ def kept(outer: Computation, loop: Instruction, value: Instruction, names: Names
 
 
 def plain(outer: Computation, loop: Instruction) -> bool:
-    """Whether a loop's state is a tuple that only the loop takes, before and after an iteration."""
-    (state,), body = loop.operands, loop.computation("body")
+    """Whether a loop's state is a tuple that only the loop takes, of which all else takes elements."""
+    (state,), body, condition = loop.operands, loop.computation("body"), loop.computation("condition")
     alone = state.opcode == "tuple" and outer.users()[state] == [loop] and state is not outer.result
-    return alone and body.result.opcode == "tuple" and not body.users()[body.result]
+    made = body.result.opcode == "tuple" and not body.users()[body.result]
+    readers = [i for c in (body, condition) for i in c.instructions if c.parameters[0] in i.operands]
+    return alone and made and all(i.opcode == "get-tuple-element" for i in readers)
 
 
 def leaves_of(value: Instruction) -> list[Instruction]:

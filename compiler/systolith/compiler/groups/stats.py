@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -29,23 +29,26 @@ def group_infos(module: Module, planned: Mapping[str, int]) -> list[GroupInfo]:
         module: grouped.
         planned: cycles of one execution of each group, by name, as its tiles were chosen by.
     """
-    found: list[GroupInfo] = []
-    _collect(module.entry, 1, source_lines(module.preamble), found)
+    lines = source_lines(module.preamble)
+    found = [_info(i, times, lines) for i, times in executed(module.entry) if isinstance(i, Group)]
     return [replace(g, planned=planned.get(g.name, 0) * g.executions) for g in found]
 
 
-def _collect(computation: Computation, executions: int, lines: Mapping[int, str], found: list[GroupInfo]) -> None:
+def executed(computation: Computation, times: int = 1) -> Iterator[tuple[Instruction, int]]:
+    """Every instruction that runs, in program order, those of loops and branches included, and how often it does.
+
+    Of loops that do not say for how long, one iteration counts; what is in a group is not looked at.
+    """
     for i in computation.instructions:
-        if isinstance(i, Group):
-            found.append(_info(i, executions, lines))
-        elif i.opcode == "while":
-            times = trip_count(i)
-            if times is None:
-                _collect(i.computation("condition"), executions * 2, lines, found)
-            _collect(i.computation("body"), executions * (times or 1), lines, found)
+        yield i, times
+        if i.opcode == "while":
+            turns = trip_count(i)
+            if turns is None:
+                yield from executed(i.computation("condition"), times * 2)
+            yield from executed(i.computation("body"), times * (turns or 1))
         elif i.opcode == "conditional":
             for branch in i.called:
-                _collect(branch, executions, lines, found)
+                yield from executed(branch, times)
 
 
 def _info(group: Group, executions: int, lines: Mapping[int, str]) -> GroupInfo:

@@ -13,7 +13,7 @@ from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names, Rewriter, rewrite, stands_for
 from systolith.compiler.passes.simplify.dead_code import drop_dead
-from systolith.compiler.passes.simplify.while_trip_count import proved_trip_count
+from systolith.compiler.passes.simplify.while_trip_count import element, proved_trip_count
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Carried:
         condition, body = i.computation("condition"), i.computation("body")
         root, count = body.result, len(i.shape.elements)
         for k in range(count):
-            if _element(root.operands[k], body) == k:
+            if element(root.operands[k], body) == k:
                 self._read_before(i, k)
         outside = {u.integer("index") for u in self.users[i] if u not in self.values}
         kept = sorted(_needed(condition, body, outside, self.effects))
@@ -105,8 +105,8 @@ class _Carried:
             callee.parameters[0].shape = shape
             callee.parameters[0].attributes.pop("sharding", None)
             for j in callee.instructions:
-                if (element := _element(j, callee)) is not None:
-                    j.attributes["index"] = place[element]
+                if (number := element(j, callee)) is not None:
+                    j.attributes["index"] = place[number]
         i.shape, i.attributes = shape, _kept(i)
         for u in self.users[i]:
             if u not in self.values:
@@ -138,12 +138,6 @@ class _Carried:
         return made
 
 
-def _element(i: Instruction, computation: Computation) -> int | None:
-    """Which element of the state an instruction takes."""
-    taken = i.opcode == "get-tuple-element" and i.operands[0] is computation.parameters[0]
-    return i.integer("index") if taken else None
-
-
 def _needed(condition: Computation, body: Computation, outside: set[int], effects: Effects) -> set[int]:
     """Elements of the state that are read after the loop, by its condition, or by its body for those or an effect."""
     needed = set(outside)
@@ -170,7 +164,7 @@ def _place_constant(computation: Computation, value: Instruction, k: int) -> boo
     """Let element k of the state be a constant in a computation."""
 
     def constant(r: Rewriter, i: Instruction) -> Instruction | None:
-        return r.like(value, [], value.shape) if _element(i, computation) == k else None
+        return r.like(value, [], value.shape) if element(i, computation) == k else None
 
     return Rewriter(computation).sweep(constant)
 
