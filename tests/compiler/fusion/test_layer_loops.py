@@ -155,6 +155,34 @@ def test_weights_whose_memory_a_result_gets_are_read_before() -> None:
     check(source, arguments(count, caches=False))
 
 
+def test_what_a_layer_replaces_may_be_read_afterwards() -> None:
+    """The result that gets a parameter's memory is made first, and not of it."""
+    count, x = 6, "f32[8,32]"
+    lines = "\n  ".join(
+        f"h{n} = {x} dot(x{n}, w{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        f"  c{n}.new = {x} add(h{n}, h{n})\n  y{n} = {x} subtract(c{n}.new, c{n})\n  x{n + 1} = {x} add(y{n}, x{n})"
+        for n in range(count)
+    )
+    given = [f"w{n} = f32[32,32] parameter({1 + n})" for n in range(count)]
+    given += [f"c{n} = {x} parameter({1 + count + n})" for n in range(count)]
+    aliases = ", ".join(f"{{{1 + n}}}: ({1 + count + n}, {{}}, may-alias)" for n in range(count))
+    values = ", ".join([f"x{count}", *(f"c{n}.new" for n in range(count))])
+    source = f"""HloModule m, input_output_alias={{ {aliases} }}
+ENTRY e {{
+  x0 = {x} parameter(0)
+  {chr(10).join(given)}
+  {lines}
+  ROOT t = ({", ".join([x] * (1 + count))}) tuple({values})
+}}
+"""
+    draw = np.random.default_rng(0)
+    shapes = [(8, 32), *[(32, 32)] * count, *[(8, 32)] * count]
+    args = [(draw.standard_normal(s) / 8).astype(np.float32) for s in shapes]
+    assert looped(source)[1] == ["a loop of 6 layers of 4 operations"]
+    made = check(source, args)
+    assert overwritten(made.program) == {1 + count + n for n in range(count)}
+
+
 def test_what_others_do_stays_in_its_order() -> None:
     """Infeeds and outfeeds are in the order of the text."""
     source = text(caches=False).replace(

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-import numpy as np
-
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
+from systolith.compiler.groups.layer_body import LayerBody, Made, Parts, scalar, stacked
 from systolith.compiler.groups.layer_order import by_products
-from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Rows, Same, Source, Stacked, layers_of
+from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Rows, layers_of
 from systolith.compiler.groups.loop_residuals import elementwise_cone
 from systolith.compiler.groups.loop_state import leaves_of
 from systolith.compiler.groups.recomputation import LARGE
@@ -163,8 +162,7 @@ class _Loop:
     rows: Sequence[int]
     again: Mapping[int, Sequence[Instruction]]
     name: str = ""
-    _out: list[Instruction] = field(default_factory=list)
-    _names: Names = field(default_factory=lambda: Names(()))
+    _made: Made = field(default_factory=lambda: Made(Names(())))
 
     @classmethod
     def of(cls, module: Module, layers: Layers, least: int) -> _Loop | None:
@@ -213,7 +211,7 @@ class _Loop:
 
     def _compute_again(self) -> None:
         """Let what others use of elementwise operations of layers be made of rows again, where they use it."""
-        entry, names = self.module.entry, self._names
+        entry, names = self.module.entry, self._made.names
         inside, number = {i for row in self.layers.rows for i in row}, _numbers(self.layers.rows[1])
         for cone in self.again.values():
             value = cone[-1]
@@ -240,7 +238,7 @@ class _Loop:
         """Change the entry."""
         entry = self.module.entry
         inside = {i for row in self.layers.rows for i in row}
-        self._names = Names([i.name for i in self.module.instructions()])
+        made = self._made = Made(Names([i.name for i in self.module.instructions()]))
         self._compute_again()
         callees = Names(c.name for c in self.module.computations)
         sources = [s for row in self.layers.sources for s in row]
@@ -254,24 +252,24 @@ class _Loop:
         carried = [first[slot] if slot in first else self._space(row[slot]) for slot in slots]
         stacks = {stack: self._stack(stack) for stack in self.layers.stacks}
         rows = [self._space(row[slot], len(self.layers.rows)) for slot in self.rows]
-        start = [_scalar(self._names.fresh("layer"), 0), *carried, *fixed, *rows, *stacks.values()]
+        start = [made.scalar("layer", 0), *carried, *fixed, *rows, *stacks.values()]
         state = tuple_of([i.shape for i in start])
-        self.name = self._names.fresh("layers")
-        body = self._body(callees.fresh(f"{self.name}.body"), state, slots, fixed, [*stacks])
+        self.name = made.names.fresh("layers")
+        parts = Parts(tuple(slots), tuple(fixed), tuple(self.rows), tuple(stacks))
+        body = LayerBody(self.layers, self.updated, parts, made.names).made(callees.fresh(f"{self.name}.body"), state)
         condition = self._condition(callees.fresh(f"{self.name}.condition"), state)
-        initial = self._add("layers.initial", "tuple", state, start)
-        self._out.insert(len(self._out) - 1, start[0])
+        initial = made.add("layers.initial", "tuple", state, start)
         attributes: dict[str, Attribute] = {"condition": condition, "body": body}
         attributes["backend_config"] = stated(len(self.layers.rows))
         loop = Instruction(self.name, "while", state, [initial], attributes, line=row[0].line)
-        self._out.append(loop)
+        made.out.append(loop)
         value: dict[Instruction, Instruction] = {}
-        for k, slot in enumerate(slots, 1):
+        for k, slot in parts.slots_at:
             shape = row[slot].shape
-            value[self.layers.rows[-1][slot]] = self._add("layers.last", "get-tuple-element", shape, [loop], index=k)
-        for k, slot in enumerate(self.rows, 1 + len(slots) + len(fixed)):
+            value[self.layers.rows[-1][slot]] = made.add("layers.last", "get-tuple-element", shape, [loop], index=k)
+        for k, slot in parts.rows_at:
             value |= self._rows_of(loop, k, slot)
-        for k, stack in enumerate(stacks, 1 + len(slots) + len(fixed) + len(self.rows)):
+        for k, stack in parts.stacks_at:
             if stack in self.updated:
                 value |= self._unstacked(loop, k, stack)
         given = {i: None for i in entry.instructions if i.opcode in ("parameter", "constant")}
@@ -286,34 +284,34 @@ class _Loop:
             else:
                 before.append(i)
         entry.root = value.get(entry.root, entry.root)
-        entry.instructions = [*given, *before, *self._out, *(i for i in after if i not in inside)]
+        entry.instructions = [*given, *before, *made.out, *(i for i in after if i not in inside)]
         self.module.computations[0:0] = [condition, body]
 
     def _space(self, like: Instruction, count: int = 0) -> Instruction:
         """Memory for a value without contents; `count`: for so many rows of it."""
-        shape = _stacked(like.shape, count) if count else like.shape
-        return self._add("layers.space", "custom-call", shape, [], custom_call_target=ALLOCATE)
+        shape = stacked(like.shape, count) if count else like.shape
+        return self._made.add("layers.space", "custom-call", shape, [], custom_call_target=ALLOCATE)
 
     def _rows_of(self, loop: Instruction, k: int, slot: int) -> dict[Instruction, Instruction]:
         """What others use of the results of an operation, after the loop."""
-        whole = self._add("layers.rows", "get-tuple-element", loop.shape.elements[k], [loop], index=k)
+        whole = self._made.add("layers.rows", "get-tuple-element", loop.shape.elements[k], [loop], index=k)
         found: dict[Instruction, Instruction] = {}
         for n, row in enumerate(self.layers.rows):
             like = row[slot].shape
             cut = (SliceDim(n, n + 1), *(SliceDim(0, size) for size in like.dims))
-            part = self._add("layers.row", "slice", array(like.dtype, (1, *like.dims)), [whole], slice=cut)
-            found[row[slot]] = self._add("layers.row", "reshape", like, [part])
+            part = self._made.add("layers.row", "slice", array(like.dtype, (1, *like.dims)), [whole], slice=cut)
+            found[row[slot]] = self._made.add("layers.row", "reshape", like, [part])
         return found
 
     def _stack(self, stack: Sequence[Instruction]) -> Instruction:
-        shape = _stacked(stack[0].shape, len(stack))
-        return self._add("stack", "custom-call", shape, stack, custom_call_target=STACK)
+        shape = stacked(stack[0].shape, len(stack))
+        return self._made.add("stack", "custom-call", shape, stack, custom_call_target=STACK)
 
     def _unstacked(self, loop: Instruction, k: int, stack: tuple[Instruction, ...]) -> dict[Instruction, Instruction]:
         """The updated parameters, after the loop."""
-        whole = self._add("stack.last", "get-tuple-element", loop.shape.elements[k], [loop], index=k)
+        whole = self._made.add("stack.last", "get-tuple-element", loop.shape.elements[k], [loop], index=k)
         return {
-            row[self.updated[stack]]: self._add(
+            row[self.updated[stack]]: self._made.add(
                 "layers.last", "custom-call", p.shape, [whole, p], custom_call_target=UNSTACK, opaque=str(n)
             )
             for n, (row, p) in enumerate(zip(self.layers.rows, stack, strict=True))
@@ -322,126 +320,10 @@ class _Loop:
     def _condition(self, name: str, state: Shape) -> Computation:
         given = Instruction("state", "parameter", state, number=0)
         layer = Instruction("layer", "get-tuple-element", array(S32, ()), [given], {"index": 0})
-        end = _scalar("end", len(self.layers.rows))
+        end = scalar("end", len(self.layers.rows))
         less = Instruction("less", "compare", array(PRED, ()), [layer, end], {"direction": "LT"})
         return Computation(name, [given, layer, end, less], less)
-
-    def _body(
-        self,
-        name: str,
-        state: Shape,
-        slots: Sequence[int],
-        fixed: Sequence[Instruction],
-        stacks: Sequence[tuple[Instruction, ...]],
-    ) -> Computation:
-        outer, self._out = self._out, []
-        given = Instruction(self._names.fresh("layers.state"), "parameter", state, number=0)
-        self._out.append(given)
-        shapes = enumerate(state.elements)
-        parts = [self._add("layers.part", "get-tuple-element", shape, [given], index=k) for k, shape in shapes]
-        layer, zero, one = parts[0], _scalar(self._names.fresh("zero"), 0), _scalar(self._names.fresh("one"), 1)
-        self._out += [zero, one]
-        before = dict(zip(slots, parts[1:], strict=False))
-        kept = dict(zip(fixed, parts[1 + len(slots) :], strict=False))
-        end = 1 + len(slots) + len(fixed) + len(self.rows)
-        rows = dict(zip(self.rows, parts[end - len(self.rows) : end], strict=True))
-        stacked = dict(zip(stacks, parts[end:], strict=True))
-        made: dict[int, Instruction] = {}
-        own: dict[tuple[Instruction, ...], Instruction] = {}
-        taken: dict[Rows, Instruction] = {}
-        counts: dict[tuple[int, int], Instruction] = {}
-
-        def slice_of(whole: Instruction, like: Shape, number: Instruction = layer) -> Instruction:
-            sizes = (1, *like.dims)
-            start = [number, *(zero for _ in like.dims)]
-            shape = array(like.dtype, sizes)
-            part = self._add("layers.slice", "dynamic-slice", shape, [whole, *start], dynamic_slice_sizes=sizes)
-            return self._add("layers.own", "reshape", like, [part])
-
-        def number_of(source: Rows) -> Instruction:
-            """The number of a layer's row, which the layer before or after it has beside."""
-            if (source.first, source.step) not in counts:
-                first = _scalar(self._names.fresh("row"), source.first)
-                scale = _scalar(self._names.fresh("row"), abs(source.step))
-                self._out += [first, scale]
-                far = self._add("row", "multiply", array(S32, ()), [layer, scale]) if abs(source.step) != 1 else layer
-                opcode = "subtract" if source.step < 0 else "add"
-                counts[source.first, source.step] = self._add("row", opcode, array(S32, ()), [first, far])
-            return counts[source.first, source.step]
-
-        def put(whole: Instruction, row: Instruction) -> Instruction:
-            """An array with a layer's row."""
-            wide = self._add("layers.update", "reshape", array(row.shape.dtype, (1, *row.dims)), [row])
-            operands = [whole, wide, layer, *(zero for _ in row.dims)]
-            return self._add("stack.next", "dynamic-update-slice", whole.shape, operands)
-
-        def of_type(starts: Sequence[Instruction]) -> Instruction:
-            if not starts or starts[0].shape.dtype is S32:
-                return layer
-            return self._add("layers.start", "convert", array(starts[0].shape.dtype, ()), [layer])
-
-        def again(value: Instruction) -> Instruction:
-            if value not in kept:
-                operands = [again(o) for o in value.operands]
-                kept[value] = value.copy(operands, dict(value.attributes))
-                kept[value].name = self._names.fresh(value.name)
-                self._out.append(kept[value])
-            return kept[value]
-
-        def operand(source: Source) -> Instruction:
-            if isinstance(source, Same):
-                return made[source.slot]
-            if isinstance(source, Before):
-                return before[source.slot]
-            if isinstance(source, Stacked):
-                if source.values not in own:
-                    own[source.values] = slice_of(stacked[source.values], source.values[0].shape)
-                return own[source.values]
-            if isinstance(source, Rows):
-                if source not in taken:
-                    like = array(source.array.shape.dtype, source.array.dims[1:])
-                    taken[source] = slice_of(kept[source.array], like, number_of(source))
-                return taken[source]
-            return again(source.value)
-
-        updates = {slot: stack for stack, slot in self.updated.items()}
-        for slot, (i, sources) in enumerate(zip(self.layers.rows[1], self.layers.sources, strict=True)):
-            if slot in updates and i.opcode == "dynamic-update-slice" and sources[0] == Stacked(updates[slot]):
-                stack = updates[slot]
-                update, *starts = map(operand, sources[1:])
-                wide = self._add("layers.update", "reshape", array(update.shape.dtype, (1, *update.dims)), [update])
-                whole = stacked[stack]
-                operands = [whole, wide, of_type(starts), *starts]
-                stacked[stack] = self._add("stack.next", "dynamic-update-slice", whole.shape, operands)
-                made[slot] = slice_of(stacked[stack], i.shape)
-                continue
-            made[slot] = i.copy([operand(s) for s in sources], dict(i.attributes))
-            self._out.append(made[slot])
-            if slot in updates:
-                stacked[updates[slot]] = put(stacked[updates[slot]], made[slot])
-            if slot in rows:
-                rows[slot] = put(rows[slot], made[slot])
-        after = self._add("layer.next", "add", array(S32, ()), [layer, one])
-        values = [after, *(made[slot] for slot in slots), *(kept[f] for f in fixed), *rows.values(), *stacked.values()]
-        root = self._add("layers.after", "tuple", state, values)
-        out, self._out = self._out, outer
-        return Computation(name, out, root)
-
-    def _add(
-        self, stem: str, opcode: str, shape: Shape, operands: Sequence[Instruction], **attributes: Attribute
-    ) -> Instruction:
-        made = Instruction(self._names.fresh(stem), opcode, shape, list(operands), attributes)
-        self._out.append(made)
-        return made
 
 
 def _numbers(row: Sequence[Instruction]) -> dict[Instruction, int]:
     return {i: n for n, i in enumerate(row)}
-
-
-def _stacked(shape: Shape, count: int) -> Shape:
-    return array(shape.dtype, (count, *shape.dims))
-
-
-def _scalar(name: str, value: int) -> Instruction:
-    return Instruction(name, "constant", array(S32, ()), literal=np.array(value, np.int32))
