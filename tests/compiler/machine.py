@@ -28,6 +28,16 @@ LOOSE = {"float32": 2.0**-18, "float16": 2.0**-8, "bfloat16": 2.0**-5, "float8_e
 """Of the largest magnitude, where no bound is known (behind a loop)."""
 
 
+def counting(name: str, state: str, count: int) -> str:
+    """The condition of a loop that counts to so many in the first element of its state, as text."""
+    return f"""{name} {{
+  state = {state} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  end = s32[] constant({count})
+  ROOT less = pred[] compare(i, end), direction=LT
+}}"""
+
+
 def compiled(text: str, chip: str | Chip = "tiny", precision: str | None = None) -> Compiled:
     """A module's text, compiled."""
     target = load_chip(chip) if isinstance(chip, str) else chip

@@ -9,7 +9,7 @@ from systolith.compiler.groups.loop_invariants import SinkInvariants
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
-from tests.compiler.machine import CHIPS, check
+from tests.compiler.machine import CHIPS, check, counting
 
 CHIP = CHIPS[32]
 STATE = "(s32[], f32[64,64], f32[64,64])"
@@ -31,12 +31,7 @@ body {{
   ROOT all = {STATE} tuple(following, next, {kept})
 }}
 
-condition {{
-  state = {STATE} parameter(0)
-  i = s32[] get-tuple-element(state), index=0
-  end = s32[] constant(3)
-  ROOT less = pred[] compare(i, end), direction=LT
-}}
+{counting("condition", STATE, 3)}
 
 ENTRY main {{
   x = f32[64,64] parameter(0)

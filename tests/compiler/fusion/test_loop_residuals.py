@@ -10,7 +10,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
-from tests.compiler.machine import CHIPS, Array, check
+from tests.compiler.machine import CHIPS, Array, check, counting
 
 CHIP = CHIPS[32]
 ROW, ROWS = "f32[32,32]", "f32[4,32,32]"
@@ -19,34 +19,15 @@ FORWARD = f"(s32[], {ROW}, {ROW}, {SCALES}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 BACKWARD = f"(s32[], {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 
 
-def text(count: int = 4, other: str = "i", result: bool = False, scales: str = "scales") -> str:
-    """A loop that leaves rows of a sum, of two functions of it, and of one that layers scale; a loop that reads them.
-
-    Args:
-        count: iterations of both.
-        other: where the rows of the second function are written.
-        result: whether the rows of the first function are a result, too.
-        scales: what each layer takes its scale of.
-    """
+def forward(count: int, other: str, scales: str) -> str:
+    """The body of the loop that leaves rows; arguments as for `text`."""
     puts = "\n  ".join(
         f"wide{n} = f32[1,32,32] reshape({value})\n"
         f"  rows{n} = {ROWS} get-tuple-element(state), index={4 + n}\n"
         f"  put{n} = {ROWS} dynamic-update-slice(rows{n}, wide{n}, {at}, zero, zero)"
         for n, (value, at) in enumerate([("sum", "i"), ("tanh", "i"), ("square", other), ("scaled", "i")])
     )
-    takes = "\n  ".join(
-        f"rows{n} = {ROWS} get-tuple-element(state), index={2 + n}\n"
-        f"  wide{n} = f32[1,32,32] dynamic-slice(rows{n}, at, zero, zero), dynamic_slice_sizes={{1,32,32}}\n"
-        f"  row{n} = {ROW} reshape(wide{n})"
-        for n in range(4)
-    )
-    last = ", ".join(f"got{n}" for n in range(4))
-    gots = "\n  ".join(f"got{n} = {ROWS} get-tuple-element(done), index={4 + n}" for n in range(4))
-    known = f', backend_config={{"known_trip_count":{{"n":"{count}"}}}}'
-    results = f"({ROW}, {ROWS}, {ROWS})" if result else f"({ROW}, {ROWS})"
-    return f"""HloModule m
-
-forward {{
+    return f"""forward {{
   state = {FORWARD} parameter(0)
   i = s32[] get-tuple-element(state), index=0
   x = {ROW} get-tuple-element(state), index=1
@@ -67,9 +48,18 @@ forward {{
   step = s32[] constant(1)
   next = s32[] add(i, step)
   ROOT all = {FORWARD} tuple(next, scaled, w, scales, put0, put1, put2, put3)
-}}
+}}"""
 
-backward {{
+
+def backward(count: int) -> str:
+    """The body of the loop that reads them, the last one first."""
+    takes = "\n  ".join(
+        f"rows{n} = {ROWS} get-tuple-element(state), index={2 + n}\n"
+        f"  wide{n} = f32[1,32,32] dynamic-slice(rows{n}, at, zero, zero), dynamic_slice_sizes={{1,32,32}}\n"
+        f"  row{n} = {ROW} reshape(wide{n})"
+        for n in range(4)
+    )
+    return f"""backward {{
   state = {BACKWARD} parameter(0)
   i = s32[] get-tuple-element(state), index=0
   g = {ROW} get-tuple-element(state), index=1
@@ -87,21 +77,31 @@ backward {{
   step = s32[] constant(1)
   next = s32[] add(i, step)
   ROOT all = {BACKWARD} tuple(next, product, rows0, rows1, rows2, rows3, put)
-}}
+}}"""
 
-going {{
-  state = {FORWARD} parameter(0)
-  i = s32[] get-tuple-element(state), index=0
-  end = s32[] constant({count})
-  ROOT less = pred[] compare(i, end), direction=LT
-}}
 
-coming {{
-  state = {BACKWARD} parameter(0)
-  i = s32[] get-tuple-element(state), index=0
-  end = s32[] constant({count})
-  ROOT less = pred[] compare(i, end), direction=LT
-}}
+def text(count: int = 4, other: str = "i", result: bool = False, scales: str = "scales") -> str:
+    """A loop that leaves rows of a sum, of two functions of it, and of one that layers scale; a loop that reads them.
+
+    Args:
+        count: iterations of both.
+        other: where the rows of the second function are written.
+        result: whether the rows of the first function are a result, too.
+        scales: what each layer takes its scale of.
+    """
+    last = ", ".join(f"got{n}" for n in range(4))
+    gots = "\n  ".join(f"got{n} = {ROWS} get-tuple-element(done), index={4 + n}" for n in range(4))
+    known = f', backend_config={{"known_trip_count":{{"n":"{count}"}}}}'
+    results = f"({ROW}, {ROWS}, {ROWS})" if result else f"({ROW}, {ROWS})"
+    return f"""HloModule m
+
+{forward(count, other, scales)}
+
+{backward(count)}
+
+{counting("going", FORWARD, count)}
+
+{counting("coming", BACKWARD, count)}
 
 ENTRY main {{
   x = {ROW} parameter(0)

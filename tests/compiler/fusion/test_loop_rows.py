@@ -20,7 +20,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import CHIPS, Array, check, compiled
+from tests.compiler.machine import CHIPS, Array, check, compiled, counting
 
 COUNT = 5
 INDICES = {
@@ -81,12 +81,7 @@ body {{
   ROOT after.all = {state} tuple(following, next, w, {last}, order)
 }}
 
-condition {{
-  state = {state} parameter(0)
-  i = s32[] get-tuple-element(state), index=0
-  end = s32[] constant({count})
-  ROOT less = pred[] compare(i, end), direction=LT
-}}
+{counting("condition", state, count)}
 
 ENTRY main {{
   x = f32[64,64] parameter(0)

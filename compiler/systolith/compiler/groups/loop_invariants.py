@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.loop_state import keeps, kept, leaves_of, plain
+from systolith.compiler.groups.loop_state import keeps, kept, leaves_of, loops_of, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.ops.table import is_elementwise
@@ -37,11 +37,10 @@ class SinkInvariants:
     def run(self, module: Module) -> Outcome:
         names = Names(i.name for i in module.instructions())
         decisions: list[Decision] = []
-        for computation in list(module.computations):
-            for loop in [i for i in computation.instructions if i.opcode == "while"]:
-                for value in self._sunk(computation, loop, names):
-                    what = f"{value.name} is made in each iteration of {loop.name}"
-                    decisions.append(Decision("recompute", value.name, what, "", {"bytes": value.shape.bytes}))
+        for computation, loop in loops_of(module):
+            for value in self._sunk(computation, loop, names):
+                what = f"{value.name} is made in each iteration of {loop.name}"
+                decisions.append(Decision("recompute", value.name, what, "", {"bytes": value.shape.bytes}))
         if decisions:
             for tidy in (SimplifyWhileLoops(), DeadCode()):
                 tidy.run(module)

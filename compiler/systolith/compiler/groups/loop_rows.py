@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.loop_state import plain
+from systolith.compiler.groups.loop_state import loops_of, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
@@ -39,14 +39,12 @@ class LoopRows:
     def run(self, module: Module) -> Outcome:
         decisions: list[Decision] = []
         names = Names(i.name for i in module.instructions())
-        for computation in module.computations:
-            for loop in [i for i in computation.instructions if i.opcode == "while"]:
-                body = loop.computation("body")
-                moved = _updates_early(body, self.chip.vmem.bytes // LARGE)
-                written = _start_empty(computation, loop, names.fresh, self.chip.vmem.bytes)
-                if moved or written:
-                    numbers = {"updates moved": moved, "arrays without contents": written}
-                    decisions.append(Decision("memory", loop.name, "rows are written where they are made", "", numbers))
+        for computation, loop in loops_of(module):
+            moved = _updates_early(loop.computation("body"), self.chip.vmem.bytes // LARGE)
+            written = _start_empty(computation, loop, names.fresh, self.chip.vmem.bytes)
+            if moved or written:
+                numbers = {"updates moved": moved, "arrays without contents": written}
+                decisions.append(Decision("memory", loop.name, "rows are written where they are made", "", numbers))
         return Outcome(bool(decisions), tuple(decisions))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from systolith.compiler.hlo.ir import Computation, Instruction
+from collections.abc import Iterator
+
+from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import tuple_of
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.while_trip_count import element
@@ -12,6 +14,12 @@ CHEAP = frozenset("add and broadcast compare convert iota multiply not or reshap
 
 MOST = 16
 """So many of them for one value."""
+
+
+def loops_of(module: Module) -> Iterator[tuple[Computation, Instruction]]:
+    """Every loop, with the computation that it is in."""
+    for computation in list(module.computations):
+        yield from ((computation, i) for i in list(computation.instructions) if i.opcode == "while")
 
 
 def keeps(loop: Instruction, number: int) -> bool:

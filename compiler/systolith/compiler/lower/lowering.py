@@ -20,7 +20,7 @@ from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.lowered import LoweredGroup, Nest
 from systolith.compiler.lower.routines import is_routine
-from systolith.compiler.lower.scalars import load_scalar
+from systolith.compiler.lower.row_places import RowPlaces
 from systolith.compiler.lower.values import Value, carry, element, flatten, shaped
 from systolith.compiler.memory.aliasing import Donation, Uses
 from systolith.compiler.memory.residency import (
@@ -33,7 +33,7 @@ from systolith.compiler.memory.residency import (
     leaf_shapes,
 )
 from systolith.compiler.memory.shares import Shares
-from systolith.compiler.memory.update_places import UpdatePlace, update_places
+from systolith.compiler.memory.update_places import update_places
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Plan, Tuner
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
@@ -61,7 +61,6 @@ class LoweringRules:
         groups: a group, by its unit, from and to arrays.
         control: an instruction that runs computations, or moves arrays to or from the host, by its opcode.
         view: gives the part of an operand that a group names.
-        window: gives the part of an array that an update changes, of the indices that are parameters of its body.
         operands: brings what all blocks of a blocked group read to VMEM.
         blocks: a blocked group.
         alone: a group in a program of its own, with a plan of this signature; see `options.Alone`.
@@ -70,7 +69,6 @@ class LoweringRules:
     groups: Mapping[Unit, Callable[[TileBuilder, Group, Sequence[Array], Sequence[Array]], None]]
     control: Mapping[str, Callable[[Lowering, Instruction, list[Value]], Steps[Value]]]
     view: Callable[[TileBuilder, Group, Sequence[Array]], Array]
-    window: Callable[[TileBuilder, Group, Array, Mapping[Instruction, VReg]], Array]
     operands: Callable[[Lowering, Group, Sequence[Array]], list[Array]]
     blocks: Callable[[Lowering, Group, Sequence[Array], Sequence[Array]], None]
     alone: Callable[[Lowering, Group, Sequence[Array], Sequence[Array], str], tuple[Program | None, Sequence[Plan]]]
@@ -122,9 +120,7 @@ class Lowering:
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _recent: dict[Buf, int] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
-    _places: dict[Leaf, UpdatePlace] = field(default_factory=dict)
-    _placed: set[Instruction] = field(default_factory=set)
-    _indices: dict[Instruction, tuple[Block, VReg]] = field(default_factory=dict)
+    _rows: RowPlaces = field(default_factory=RowPlaces)
     _seen: set[Computation] = field(default_factory=set)
     _ways: dict[Hashable, Choice] = field(default_factory=dict)
     _views: dict[Dynamic | None, str] = field(default_factory=dict)
@@ -215,7 +211,7 @@ class Lowering:
             self._seen.add(computation)
             if any(isinstance(i, Group) and i.unit is Unit.DMA for i in computation.instructions):
                 self._updates |= Uses(computation).updates()
-                self._places |= update_places(computation)
+                self._rows.places |= update_places(computation)
         values: dict[Instruction, Value] = {}
         numbered = dict(zip(computation.parameters, parameters, strict=True))
         given = [i for i in computation.instructions if i.opcode == "get-tuple-element" and i.operands[0] in numbered]
@@ -241,38 +237,26 @@ class Lowering:
     def _place(self, i: Group, values: Mapping[Instruction, Value]) -> None:
         """Let results of a group that an update puts into an array in HBM, in place, be made there."""
         for k, shape in enumerate(leaf_shapes(i.shape)):
-            place = self._places.get((i, k))
-            if place is None or (i, k) in self.homes or (i, k) not in self.placement.spilled:
+            if (i, k) in self.homes or (i, k) not in self.placement.spilled:
                 continue
-            update = place.update
-            given = dict(zip(update.body.parameters, update.operands, strict=True))
-            base, _, *starts = update.root.operands
-            array = values.get(given[base])
-            if not isinstance(array, Array) or array.buf.space is not Space.HBM:
+            found = self._rows.place((i, k), values)
+            if (
+                found is None
+                or found.array.buf.space is not Space.HBM
+                or not self._is_updated(found.update, found.array)
+            ):
                 continue
-            home = self.homes.get((update, 0))
-            if home is None and self._updated(update, [array] * len(given)):
-                home = array
-            if home is None or home.buf.memory is not array.buf.memory:
-                continue
-            self.ctx.group = update
-            if place.view is None:
-                indices = {p: self._index(given[p], values) for p in starts if p in given}
-                target = self.rules.window(self.ctx, update, array, indices)
-            else:
-                (target,) = flatten(values[place.view])
-            self.homes[i, k] = recast(target, shape.dims, shape.dtype)
-            self._placed.add(update)
+            self.ctx.group = found.update
+            self.homes[i, k] = recast(self._rows.window(self.ctx, found), shape.dims, shape.dtype)
 
-    def _index(self, i: Instruction, values: Mapping[Instruction, Value]) -> VReg:
-        """A scalar in a register, read once in a block: SEQ waits for it."""
-        block, register = self._indices.get(i, (None, None))
-        if block is not self.ctx.block or register is None:
-            array = values[i]
-            assert isinstance(array, Array)
-            register = load_scalar(self.ctx, array, "start index")
-            self._indices[i] = self.ctx.block, register
-        return register
+    def _is_updated(self, update: Group, array: Array) -> bool:
+        """Whether an update of an array is made where that lies, in HBM."""
+        if array.buf.space is not Space.HBM:
+            return False
+        home = self.homes.get((update, 0))
+        if home is None:
+            return bool(self._updated(update, [array] * len(update.operands)))
+        return home.buf.memory is array.buf.memory
 
     def _instruction(
         self, within: Computation, i: Instruction, operands: list[Value], parameters: dict[Instruction, Value]
@@ -329,7 +313,7 @@ class Lowering:
         if i.unit is Unit.VIEW:
             return self._view(i, inputs)
         outputs = self._updated(i, inputs) or self.results(i)
-        if i in self._placed:
+        if i in self._rows.made:
             self._record(i, [], inputs, outputs)
             return shaped(iter(outputs), i.shape)
         start = len(self.ctx.block.items)

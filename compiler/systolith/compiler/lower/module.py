@@ -11,7 +11,7 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.lower.block_bodies import BlockBodies
 from systolith.compiler.lower.blocks import cached_operands, lower_blocks
 from systolith.compiler.lower.control import lower_conditional, lower_while
-from systolith.compiler.lower.dma_ops import lower_custom, slice_view, update_window
+from systolith.compiler.lower.dma_ops import lower_custom, slice_view
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
@@ -125,7 +125,6 @@ RULES = LoweringRules(
         "outfeed": lower_outfeed,
     },
     view=slice_view,
-    window=update_window,
     operands=cached_operands,
     blocks=lower_blocks,
     alone=alone,
