@@ -95,6 +95,21 @@ def test_sums_of_what_a_block_has(rows: int, width: int, kib: int) -> None:
     assert moved < 3.5 * 4 * rows * width
 
 
+LED_TO = """ ya = f32[96,100] multiply(x, y)
+ yb = f32[96,100] subtract(ya, y)
+ a = COLUMN reduce(yb, zero), dimensions={0}, to_apply=add"""
+
+
+@pytest.mark.parametrize("others", ["", " ya [96,100]", " yb [96,100]"])
+def test_sums_of_what_a_few_operations_make_of_a_blocks_operands(others: str) -> None:
+    """What others use of these is computed for the sum once more, so that it is not a result of the blocks."""
+    x, y = arguments(96, 100)
+    made = compare(centred(96, 100, LED_TO, f"z [96,100] a [100]{others}"), [x, y], SMALL)
+    assert group_of(made).tiling == Tiling((0, 0), (1,))
+    got = run(made.program, SMALL, [x, y])[1]
+    np.testing.assert_allclose(got, (x.astype(np.float64) * y - y).sum(0), rtol=1e-4, atol=2e-4)
+
+
 @settings(max_examples=6)
 @given(
     rows=st.integers(40, 90),

@@ -259,11 +259,24 @@ ENTRY e {
 """
 
 
+SLICED = GELU.replace(
+    " y = f32[64,64] add(d, w)",
+    """ all = f32[2,64,64] parameter(2)
+ at = s32[] parameter(3)
+ zero = s32[] constant(0)
+ one = f32[1,64,64] dynamic-slice(all, at, zero, zero), dynamic_slice_sizes={1,64,64}
+ y = f32[64,64] reshape(one)""",
+)
+
+
 @pytest.mark.parametrize("large", [False, True])
-def test_a_transcendental_function_is_done_again_rather_than_moved(large: bool) -> None:
-    """Where its value would go to HBM, and what it is of is in memory in any case."""
+@pytest.mark.parametrize("text", [GELU, SLICED])
+def test_a_transcendental_function_is_done_again_rather_than_moved(text: str, large: bool) -> None:
+    """Where its value would go to HBM, and what it is of, perhaps in another shape, is in memory in any case."""
     size = 4 * 64 * 64
-    found = groups(grouped(GELU, Limits(large=size if large else size + 1)))
+    module = parse_hlo(text)
+    Fuse(Limits(large=size if large else size + 1)).run(module)
+    found = groups(module)
     assert sum(i.opcode == "tanh" for g in found for i in g.body.instructions) == 1 + large
     assert any([i.opcode for i in g.body.instructions if i.opcode != "parameter"] == ["tanh"] for g in found) != large
 

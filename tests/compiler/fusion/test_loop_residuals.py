@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.modules import lowered
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
+from systolith.compiler.passes.pipeline import canonicalise
 from tests.compiler.machine import CHIPS, Array, check, counting
 
 CHIP = CHIPS[32]
@@ -164,3 +171,39 @@ def test_what_is_not_read_any_more_is_not_carried() -> None:
     assert len(updates) == 1
     rows = [s for s in backward.shape.elements if s.dims == (4, 32, 32)]
     assert len(rows) == 2, "those that are left, and the gradients"
+
+
+def attention(layers: int = 4, tokens: int = 64, features: int = 8) -> tuple[Callable[..., Any], list[Array]]:
+    """The gradient of layers of attention in a scan, and its arguments."""
+
+    def layer(x: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+        q, k, v = (x @ part for part in w)
+        scores = jnp.where(jnp.tri(tokens) > 0, q @ k.T, -1e9)
+        return x + jax.nn.softmax(scores, axis=-1) @ v, None
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(jax.lax.scan(layer, x, w)[0] ** 2)
+
+    rng = np.random.default_rng(1)
+    shapes = (layers, 3, features, features), (tokens, features)
+    return jax.value_and_grad(loss), [0.4 * rng.standard_normal(dims).astype(np.float32) for dims in shapes]
+
+
+def test_scores_of_attention_are_multiplied_again() -> None:
+    """Their product is over few features, so that the matrix units take less for it than HBM for the array."""
+    step, given = attention()
+    with jax.default_matmul_precision("highest"):
+        source = lowered(step, given)
+    module = canonicalise(parse_hlo(source))
+    assert again(module), "rows of 64 x 64"
+    loops = [i for i in module.entry.instructions if i.opcode == "while"]
+    assert not [s for loop in loops for s in loop.shape.elements if s.dims[1:] == (64, 64)]
+    check(source, given, CHIP)
+
+
+def test_products_over_many_features_are_not() -> None:
+    step, given = attention(tokens=16, features=64)
+    module = canonicalise(parse_hlo(lowered(step, given)))
+    before = [i.opcode for i in module.instructions()].count("dot")
+    again(module)
+    assert [i.opcode for i in module.instructions()].count("dot") == before

@@ -256,7 +256,7 @@ class _Grouping:
 
         The vector unit takes a transcendental function of each vector sooner than HBM moves the vector.
         """
-        alike = [o.dims == i.dims and o in self.before for o in leaves]
+        alike = [o.shape.size == i.shape.size and o in self.before for o in leaves]
         return i.shape.bytes >= self.limits.large and operations <= self.limits.duplicated and alike == [True]
 
     def _one_pass(self, i: Instruction, leaves: int) -> bool:

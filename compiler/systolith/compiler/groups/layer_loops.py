@@ -16,10 +16,10 @@ from math import prod
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
+from systolith.compiler.groups.cones import elementwise_cone
 from systolith.compiler.groups.layer_body import LayerBody, Made, Parts, scalar, stacked
 from systolith.compiler.groups.layer_order import by_products
 from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Rows, layers_of
-from systolith.compiler.groups.loop_residuals import elementwise_cone
 from systolith.compiler.groups.loop_state import leaves_of
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.attributes import SliceDim

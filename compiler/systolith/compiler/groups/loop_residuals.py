@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
+from systolith.compiler.groups.cones import cone_again
 from systolith.compiler.groups.loop_rows import row_updates
 from systolith.compiler.groups.loop_state import keeps, kept, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
-from systolith.compiler.ops.table import is_elementwise
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.common import MergeCommon
@@ -26,12 +26,6 @@ from systolith.compiler.passes.simplify.tuples import SimplifyTuples
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.simplify.while_trip_count import element
 from systolith.isa.chip import Chip
-
-MOST = 32
-"""Operations that are done again for a row."""
-
-AGAIN = ("broadcast", "constant", "iota", "reshape")
-"""What is done again beside elementwise operations."""
 
 TIDY = (SimplifyWhileLoops(), DeadCode(), SimplifyWhileLoops(), SimplifyTuples(), MergeCommon(), DeadCode())
 """Take away what nothing reads any more: in the reader first, then in the writer."""
@@ -54,7 +48,8 @@ class RecomputeRows:
             loops = [i for i in computation.instructions if i.opcode == "while"]
             for n, reader in enumerate(loops):
                 for writer in loops[:n]:
-                    for name, size in _Pair(computation, writer, reader, names).again(self.chip.vmem.bytes // LARGE):
+                    pair = _Pair(computation, writer, reader, names, self.chip)
+                    for name, size in pair.again(self.chip.vmem.bytes // LARGE):
                         what = f"rows of {name} are computed again in {reader.name}"
                         decisions.append(Decision("recompute", writer.name, what, "", {"bytes of a row": size}))
         if decisions:
@@ -70,14 +65,15 @@ class _Pair:
         outer: their computation.
         writer, reader: the loops.
         names: those that are taken.
+        chip: the target.
 
     Attributes:
         rows: updates of arrays of whose rows the writer writes every one, by their number in its state.
         taken: where the reader has each of these, in its state.
     """
 
-    def __init__(self, outer: Computation, writer: Instruction, reader: Instruction, names: Names) -> None:
-        self.outer, self.writer, self.reader, self.names = outer, writer, reader, names
+    def __init__(self, outer: Computation, writer: Instruction, reader: Instruction, names: Names, chip: Chip) -> None:
+        self.outer, self.writer, self.reader, self.names, self.chip = outer, writer, reader, names, chip
         self.made, self.body = writer.computation("body"), reader.computation("body")
         self.rows = dict(row_updates(writer))
         self.taken: dict[int, int] = {}
@@ -102,7 +98,7 @@ class _Pair:
         for number, value in sorted(values.items(), key=lambda each: place[each[1]]):
             update = self.rows[number]
             alike = {v: n for v, n in stored.items() if _index(self.rows[n]) is _index(update)}
-            cone = elementwise_cone(value, self._is_given(alike, update)) if value.shape.bytes >= least else None
+            cone = cone_again(value, self._is_given(alike, update), self.chip) if value.shape.bytes >= least else None
             if cone is None:
                 stored[value] = number
                 continue
@@ -198,26 +194,3 @@ def _plain(row: Instruction) -> Instruction:
 def _index(update: Instruction) -> Instruction:
     """The number of the row that an update writes."""
     return update.operands[2]
-
-
-def elementwise_cone(value: Instruction, is_given: Callable[[Instruction], bool]) -> list[Instruction] | None:
-    """The operations that make a value of what is given, and that, in order; None: it takes others, or too many."""
-    found: dict[Instruction, None] = {}
-    stack = [(value, False)]
-    work = 0
-    while stack:
-        i, after = stack.pop()
-        if after:
-            found.setdefault(i)
-            continue
-        if i in found:
-            continue
-        if i is not value and is_given(i):
-            found.setdefault(i)
-            continue
-        work += 1
-        if work > MOST or not (is_elementwise(i) or i.opcode in AGAIN) or i.called:
-            return None
-        stack.append((i, True))
-        stack += [(o, False) for o in i.operands]
-    return list(found)

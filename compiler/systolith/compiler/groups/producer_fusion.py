@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from systolith.compiler.cost.prices import product_cycles, transfer_cycles
+from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.block_tails import Tail, without_tail
@@ -38,7 +38,7 @@ from systolith.compiler.memory.residency import (
     place,
 )
 from systolith.compiler.mxu.gemm_plan import GemmPlan
-from systolith.compiler.mxu.matmul import contraction_of, planned
+from systolith.compiler.mxu.matmul import contraction_cycles, contraction_of, planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots, root_operations
 from systolith.compiler.ops.group import Group, Unit, is_cheap, result_values
 from systolith.compiler.ops.table import Family, family, info
@@ -347,9 +347,7 @@ def _of_rows(body: Computation, chip: Chip) -> tuple[int, int]:
     vector = multiplied = 0
     for root in root_operations(body):
         if family(root) is Family.CONTRACTION:
-            c = contraction_of(root)
-            each = product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), chip)
-            multiplied += c.count(c.batch) * each // chip.mxu.count
+            multiplied += contraction_cycles(contraction_of(root), chip)
             continue
         read = root.operands[: len(root.operands) // 2]
         plan = analyze(read, frontier=others)

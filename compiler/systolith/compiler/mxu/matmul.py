@@ -39,6 +39,12 @@ CLOSE = 0.75
 _CONTRACTIONS = of_family(Family.CONTRACTION, {"dot": dot_contraction, "convolution": convolution_contraction})
 
 
+def contraction_cycles(c: Contraction, chip: Chip) -> int:
+    """Cycles of all matrix units together for a product, or a batch of them, in one pass."""
+    each = product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), chip)
+    return c.count(c.batch) * each // chip.mxu.count
+
+
 def contraction_of(instruction: Instruction) -> Contraction:
     """The contraction that a `dot` or `convolution` computes."""
     lhs, rhs = instruction.operands[:2]
@@ -252,8 +258,7 @@ def _copied(c: Contraction, streamed: Array, results: Sequence[Array], chip: Chi
     """Cycles, roughly, in which the cross-lane unit copies the streamed operand and the results, and of the product."""
     turned = [streamed] if minor_dims(c, streamed) else []
     turned += results if _rows_innermost(c, results) else []
-    product = c.count(c.batch) * product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), chip)
-    return sum(prod(a.dims) for a in turned) / chip.vpu.lanes, product / chip.mxu.count
+    return sum(prod(a.dims) for a in turned) / chip.vpu.lanes, contraction_cycles(c, chip)
 
 
 def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:

@@ -6,13 +6,16 @@ the region a reduction becomes the block's own, combined with a parameter; the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from systolith.compiler.groups.cones import cone
+from systolith.compiler.groups.recomputation import MOST
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.ops.dim_propagation import operand_dim
 from systolith.compiler.ops.reduction import repeatable
+from systolith.compiler.ops.table import info, is_elementwise
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,42 @@ def read_along(region: Mapping[Instruction, int]) -> dict[Instruction, int]:
             if found.setdefault(o, along) != along:
                 found[o] = None
     return {o: d for o, d in found.items() if d is not None}
+
+
+def sum_cone(
+    reduction: Instruction, there: Collection[Instruction], users: Mapping[Instruction, list[Instruction]]
+) -> list[Instruction]:
+    """The cheap operations, at most `MOST`, that make what a reduction reads of values that are there, in order.
+
+    Empty: it reads other values, or such a value itself.
+    """
+    if reduction.opcode != "reduce" or not reduction.shape.is_array:
+        return []
+    value = reduction.operands[0]
+
+    def given(i: Instruction) -> bool:
+        return i in there or i.opcode in ("broadcast", "constant")
+
+    def is_cheap(i: Instruction) -> bool:
+        return i.opcode == "reshape" or (is_elementwise(i) and not info(i).expensive)
+
+    made = None if given(value) else cone(value, given, is_cheap, MOST)
+    return [i for i in made or () if not given(i)]
+
+
+def own_copies(
+    computation: Computation, made: Sequence[Instruction], reduction: Instruction
+) -> dict[Instruction, Instruction]:
+    """Copies, for a reduction, of the operations that make what it reads; none if nothing else uses these."""
+    users, copies = computation.users(), dict[Instruction, Instruction]()
+    if {u for i in made for u in users[i]} <= {reduction, *made}:
+        return copies
+    for i in made:
+        copies[i] = i.copy([copies.get(o, o) for o in i.operands], dict(i.attributes))
+        copies[i].name = computation.fresh_name(f"{i.name}.again")
+    reduction.operands = [copies.get(o, o) for o in reduction.operands]
+    computation.instructions = [j for i in computation.instructions for j in (i, *([copies[i]] if i in copies else []))]
+    return copies
 
 
 def _accumulates(i: Instruction, d: int) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from systolith.compiler.cost.prices import UnitCycles, product_cycles, transfer_cycles
+from systolith.compiler.cost.prices import UnitCycles, transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.index.contraction import Contraction
 from systolith.compiler.memory.residency import (
@@ -23,7 +23,7 @@ from systolith.compiler.memory.residency import (
     leaf_bytes,
     leaf_liveness,
 )
-from systolith.compiler.mxu.matmul import contraction_of
+from systolith.compiler.mxu.matmul import contraction_cycles, contraction_of
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import ROOTS, RUNNING, Family, family, is_elementwise
 from systolith.compiler.tile.views import view_base
@@ -236,5 +236,4 @@ class Estimate:
         if i in self.split.of.dims:
             along = c.out.dims[self.split.of.dims[i]].depends
             c = replace(c, sizes=tuple(-(-n // self.split.blocks) if a in along else n for a, n in enumerate(c.sizes)))
-        each = product_cycles(c.count(c.m), c.count(c.n), c.count(c.k), self.chip)
-        return c.count(c.batch) * each // self.chip.mxu.count
+        return contraction_cycles(c, self.chip)

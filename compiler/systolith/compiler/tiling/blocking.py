@@ -27,7 +27,7 @@ from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.tiling.accumulation import Accumulations, made_of, read_along, start
+from systolith.compiler.tiling.accumulation import Accumulations, made_of, own_copies, read_along, start, sum_cone
 from systolith.compiler.tiling.repeated_results import again, copy_for_users, drop_unused, replace_operands
 from systolith.compiler.tiling.short_rows import lay_rows_across
 from systolith.isa.chip import Chip
@@ -104,6 +104,7 @@ class _Blocking:
                 continue
             region = self._best(i, done)
             if region:
+                self._take_sums(region, done)
                 reduced = self._reduced(region, done)
                 if copy_for_users(self.computation, region, region.keys() | reduced.keys(), self.large):
                     self._look_up()
@@ -164,6 +165,23 @@ class _Blocking:
     def _reduced(self, region: Region, done: set[Instruction]) -> dict[Instruction, int]:
         """The reductions along the blocks that the region may accumulate; see `Accumulations.of`."""
         return {i: d for i, d in self.accumulations.of(region).items() if i not in done}
+
+    def _take_sums(self, region: Region, done: set[Instruction]) -> None:
+        """Take in what leads to further reductions along the blocks: copies of what others use, too."""
+        for i in list(self.computation.instructions):
+            cone = sum_cone(i, region | read_along(region), self.users) if i not in region and i not in done else []
+            if not cone:
+                continue
+            grown = dict(region)
+            for c in cone:
+                there = grown | read_along(grown)
+                for o in c.operands:
+                    if o in there:
+                        self._take_users(o, there[o], [c], grown, done)
+            if grown.keys() >= set(cone) and i in self._reduced(grown, done):
+                own = own_copies(self.computation, cone, i)
+                region |= {own.get(c, c): grown[c] for c in cone}
+                self._look_up()
 
     def _grow_up(self, region: Region, done: set[Instruction]) -> None:
         """Take in operands that nothing else uses."""
