@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.cones import cone_again
-from systolith.compiler.groups.loop_rows import row_updates
+from systolith.compiler.groups.loop_rows import row_of, row_updates
 from systolith.compiler.groups.loop_state import keeps, kept, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
@@ -93,7 +93,7 @@ class _Pair:
         users = self.body.users()
         slices = {number: self._slices(at, users) for number, at in self.taken.items()}
         place = {i: n for n, i in enumerate(self.made.instructions)}
-        values = {number: _plain(self.rows[number].operands[1]) for number in self.taken if slices[number] is not None}
+        values = {number: row_of(self.rows[number]) for number in self.taken if slices[number] is not None}
         stored: dict[Instruction, int] = {}
         for number, value in sorted(values.items(), key=lambda each: place[each[1]]):
             update = self.rows[number]
@@ -182,13 +182,6 @@ class _Pair:
         number = element(i, self.made)
         assert number is not None
         return kept(self.outer, self.reader, self.writer.operands[0].operands[number], self.names)
-
-
-def _plain(row: Instruction) -> Instruction:
-    """What a row is, without the dimension that rows are along."""
-    while row.opcode == "reshape":
-        row = row.operands[0]
-    return row
 
 
 def _index(update: Instruction) -> Instruction:

@@ -104,6 +104,14 @@ def row_updates(loop: Instruction) -> Iterator[tuple[int, Instruction]]:
             yield number, made
 
 
+def row_of(update: Instruction) -> Instruction:
+    """What the row of an update is, without the dimension that rows are along."""
+    row = update.operands[1]
+    while row.opcode == "reshape":
+        row = row.operands[0]
+    return row
+
+
 def _start_empty(computation: Computation, loop: Instruction, fresh: Callable[[str], str], least: int) -> int:
     """Let arrays start without contents of which a loop writes every row; how many do.
 

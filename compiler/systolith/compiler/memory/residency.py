@@ -319,6 +319,13 @@ def place_computation(placement: Placement, computation: Computation, vmem: int,
         limit: bytes that values may take, those around it included.
         outer: bytes of values that are alive around it.
     """
+    before = -1
+    while len(placement.spilled) != before:  # what a later operation has no room for does not take any before it
+        before = len(placement.spilled)
+        _place_once(placement, computation, vmem, limit, outer)
+
+
+def _place_once(placement: Placement, computation: Computation, vmem: int, limit: int, outer: int) -> None:
     aliases = Aliases(computation)
     last = leaf_liveness(computation, aliases).last
     start = {i: n for n, i in enumerate(computation.instructions)}

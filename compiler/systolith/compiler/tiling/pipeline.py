@@ -11,6 +11,7 @@ from systolith.compiler.groups.layer_loops import LoopOverLayers
 from systolith.compiler.groups.loop_invariants import SinkInvariants
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.groups.loop_rows import LoopRows
+from systolith.compiler.groups.loop_updates import UpdateInLoops
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
 from systolith.compiler.groups.recomputation import LARGE, Recompute
@@ -36,6 +37,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),
+    "row-updates": lambda chip, options: UpdateInLoops(chip),
     "loop-rows": lambda chip, options: LoopRows(chip),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
