@@ -201,6 +201,29 @@ def test_scores_of_attention_are_multiplied_again() -> None:
     check(source, given, CHIP)
 
 
+def test_rows_are_left_as_they_are_made() -> None:
+    """Heads of q, k and v, which attention takes transposed, are rows of the product that makes them."""
+
+    def layer(x: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+        q, k, v = (part.reshape(32, 2, 8).transpose(1, 0, 2) for part in jnp.split(x @ w, 3, axis=1))
+        scores = jax.nn.softmax(q @ k.transpose(0, 2, 1), axis=-1)
+        return x + jnp.tanh((scores @ v).transpose(1, 0, 2).reshape(32, 16)), None
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(jax.lax.scan(layer, x, w)[0] ** 2)
+
+    rng = np.random.default_rng(1)
+    given = [0.4 * rng.standard_normal(dims).astype(np.float32) for dims in ((3, 16, 48), (32, 16))]
+    with jax.default_matmul_precision("highest"):
+        source = lowered(jax.value_and_grad(loss), given)
+    module = canonicalise(parse_hlo(source))
+    again(module)
+    rows = [s.dims for i in module.entry.instructions if i.opcode == "while" for s in i.shape.elements if s.dims]
+    assert (3, 2, 32, 8) not in rows
+    assert rows.count((3, 32, 16)) >= 2 * 4, "x, q, k and v, of both loops"
+    check(source, given, CHIP)
+
+
 def test_products_over_many_features_are_not() -> None:
     step, given = attention(tokens=16, features=64)
     module = canonicalise(parse_hlo(lowered(step, given)))

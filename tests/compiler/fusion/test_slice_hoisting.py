@@ -55,6 +55,18 @@ def test_a_product_for_each_slice() -> None:
     assert products(made) == [(256, 128), (256, 128), (256, 256)]
 
 
+@pytest.mark.parametrize("kernel", ["reshape", "sine"])
+def test_slices_that_a_product_and_a_kernel_read(kernel: str) -> None:
+    """As when a loop leaves q and k, whose product attention takes: products store both for all readers."""
+    read = f"""qm = f32[256,128] reshape(q)
+  km = f32[256,128] reshape(k)
+  ql = f32[256,128] {kernel}(q)
+  kl = f32[256,128] {kernel}(k)
+  s = f32[256,256] dot(qm, km), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT t = (f32[256,256], f32[256,128], f32[256,128]) tuple(s, ql, kl)"""
+    assert run_pass(module(read=read), HoistSlices(CHIP)).changed
+
+
 @pytest.mark.parametrize(
     "kept",
     [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.memory.residency import CACHED_SHARE, LONG, TILES, WAITING_SHARE, Placement, place
@@ -49,6 +50,36 @@ def placed(text: str) -> tuple[Module, Placement]:
     for make in GROUPING.values():
         run_pass(grouped, make(CHIP, Options()))
     return grouped, place(grouped, 4 * HELD * ROWS * 16, TILES, (), ())
+
+
+def held(sizes: list[int]) -> str:
+    """Products with weights of so many columns, of which all results are used in the end."""
+    flat = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    given = [f" w{n} = f32[16,{size}] parameter({n + 1})" for n, size in enumerate(sizes)]
+    made = [f" p{n} = f32[{ROWS},{size}] dot(x, w{n}), {flat}" for n, size in enumerate(sizes)]
+    shapes = ", ".join(f"f32[{ROWS},{size}]" for size in sizes)
+    names = ", ".join(f"n{n}" for n in range(len(sizes)))
+    used = [f" n{n} = f32[{ROWS},{size}] sine(p{n})" for n, size in enumerate(sizes)]
+    lines = "\n".join([*given, *made, *reversed(used)])
+    return f"""HloModule m
+ENTRY e {{
+ x = f32[{ROWS},16] parameter(0)
+{lines}
+ ROOT t = ({shapes}) tuple({names})
+}}
+"""
+
+
+@pytest.mark.parametrize("sizes", [[24, 28, 12], [12, 28, 4, 8], [20, 24, 40, 4, 32, 16], [16] * 9])
+def test_what_lies_in_hbm_takes_room_from_none(sizes: list[int]) -> None:
+    """Nor from groups that come before the one for which it has to leave."""
+    module = parse_hlo(held(sizes))
+    Fuse().run(module)
+    bytes_ = 4 * 4 * ROWS * 16
+    first = place(module, bytes_, TILES, (), ())
+    again = place(module, bytes_, TILES, first.spilled, ())
+    assert first.spilled == again.spilled
+    assert first.live == again.live
 
 
 def spilled(text: str) -> set[str]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.cones import cone_again
-from systolith.compiler.groups.loop_rows import row_of, row_updates
-from systolith.compiler.groups.loop_state import keeps, kept, plain
+from systolith.compiler.groups.loop_rows import row_of, row_update, row_updates
+from systolith.compiler.groups.loop_state import keeps, kept, plain, space
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
@@ -98,7 +98,11 @@ class _Pair:
         for number, value in sorted(values.items(), key=lambda each: place[each[1]]):
             update = self.rows[number]
             alike = {v: n for v, n in stored.items() if _index(self.rows[n]) is _index(update)}
-            cone = cone_again(value, self._is_given(alike, update), self.chip) if value.shape.bytes >= least else None
+            large = value.shape.bytes >= least
+            cone = cone_again(value, self._is_given(alike, update), self.chip) if large else None
+            if cone is None and large and (turned := _turned(value)):
+                cone = turned
+                stored[cone[0]] = alike[cone[0]] = self._row(cone[0], update)
             if cone is None:
                 stored[value] = number
                 continue
@@ -177,11 +181,40 @@ class _Pair:
         read.attributes = {k: v for k, v in read.attributes.items() if k == "metadata"}
         self.body.instructions[at:at] = out
 
+    def _row(self, value: Instruction, like: Instruction) -> int:
+        """Let the writer leave rows of another value where an update puts its own, for the reader; their number."""
+        shape = array(value.shape.dtype, (like.dims[0], *value.dims))
+        number = space(self.outer, self.writer, shape, self.names)
+        part = next(i for i in self.made.instructions if element(i, self.made) == number)
+        self.made.root = root = self.made.result
+        wide, put = row_update(part, value, _index(like), like.operands[3], self.names)
+        at = self.made.instructions.index(root)
+        self.made.instructions[at:at] = [wide, put]
+        root.operands[number] = put
+        got = Instruction(self.names.fresh("rows"), "get-tuple-element", shape, [self.writer], {"index": number})
+        self.outer.instructions.insert(self.outer.instructions.index(self.writer) + 1, got)
+        self.rows[number], self.taken[number] = put, kept(self.outer, self.reader, got, self.names)
+        return number
+
     def _carried(self, i: Instruction) -> int:
         """Where the reader has what the writer's state keeps; it is added to its state if it is not there."""
         number = element(i, self.made)
         assert number is not None
         return kept(self.outer, self.reader, self.writer.operands[0].operands[number], self.names)
+
+
+def _turned(value: Instruction) -> list[Instruction]:
+    """A product, or a slice, of which a value is the transpose, and how; nothing: it is another value.
+
+    q, k and v of attention are left transposed. Products store them as they are made, and each block takes its heads of
+    that.
+    """
+    chain = [value]
+    while chain[0].opcode in ("reshape", "transpose"):
+        chain.insert(0, chain[0].operands[0])
+    product = chain[0].opcode == "dot" and not chain[0].ints("lhs_batch_dims", ())
+    turned = any(i.opcode == "transpose" for i in chain[1:])
+    return chain if turned and (product or chain[0].opcode == "slice") else []
 
 
 def _index(update: Instruction) -> Instruction:

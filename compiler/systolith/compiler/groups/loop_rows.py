@@ -14,6 +14,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.loop_state import loops_of, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
+from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.memory.residency import ALLOCATE, is_allocation
 from systolith.compiler.passes.base import Outcome
@@ -102,6 +103,15 @@ def row_updates(loop: Instruction) -> Iterator[tuple[int, Instruction]]:
         updates = made.opcode == "dynamic-update-slice" and _row_base(made, body, users[made.operands[0]]) == number
         if updates and _writes_all(loop, made, count):
             yield number, made
+
+
+def row_update(
+    whole: Instruction, row: Instruction, index: Instruction, zero: Instruction, names: Names
+) -> tuple[Instruction, Instruction]:
+    """A row with the dimension that rows are along, and the update of an array with it."""
+    wide = Instruction(names.fresh("row"), "reshape", array(row.shape.dtype, (1, *row.dims)), [row])
+    starts = [index, *(zero for _ in row.dims)]
+    return wide, Instruction(names.fresh("rows.next"), "dynamic-update-slice", whole.shape, [whole, wide, *starts])
 
 
 def row_of(update: Instruction) -> Instruction:

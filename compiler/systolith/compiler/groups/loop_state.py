@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
-from systolith.compiler.hlo.shape import tuple_of
+from systolith.compiler.hlo.shape import Shape, tuple_of
+from systolith.compiler.memory.residency import ALLOCATE
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.while_trip_count import element
 
@@ -53,6 +54,14 @@ def kept(outer: Computation, loop: Instruction, value: Instruction, names: Names
         changed.shape = shape
         changed.attributes.pop("sharding", None)
     return at
+
+
+def space(outer: Computation, loop: Instruction, shape: Shape, names: Names) -> int:
+    """A new element of a loop's state, without contents; its number."""
+    made = Instruction(names.fresh(f"{loop.name}.space"), "custom-call", shape, line=loop.line)
+    made.attributes["custom_call_target"] = ALLOCATE
+    outer.instructions.insert(outer.instructions.index(loop.operands[0]), made)
+    return kept(outer, loop, made, names)
 
 
 def plain(outer: Computation, loop: Instruction) -> bool:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.layer_body import Made
-from systolith.compiler.groups.loop_rows import row_of, row_updates
-from systolith.compiler.groups.loop_state import kept, loops_of, plain
+from systolith.compiler.groups.loop_rows import row_of, row_update, row_updates
+from systolith.compiler.groups.loop_state import kept, loops_of, plain, space
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.memory.aliasing import parameter_leaves, read_aliases
-from systolith.compiler.memory.residency import ALLOCATE
 from systolith.compiler.ops.table import Family, family, is_elementwise
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
@@ -198,26 +197,20 @@ class _Step:
         self.outer.instructions[at:at] = early
         body = self.loop.computation("body")
         where = {value: kept(self.outer, self.loop, value, self.names) for value in self._needed()}
-        places = {r: where[self.wanted[r]] if r in self.wanted else self._space(r) for r in self.results}
+        places = {
+            r: where[self.wanted[r]] if r in self.wanted else space(self.outer, self.loop, r.shape, self.names)
+            for r in self.results
+        }
         out = Made(self.names)
         parts = {element(i, body): i for i in body.instructions}
         made = self._operations(out, {value: parts[number] for value, number in where.items()})
         for result, number in places.items():
-            part = parts[number]
-            wide = out.add("row", "reshape", array(result.shape.dtype, (1, *result.dims[1:])), [made[result]])
-            starts = [self.update.operands[2], *self._zeros(out, result)]
-            put = out.add("step.next", "dynamic-update-slice", result.shape, [part, wide, *starts])
+            wide, put = row_update(parts[number], made[result], self.update.operands[2], self._zero(out), self.names)
+            out.out += [wide, put]
             body.result.operands[number] = put
         last = body.instructions.index(body.result)
         body.instructions[last:last] = out.out
         self._replace(places)
-
-    def _space(self, result: Instruction) -> int:
-        """A new element of the loop's state for a result, without contents; its number."""
-        space = Instruction(self.names.fresh(f"{self.loop.name}.space"), "custom-call", result.shape, line=result.line)
-        space.attributes["custom_call_target"] = ALLOCATE
-        self.outer.instructions.insert(self.outer.instructions.index(self.loop.operands[0]), space)
-        return kept(self.outer, self.loop, space, self.names)
 
     def _operations(self, out: Made, parts: Mapping[Instruction, Instruction]) -> dict[Instruction, Instruction]:
         """The operations on one row; `parts`: what the loop takes, in its body."""
@@ -226,7 +219,7 @@ class _Step:
         made[self.rows] = row if row.dims == like.dims else out.add("row", "reshape", like, [row])
         for value in self.given:
             sizes, like = (1, *value.dims[1:]), array(value.shape.dtype, value.dims[1:])
-            starts = [self.update.operands[2], *self._zeros(out, value)]
+            starts = [self.update.operands[2], *(self._zero(out) for _ in sizes[1:])]
             shape = array(value.shape.dtype, sizes)
             row = out.add("row", "dynamic-slice", shape, [parts[value], *starts], dynamic_slice_sizes=sizes)
             made[value] = out.add("row", "reshape", like, [row])
@@ -240,9 +233,8 @@ class _Step:
             out.out.append(made[i])
         return made
 
-    def _zeros(self, out: Made, whole: Instruction) -> list[Instruction]:
-        zero = next((i for i in out.out if i.opcode == "constant"), None) or out.scalar("zero", 0)
-        return [zero for _ in whole.dims[1:]]
+    def _zero(self, out: Made) -> Instruction:
+        return next((i for i in out.out if i.opcode == "constant"), None) or out.scalar("zero", 0)
 
     def _replace(self, places: Mapping[Instruction, int]) -> None:
         """Let others use what the loop gives."""

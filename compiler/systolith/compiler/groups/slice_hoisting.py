@@ -189,10 +189,9 @@ def _is_copied(value: Instruction, users: Users, result: Instruction) -> bool:
 
     A transpose that several read is stored by a kernel, which reads the slice.
     """
-    while value is not result:
-        readers = users[value]
-        if len(readers) != 1 or not info(readers[0]).view:
-            stored = any(not info(r).in_kernel and family(r) is not Family.REDUCTION for r in readers)
-            return stored and (len(readers) == 1 or value.opcode != "transpose")
-        value = readers[0]
-    return True
+    if value is result:
+        return True
+    readers = users[value]
+    if any(not info(r).in_kernel and family(r) is not Family.REDUCTION for r in readers):
+        return len(readers) == 1 or value.opcode != "transpose"
+    return any(info(r).view and _is_copied(r, users, result) for r in readers)
