@@ -14,7 +14,7 @@ from systolith.compiler.explain import Decision
 from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.memory.update_places import update_places
+from systolith.compiler.memory.update_places import rows_in_hbm, update_places
 from systolith.compiler.ops.group import read_groups
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
@@ -215,6 +215,22 @@ ENTRY main {{
 }}
 """
     assert update_places(read_groups(parse_hlo(text)).entry) == {}
+
+
+@pytest.mark.parametrize(("kib", "rows"), [(64, ["row"]), (128, []), (1024, [])])
+def test_rows_of_arrays_in_hbm_take_no_room(kib: int, rows: list[str]) -> None:
+    """A row of 16 KiB, that nothing else reads, of an array of 80 KiB."""
+    text = loop().replace("after = f32[64,64] add(row, row)", "after = f32[64,64] add(x, x)")
+    made = compiled(text, CHIPS[32])
+    grouped = read_groups(parse_hlo(made.stages["grouped.hlo"]))
+    found = {leaf[0].name for c in grouped.computations for leaf in rows_in_hbm(c, kib << 10)}
+    assert sorted(found) == rows
+
+
+def test_rows_that_others_read_do() -> None:
+    made = compiled(loop(), CHIPS[32])
+    grouped = read_groups(parse_hlo(made.stages["grouped.hlo"]))
+    assert not any(rows_in_hbm(c, 64 << 10) for c in grouped.computations)
 
 
 SECOND = "ys.2 = f32[5,64,64] get-tuple-element(state), index=3"

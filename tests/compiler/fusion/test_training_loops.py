@@ -135,17 +135,17 @@ def test_a_step_is_the_same(donated: bool, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_weights_are_updated_where_they_are() -> None:
-    """A group reads a layer's momentum out of the stack and puts the new one there, element by element."""
+    """A product reads a layer's momentum out of the stack and puts the new one there, element by element."""
     made = compiled(text(), CHIPS[16])
     grouped = read_groups(parse_hlo(made.stages["grouped.hlo"]))
     places = {
-        maker.name.rstrip("0123456789"): place.view is not None
+        (maker.name.rstrip("0123456789"), k): place.view is not None
         for computation in grouped.computations
-        for (maker, _), place in update_places(computation).items()
+        for (maker, k), place in update_places(computation).items()
     }
-    assert places.pop("m4.new")
+    assert places.pop(("w4.new.outputs", 0))
     assert not any(places.values())
-    assert {"t", "x"} <= places.keys()
+    assert {("w4.new.outputs", 1), ("t", 0), ("x", 0)} <= places.keys()
 
 
 def test_the_core_does_the_same() -> None:

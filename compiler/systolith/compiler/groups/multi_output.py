@@ -26,6 +26,7 @@ from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.fuse_pair import Joint, Kernels, NotJointError, check_results, join
 from systolith.compiler.groups.product_results import ProductResults
+from systolith.compiler.groups.slice_views import SliceViews
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.memory.aliasing import Uses, parameter_leaves, pointwise, stored_directly, wanted_aliases
 from systolith.compiler.memory.residency import (
@@ -40,6 +41,7 @@ from systolith.compiler.memory.residency import (
     place_computation,
     running,
 )
+from systolith.compiler.memory.update_places import rows_in_hbm
 from systolith.compiler.ops.group import Group, Unit, result_values
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.options import Options
@@ -78,13 +80,17 @@ class FuseOutputs:
         products = ProductResults(self.chip, self.options)
         changed, decisions = False, list[Decision]()
         for computation, places in _wanted(module).items():
-            merging = _Merging(computation, self.chip, names, places, computation is module.entry, products)
-            gone, made = merging.run()
-            at = module.computations.index(computation)
-            module.computations[at:at] = made
-            module.computations = [c for c in module.computations if c not in gone]
-            decisions += merging.decisions
-            changed |= bool(made)
+            # Products come when the rest is settled: where values lie then says what they gain.
+            for merge in (_Merging.run, _Merging.into_products):
+                if merge is _Merging.into_products and not any(map(_products_read, computation.instructions)):
+                    continue
+                merging = _Merging(computation, self.chip, names, places, computation is module.entry, products)
+                gone, made = merge(merging)
+                at = module.computations.index(computation)
+                module.computations[at:at] = made
+                module.computations = [c for c in module.computations if c not in gone]
+                decisions += merging.decisions
+                changed |= bool(made)
         return Outcome(changed, tuple(decisions))
 
 
@@ -187,7 +193,7 @@ class _Merging:
             if n in places:
                 self.wants.setdefault(leaf[0], set()).add(places[n])
         self.limit = int(chip.vmem.bytes * VALUES_SHARE)
-        placement = _placed(computation, chip.vmem.bytes, self.limit, outermost)
+        placement = _placed(computation, chip, self.limit, outermost)
         self.live, self.kept = placement.live, defaultdict[Instruction, int](int)
         self.budget = placement.budget
         self.spilled: set[Instruction] = set()
@@ -211,18 +217,21 @@ class _Merging:
             group: Instruction | None = i
             while isinstance(group, Group) and group.unit is Unit.VPU:
                 group = self._joined(group, self._candidates(group))
-        if self.products is not None:
-            self._into_products()
+        return self._rewritten()
+
+    def into_products(self) -> tuple[set[Computation], list[Computation]]:
+        """Join groups with those of the products that they read; gives the same."""
+        self.done = [*self.computation.instructions]
+        self.at = {i: n for n, i in enumerate(self.done)}
+        for i in [*self.done]:
+            if isinstance(i, Group) and (makers := _products_read(i)):
+                self._joined(i, [(self.at[maker], maker) for maker in makers if maker.dims == i.root.dims])
+        return self._rewritten()
+
+    def _rewritten(self) -> tuple[set[Computation], list[Computation]]:
         self.computation.root = self._now(self.computation.result)
         self.computation.instructions = self.done
         return self.gone, [c for c in self.made if c not in self.gone]
-
-    def _into_products(self) -> None:
-        """Join groups with those of the products that they read."""
-        for i in [*self.done]:
-            if isinstance(i, Group) and i.unit is Unit.VPU and not i.reduces:
-                makers = {o: self.at[o] for o in i.operands if isinstance(o, Group) and o.unit is Unit.MXU}
-                self._joined(i, [(at, maker) for maker, at in makers.items() if maker.dims == i.root.dims])
 
     def _joined(self, second: Group, candidates: Iterable[tuple[int, Group]]) -> Group | None:
         """Let a group join the best of some before it, whose places are given; None: of none."""
@@ -414,6 +423,13 @@ class _Merging:
         self.wants[merged] = self.wants.get(both[0], set()) | self.wants.get(both[1], set())
 
 
+def _products_read(i: Instruction) -> list[Group]:
+    """The groups of products that an elementwise group reads."""
+    if not isinstance(i, Group) or i.unit is not Unit.VPU or i.reduces:
+        return []
+    return list(dict.fromkeys(o for o in i.operands if isinstance(o, Group) and o.unit is Unit.MXU))
+
+
 def _stem(group: Instruction) -> str:
     return group.name.split(OUTPUTS)[0]
 
@@ -432,9 +448,10 @@ def _group(name: str, joint: Joint, first: Group, second: Group) -> Group:
     return Group.of(name, joint.computation, joint.leaves, second, first.unit, why=why)
 
 
-def _placed(computation: Computation, vmem: int, limit: int, outermost: bool) -> Placement:
+def _placed(computation: Computation, chip: Chip, limit: int, outermost: bool) -> Placement:
     """Where the values of a computation will lie, as far as that is known before lowering."""
     fixed = stored_directly(computation, Aliases(computation)) if outermost else set[Leaf]()
-    placement = Placement(set(fixed))
-    place_computation(placement, computation, vmem, limit, 0)
+    views = {(i, 0) for i in SliceViews(chip).of(computation)}
+    placement = Placement(fixed | views | rows_in_hbm(computation, chip.vmem.bytes))
+    place_computation(placement, computation, chip.vmem.bytes, limit, 0)
     return placement

@@ -8,7 +8,7 @@ reader begins where it has.  A view has the strides of the whole array, and an o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
@@ -38,16 +38,20 @@ class SliceViews:
     chip: Chip
 
     def run(self, module: Module) -> Outcome:
-        decisions = [d for computation in running(module.entry) for d in self._in(computation)]
+        decisions: list[Decision] = []
+        for i in (i for computation in running(module.entry) for i in self.of(computation)):
+            i.read_in_place()
+            what = "is read where it lies in the whole array"
+            decisions.append(Decision("memory", i.name, what, "", {"bytes": i.shape.bytes}))
         return Outcome(bool(decisions), tuple(decisions))
 
-    def _in(self, computation: Computation) -> list[Decision]:
+    def of(self, computation: Computation) -> Iterator[Group]:
+        """The slices of a computation that are to be views."""
         slices = [i for i in computation.instructions if isinstance(i, Group) and i.root.opcode == "dynamic-slice"]
         if not slices:
-            return []
+            return
         uses, users = Uses(computation), computation.users()
         changed = _changes(computation, uses)
-        decisions = []
         for i in slices:
             if i.unit is not Unit.DMA or not _is_slice_of_operand(i):
                 continue
@@ -57,10 +61,7 @@ class SliceViews:
                 continue
             end = max(uses.position[reader] for reader in readers)
             if not uses.position[i] < changed[whole[0]] <= end and self._gains(i, readers):
-                i.read_in_place()
-                what = "is read where it lies in the whole array"
-                decisions.append(Decision("memory", i.name, what, "", {"bytes": i.shape.bytes}))
-        return decisions
+                yield i
 
     def _gains(self, i: Instruction, readers: Sequence[Group]) -> bool:
         share = VALUE_SHARE if len(readers) > 1 else SMALL[readers[0].unit]

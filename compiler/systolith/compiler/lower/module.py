@@ -16,8 +16,17 @@ from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.host import lower_infeed, lower_outfeed
 from systolith.compiler.lower.lowering import Lowering, LoweringRules
 from systolith.compiler.memory.aliasing import plan_donation
-from systolith.compiler.memory.residency import CACHED_SHARE, VALUES_SHARE, Leaf, leaf_shapes, place, result_leaves
+from systolith.compiler.memory.residency import (
+    CACHED_SHARE,
+    VALUES_SHARE,
+    Leaf,
+    leaf_shapes,
+    place,
+    result_leaves,
+    running,
+)
 from systolith.compiler.memory.shares import Shares
+from systolith.compiler.memory.update_places import rows_in_hbm
 from systolith.compiler.mxu.matmul import lower_output
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
@@ -61,7 +70,8 @@ def lower_module(
     """
     entry, chip = module.entry, bodies.chip
     donation = plan_donation(module, chip.vmem.bytes // CACHED_SHARE)
-    placement = place(module, chip.vmem.bytes, shares, spilled, donation.fixed, values)
+    rows = {leaf for c in running(entry) for leaf in rows_in_hbm(c, chip.vmem.bytes)}
+    placement = place(module, chip.vmem.bytes, shares, spilled | rows, donation.fixed, values)
     ctx = TileBuilder(chip, options)
     lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module))
     results = []

@@ -6,7 +6,7 @@ that is made elsewhere in HBM would be read and written once more.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
@@ -22,6 +22,10 @@ from systolith.isa.dtypes import S32
 
 MAKERS = (Unit.MXU, Unit.VPU, None)
 """Units of groups whose results may lie anywhere (None: blocks)."""
+
+
+ROW = 16
+"""A row of this part of VMEM, or more, is made in HBM."""
 
 
 class UpdatePlace(NamedTuple):
@@ -71,6 +75,26 @@ def update_places(computation: Computation) -> dict[Leaf, UpdatePlace]:
             if view is not None or made not in reads[base]:
                 found[value] = UpdatePlace(update, view)
     return found
+
+
+def rows_in_hbm(computation: Computation, vmem: int) -> set[Leaf]:
+    """Large values that only an update reads, of an array that has no room in so many bytes of VMEM: they are made in
+    HBM, and take none.
+    """
+    places, uses = update_places(computation), Uses(computation)
+    readers = Counter(
+        leaf
+        for i in computation.instructions
+        if family(i) is not Family.NAME
+        for o in i.operands
+        for leaf in uses.aliases.leaves[o]
+    )
+    least = vmem // ROW
+    return {
+        value
+        for value, (update, _) in places.items()
+        if readers[value] == 1 and leaf_bytes(value) >= least and leaf_bytes((update, 0)) > vmem
+    }
 
 
 def _view_of(uses: Uses, maker: Group, base: Leaf, update: Group) -> Group | None:
