@@ -69,15 +69,11 @@ def read_along(region: Mapping[Instruction, int]) -> dict[Instruction, int]:
     return {o: d for o, d in found.items() if d is not None}
 
 
-def sum_cone(
-    reduction: Instruction, there: Collection[Instruction], users: Mapping[Instruction, list[Instruction]]
-) -> list[Instruction]:
+def sum_cone(reduction: Instruction, there: Collection[Instruction]) -> list[Instruction]:
     """The cheap operations, at most `MOST`, that make what a reduction reads of values that are there, in order.
 
     Empty: it reads other values, or such a value itself.
     """
-    if reduction.opcode != "reduce" or not reduction.shape.is_array:
-        return []
     value = reduction.operands[0]
 
     def given(i: Instruction) -> bool:

@@ -168,9 +168,8 @@ class _Blocking:
 
     def _take_sums(self, region: Region, done: set[Instruction]) -> None:
         """Take in what leads to further reductions along the blocks: copies of what others use, too."""
-        for i in list(self.computation.instructions):
-            cone = sum_cone(i, region | read_along(region), self.users) if i not in region and i not in done else []
-            if not cone:
+        for i in [i for i in self.computation.instructions if i.opcode == "reduce" and i.shape.is_array]:
+            if i in region or i in done or not (cone := sum_cone(i, region | read_along(region))):
                 continue
             grown = dict(region)
             for c in cone:
