@@ -230,3 +230,22 @@ def test_products_over_many_features_are_not() -> None:
     before = [i.opcode for i in module.instructions()].count("dot")
     again(module)
     assert [i.opcode for i in module.instructions()].count("dot") == before
+
+
+@pytest.mark.parametrize("rows", [("0", "1"), ("2", "3")])
+def test_slices_of_rows_after_the_loops_are_computed_again(rows: tuple[str, str]) -> None:
+    """As the gradient of the first layer, written out; a value of what the loop keeps is not there after it."""
+    whole = ", ".join(f"[0:{n}]" for n in (32, 32))
+    cut = "\n  ".join(
+        f"cut{k} = f32[1,32,32] slice(got{n}), slice={{[{n}:{int(n) + 1}], {whole}}}\n  flat{k} = {ROW} reshape(cut{k})"
+        for k, n in enumerate(rows)
+    )
+    end = f"ROOT all = ({ROW}, {ROWS}) tuple(g, grads)"
+    beside = f"{cut}\n  beside = {ROW} add(flat0, flat1)\n  ROOT all = ({ROW}, {ROWS}, {ROW}) tuple(g, grads, beside)"
+    source = text().replace(end, beside)
+    assert source != text()
+    module = parse_hlo(source)
+    assert again(module) == (ALL if rows == ("0", "1") else ["tanh", "square"])
+    for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(source), *arguments()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    check(source, arguments(), CHIP)

@@ -16,6 +16,7 @@ from systolith.compiler.groups.cones import cone_again
 from systolith.compiler.groups.loop_rows import row_of, row_update, row_updates
 from systolith.compiler.groups.loop_state import keeps, kept, plain, space
 from systolith.compiler.groups.recomputation import LARGE
+from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.base import Outcome
@@ -69,29 +70,34 @@ class _Pair:
 
     Attributes:
         rows: updates of arrays of whose rows the writer writes every one, by their number in its state.
-        taken: where the reader has each of these, in its state.
+        got: these arrays, after the writer, if only the reader and slices that take one row use them.
+        taken: where the reader has each of them, in its state.
     """
 
     def __init__(self, outer: Computation, writer: Instruction, reader: Instruction, names: Names, chip: Chip) -> None:
         self.outer, self.writer, self.reader, self.names, self.chip = outer, writer, reader, names, chip
         self.made, self.body = writer.computation("body"), reader.computation("body")
         self.rows = dict(row_updates(writer))
+        self.got: dict[int, Instruction] = {}
         self.taken: dict[int, int] = {}
         if not plain(outer, reader) or not plain(outer, writer):
             return
         start, users = reader.operands[0], outer.users()
         of_writer = {u: u.integer("index") for u in users[writer] if u.opcode == "get-tuple-element"}
-        for number, given in enumerate(start.operands):
-            alone = users[given] == [start] and keeps(reader, number)
-            if given in of_writer and of_writer[given] in self.rows and alone:
-                self.taken[of_writer[given]] = number
+        for at, given in enumerate(start.operands):
+            number = of_writer.get(given)
+            others = [u for u in users[given] if u is not start]
+            once = start.operands.count(given) == 1 and keeps(reader, at)
+            if number in self.rows and once and given is not outer.result and all(map(_takes_row, others)):
+                self.got[number], self.taken[number] = given, at
 
     def again(self, least: int) -> Iterator[tuple[str, int]]:
         """Compute rows again; gives their names and bytes, in the order in which they are made."""
         if not self.taken:
             return
-        users = self.body.users()
+        users, after = self.body.users(), self.outer.users()
         slices = {number: self._slices(at, users) for number, at in self.taken.items()}
+        outside = {number: [u for u in after[got] if u.opcode == "slice"] for number, got in self.got.items()}
         place = {i: n for n, i in enumerate(self.made.instructions)}
         values = {number: row_of(self.rows[number]) for number in self.taken if slices[number] is not None}
         stored: dict[Instruction, int] = {}
@@ -99,14 +105,15 @@ class _Pair:
             update = self.rows[number]
             alike = {v: n for v, n in stored.items() if _index(self.rows[n]) is _index(update)}
             large = value.shape.bytes >= least
-            cone = cone_again(value, self._is_given(alike, update), self.chip) if large else None
+            given = alike.__contains__ if outside[number] else self._is_given(alike, update)
+            cone = cone_again(value, given, self.chip) if large else None
             if cone is None and large and (turned := _turned(value)):
                 cone = turned
                 stored[cone[0]] = alike[cone[0]] = self._row(cone[0], update)
             if cone is None:
                 stored[value] = number
                 continue
-            for read in slices[number] or []:
+            for read in [*(slices[number] or []), *outside[number]]:
                 self._compute(read, cone, alike)
             yield value.name, value.shape.bytes
 
@@ -145,8 +152,9 @@ class _Pair:
         return given
 
     def _compute(self, read: Instruction, cone: list[Instruction], stored: Mapping[Instruction, int]) -> None:
-        """Let a slice of the reader's body be what the operations of a cone make of other slices."""
-        at = self.body.instructions.index(read)
+        """Let a slice, of the reader's body or after the writer, be what the operations of a cone make of others."""
+        inside = read.opcode == "dynamic-slice"
+        instructions = (self.body if inside else self.outer).instructions
         out: list[Instruction] = []
         values: dict[Instruction, Instruction] = {}
 
@@ -155,31 +163,45 @@ class _Pair:
             out.append(made)
             return made
 
-        def row(number: int, of: Instruction, dims: tuple[int, ...]) -> Instruction:
-            """A row of an element of the reader's state, at the place of the slice."""
-            whole = add("get-tuple-element", of.shape, [self.body.parameters[0]], index=number)
-            sizes = (1, *of.dims[1:])
-            starts = [read.operands[1], *(zero for _ in sizes[1:])]
-            part = add("dynamic-slice", array(of.shape.dtype, sizes), [whole, *starts], dynamic_slice_sizes=sizes)
-            return add("reshape", array(of.shape.dtype, dims), [part])
+        def kept_value(i: Instruction) -> Instruction:
+            """What the writer's state keeps, in the reader; what the reader changes is not there after it."""
+            assert inside
+            return add("get-tuple-element", i.shape, [self.body.parameters[0]], index=self._carried(i))
 
-        zero = next((o for o in read.operands[2:]), read.operands[1])
+        def left(number: int) -> Instruction:
+            """An array that the writer leaves, where the slice is."""
+            shape = self.rows[number].shape
+            if not inside:
+                return self.got[number]
+            return add("get-tuple-element", shape, [self.body.parameters[0]], index=self.taken[number])
+
+        def row(whole: Instruction, dims: tuple[int, ...]) -> Instruction:
+            """The row of an array at the place of the slice."""
+            sizes, zero = (1, *whole.dims[1:]), read.operands[-1]
+            shape = array(whole.shape.dtype, sizes)
+            if inside:
+                starts = [read.operands[1], *(zero for _ in sizes[1:])]
+                part = add("dynamic-slice", shape, [whole, *starts], dynamic_slice_sizes=sizes)
+            else:
+                cut = (read.slices[0], *(SliceDim(0, size) for size in sizes[1:]))
+                part = add("slice", shape, [whole], slice=cut)
+            return add("reshape", array(shape.dtype, dims), [part])
+
         for i in cone:
             if i in stored:
-                values[i] = row(self.taken[stored[i]], self.rows[stored[i]], i.dims)
+                values[i] = row(left(stored[i]), i.dims)
             elif i.opcode == "dynamic-slice":
-                number = self._carried(i.operands[0])
-                values[i] = row(number, i.operands[0], i.dims)
+                values[i] = row(kept_value(i.operands[0]), i.dims)
             elif element(i, self.made) is not None:
-                number = self._carried(i)
-                values[i] = add("get-tuple-element", i.shape, [self.body.parameters[0]], index=number)
+                values[i] = kept_value(i)
             else:
                 values[i] = i.copy([values[o] for o in i.operands], dict(i.attributes))
                 values[i].name = self.names.fresh(f"{i.name}.again")
                 out.append(values[i])
         read.opcode, read.operands = "reshape", [values[cone[-1]]]
         read.attributes = {k: v for k, v in read.attributes.items() if k == "metadata"}
-        self.body.instructions[at:at] = out
+        at = instructions.index(read)
+        instructions[at:at] = out
 
     def _row(self, value: Instruction, like: Instruction) -> int:
         """Let the writer leave rows of another value where an update puts its own, for the reader; their number."""
@@ -193,7 +215,8 @@ class _Pair:
         root.operands[number] = put
         got = Instruction(self.names.fresh("rows"), "get-tuple-element", shape, [self.writer], {"index": number})
         self.outer.instructions.insert(self.outer.instructions.index(self.writer) + 1, got)
-        self.rows[number], self.taken[number] = put, kept(self.outer, self.reader, got, self.names)
+        self.rows[number], self.got[number] = put, got
+        self.taken[number] = kept(self.outer, self.reader, got, self.names)
         return number
 
     def _carried(self, i: Instruction) -> int:
@@ -201,6 +224,12 @@ class _Pair:
         number = element(i, self.made)
         assert number is not None
         return kept(self.outer, self.reader, self.writer.operands[0].operands[number], self.names)
+
+
+def _takes_row(i: Instruction) -> bool:
+    """Whether an instruction is a slice of one row."""
+    whole = i.operands[0].dims
+    return i.opcode == "slice" and i.dims == (1, *whole[1:])
 
 
 def _turned(value: Instruction) -> list[Instruction]:
