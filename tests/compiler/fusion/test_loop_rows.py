@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.memory.update_places import rows_in_hbm, update_places
 from systolith.compiler.ops.group import read_groups
@@ -20,6 +21,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_loop_residuals import text as rows_of_four
 from tests.compiler.machine import CHIPS, Array, check, compiled, counting
 
 COUNT = 5
@@ -215,6 +217,15 @@ ENTRY main {{
 }}
 """
     assert update_places(read_groups(parse_hlo(text)).entry) == {}
+
+
+def test_updates_come_early_in_one_order() -> None:
+    """Whatever the addresses of instructions are, by which a set orders them."""
+    kept = []
+    for _ in range(10):
+        kept.append(parse_hlo(rows_of_four()))
+        run_pass(kept[-1], LoopRows(CHIPS[32]))
+    assert len(set(map(print_hlo, kept))) == 1
 
 
 @pytest.mark.parametrize(("kib", "rows"), [(64, ["row"]), (128, []), (1024, [])])

@@ -57,7 +57,7 @@ def elementwise_cone(value: Instruction, is_given: Callable[[Instruction], bool]
 
 
 def cone_again(value: Instruction, is_given: Callable[[Instruction], bool], chip: Chip) -> list[Instruction] | None:
-    """The same of what is elementwise and of products, if HBM would take longer for the value than these.
+    """The same of what is elementwise and of products, if these take half as long as HBM for the value, or less.
 
     Scores of attention are such a value: a product over the few features of a head makes an array that is much larger
     than its operands.

@@ -28,7 +28,7 @@ from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trip_count import stated
 from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.memory.aliasing import read_aliases, read_donors
-from systolith.compiler.memory.residency import ALLOCATE, STACK, UNSTACK
+from systolith.compiler.memory.residency import STACK, UNSTACK, allocation
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names
@@ -290,7 +290,8 @@ class _Loop:
     def _space(self, like: Instruction, count: int = 0) -> Instruction:
         """Memory for a value without contents; `count`: for so many rows of it."""
         shape = stacked(like.shape, count) if count else like.shape
-        return self._made.add("layers.space", "custom-call", shape, [], custom_call_target=ALLOCATE)
+        self._made.out.append(allocation(self._made.names.fresh("layers.space"), shape))
+        return self._made.out[-1]
 
     def _rows_of(self, loop: Instruction, k: int, slot: int) -> dict[Instruction, Instruction]:
         """What others use of the results of an operation, after the loop."""

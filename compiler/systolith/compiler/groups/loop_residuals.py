@@ -153,55 +153,20 @@ class _Pair:
 
     def _compute(self, read: Instruction, cone: list[Instruction], stored: Mapping[Instruction, int]) -> None:
         """Let a slice, of the reader's body or after the writer, be what the operations of a cone make of others."""
-        inside = read.opcode == "dynamic-slice"
-        instructions = (self.body if inside else self.outer).instructions
-        out: list[Instruction] = []
+        at = _Place(self, read)
         values: dict[Instruction, Instruction] = {}
-
-        def add(opcode: str, shape: Shape, operands: list[Instruction], **attributes: Attribute) -> Instruction:
-            made = Instruction(self.names.fresh(f"{read.name}.{opcode}"), opcode, shape, operands, attributes)
-            out.append(made)
-            return made
-
-        def kept_value(i: Instruction) -> Instruction:
-            """What the writer's state keeps, in the reader; what the reader changes is not there after it."""
-            assert inside
-            return add("get-tuple-element", i.shape, [self.body.parameters[0]], index=self._carried(i))
-
-        def left(number: int) -> Instruction:
-            """An array that the writer leaves, where the slice is."""
-            shape = self.rows[number].shape
-            if not inside:
-                return self.got[number]
-            return add("get-tuple-element", shape, [self.body.parameters[0]], index=self.taken[number])
-
-        def row(whole: Instruction, dims: tuple[int, ...]) -> Instruction:
-            """The row of an array at the place of the slice."""
-            sizes, zero = (1, *whole.dims[1:]), read.operands[-1]
-            shape = array(whole.shape.dtype, sizes)
-            if inside:
-                starts = [read.operands[1], *(zero for _ in sizes[1:])]
-                part = add("dynamic-slice", shape, [whole, *starts], dynamic_slice_sizes=sizes)
-            else:
-                cut = (read.slices[0], *(SliceDim(0, size) for size in sizes[1:]))
-                part = add("slice", shape, [whole], slice=cut)
-            return add("reshape", array(shape.dtype, dims), [part])
-
         for i in cone:
             if i in stored:
-                values[i] = row(left(stored[i]), i.dims)
+                values[i] = at.row(at.left(stored[i]), i.dims)
             elif i.opcode == "dynamic-slice":
-                values[i] = row(kept_value(i.operands[0]), i.dims)
+                values[i] = at.row(at.kept(i.operands[0]), i.dims)
             elif element(i, self.made) is not None:
-                values[i] = kept_value(i)
+                values[i] = at.kept(i)
             else:
                 values[i] = i.copy([values[o] for o in i.operands], dict(i.attributes))
                 values[i].name = self.names.fresh(f"{i.name}.again")
-                out.append(values[i])
-        read.opcode, read.operands = "reshape", [values[cone[-1]]]
-        read.attributes = {k: v for k, v in read.attributes.items() if k == "metadata"}
-        at = instructions.index(read)
-        instructions[at:at] = out
+                at.out.append(values[i])
+        at.replace(values[cone[-1]])
 
     def _row(self, value: Instruction, like: Instruction) -> int:
         """Let the writer leave rows of another value where an update puts its own, for the reader; their number."""
@@ -219,11 +184,66 @@ class _Pair:
         self.taken[number] = kept(self.outer, self.reader, got, self.names)
         return number
 
-    def _carried(self, i: Instruction) -> int:
+    def carried(self, i: Instruction) -> int:
         """Where the reader has what the writer's state keeps; it is added to its state if it is not there."""
         number = element(i, self.made)
         assert number is not None
         return kept(self.outer, self.reader, self.writer.operands[0].operands[number], self.names)
+
+
+class _Place:
+    """Where a slice takes a row: in the reader's body, or after the loops.
+
+    Args:
+        pair: the loops.
+        read: the slice.
+
+    Attributes:
+        out: what is made there in its stead.
+    """
+
+    def __init__(self, pair: _Pair, read: Instruction) -> None:
+        self._pair, self._read, self._inside = pair, read, read.opcode == "dynamic-slice"
+        self.out: list[Instruction] = []
+
+    def _add(self, opcode: str, shape: Shape, operands: list[Instruction], **attributes: Attribute) -> Instruction:
+        name = self._pair.names.fresh(f"{self._read.name}.{opcode}")
+        self.out.append(Instruction(name, opcode, shape, operands, attributes))
+        return self.out[-1]
+
+    def _element(self, shape: Shape, number: int) -> Instruction:
+        return self._add("get-tuple-element", shape, [self._pair.body.parameters[0]], index=number)
+
+    def kept(self, i: Instruction) -> Instruction:
+        """What the writer's state keeps, in the reader; what that changes is not there after it."""
+        assert self._inside
+        return self._element(i.shape, self._pair.carried(i))
+
+    def left(self, number: int) -> Instruction:
+        """An array that the writer leaves."""
+        pair = self._pair
+        return self._element(pair.rows[number].shape, pair.taken[number]) if self._inside else pair.got[number]
+
+    def row(self, whole: Instruction, dims: tuple[int, ...]) -> Instruction:
+        """The row of an array that the slice takes of its own."""
+        sizes = (1, *whole.dims[1:])
+        shape = array(whole.shape.dtype, sizes)
+        if self._inside:
+            starts = [self._read.operands[1], *(self._read.operands[-1] for _ in sizes[1:])]
+            part = self._add("dynamic-slice", shape, [whole, *starts], dynamic_slice_sizes=sizes)
+        else:
+            cut = (self._read.slices[0], *(SliceDim(0, size) for size in sizes[1:]))
+            part = self._add("slice", shape, [whole], slice=cut)
+        return self._add("reshape", array(shape.dtype, dims), [part])
+
+    def replace(self, value: Instruction) -> None:
+        """Let the slice be a value, after what was made for it."""
+        read, pair = self._read, self._pair
+        read.opcode, read.operands = "reshape", [value]
+        read.attributes = {k: v for k, v in read.attributes.items() if k == "metadata"}
+        instructions = (pair.body if self._inside else pair.outer).instructions
+        at = instructions.index(read)
+        instructions[at:at] = self.out
 
 
 def _takes_row(i: Instruction) -> bool:

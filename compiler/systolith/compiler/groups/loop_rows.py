@@ -16,7 +16,7 @@ from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.memory.residency import ALLOCATE, is_allocation
+from systolith.compiler.memory.residency import allocation, is_allocation
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.while_trip_count import element, initial, scalar, step_of
@@ -63,7 +63,7 @@ def _updates_early(body: Computation, least: int) -> int:
         updates = updates and i.operands[1].shape.bytes >= least
         if updates or (i.opcode in NAMES and users[i] and early.issuperset(users[i])):
             early.add(i)
-    waits = {i: {*i.operands} for i in early}
+    waits = {i: {*i.operands} for i in body.instructions if i in early}
     waiting: dict[Instruction, list[Instruction]] = defaultdict(list)
     for i, needed in waits.items():
         for operand in needed:
@@ -136,8 +136,7 @@ def _start_empty(computation: Computation, loop: Instruction, fresh: Callable[[s
         given = state.operands[number]
         if number in tested or is_allocation(given) or given.shape.bytes < least:
             continue
-        space = Instruction(fresh(f"{loop.name}.space"), "custom-call", given.shape, [], line=given.line)
-        space.attributes["custom_call_target"] = ALLOCATE
+        space = allocation(fresh(f"{loop.name}.space"), given.shape, given.line)
         computation.instructions.insert(computation.instructions.index(state), space)
         state.operands[number] = space
         found += 1

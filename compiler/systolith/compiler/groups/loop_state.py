@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, tuple_of
-from systolith.compiler.memory.residency import ALLOCATE
+from systolith.compiler.memory.residency import allocation
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.while_trip_count import element
 
@@ -58,8 +58,7 @@ def kept(outer: Computation, loop: Instruction, value: Instruction, names: Names
 
 def space(outer: Computation, loop: Instruction, shape: Shape, names: Names) -> int:
     """A new element of a loop's state, without contents; its number."""
-    made = Instruction(names.fresh(f"{loop.name}.space"), "custom-call", shape, line=loop.line)
-    made.attributes["custom_call_target"] = ALLOCATE
+    made = allocation(names.fresh(f"{loop.name}.space"), shape, loop.line)
     outer.instructions.insert(outer.instructions.index(loop.operands[0]), made)
     return kept(outer, loop, made, names)
 

@@ -79,8 +79,13 @@ def names_memory(i: Instruction) -> bool:
     return is_allocation(i) or is_stack(i) or is_unstack(i)
 
 
+def allocation(name: str, shape: Shape, line: int = 0) -> Instruction:
+    """Memory without contents, every element of which is written before it is read."""
+    return Instruction(name, "custom-call", shape, [], {"custom_call_target": ALLOCATE}, line=line)
+
+
 def is_allocation(i: Instruction) -> bool:
-    """Whether an instruction is memory without contents, every element of which is written before it is read."""
+    """Whether an instruction is memory without contents (`allocation`)."""
     return i.opcode == "custom-call" and i.word("custom_call_target") == ALLOCATE
 
 

@@ -81,7 +81,10 @@ def rows_in_hbm(computation: Computation, vmem: int) -> set[Leaf]:
     """Large values that only an update reads, of an array that has no room in so many bytes of VMEM: they are made in
     HBM, and take none.
     """
-    places, uses = update_places(computation), Uses(computation)
+    places = update_places(computation)
+    if not places:
+        return set()
+    uses = Uses(computation)
     readers = Counter(
         leaf
         for i in computation.instructions

@@ -15,7 +15,7 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.hlo.trip_count import stated
-from systolith.compiler.memory.residency import ALLOCATE
+from systolith.compiler.memory.residency import allocation
 from systolith.compiler.ops.dim_propagation import blocked_dims, resized
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tiling.blocking import Region, RegionOutline
@@ -170,10 +170,7 @@ class _Segment:
     ) -> tuple[list[Instruction], dict[Instruction, Instruction]]:
         """The instructions around it, and what stands for each output."""
         start = _scalar(names.fresh(f"{name}.start"), 0)
-        spaces = [
-            Instruction(names.fresh(f"{name}.space"), "custom-call", o.shape, [], {"custom_call_target": ALLOCATE})
-            for o in self.outputs
-        ]
+        spaces = [allocation(names.fresh(f"{name}.space"), o.shape) for o in self.outputs]
         initial = Instruction(names.fresh(f"{name}.initial"), "tuple", self.state, [start, *spaces, *self.given])
         iterations = stated(self.whole // self.size)
         attributes: dict[str, Attribute] = {"condition": condition, "body": body, "backend_config": iterations}
