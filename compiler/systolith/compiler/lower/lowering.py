@@ -240,11 +240,7 @@ class Lowering:
             if (i, k) in self.homes or (i, k) not in self.placement.spilled:
                 continue
             found = self._rows.place((i, k), values)
-            if (
-                found is None
-                or found.array.buf.space is not Space.HBM
-                or not self._is_updated(found.update, found.array)
-            ):
+            if found is None or not self._is_updated(found.update, found.array):
                 continue
             self.ctx.group = found.update
             self.homes[i, k] = recast(self._rows.window(self.ctx, found), shape.dims, shape.dtype)
