@@ -36,6 +36,7 @@ from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.registry import find_pass, first_sentence, names, spelled, summary
 from systolith.compiler.pressure import Lowered
+from systolith.compiler.schedule.early_kernels import start_early
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.group_loops import NO_LOOPS
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
@@ -211,6 +212,14 @@ def _prefetch(tile: TileModule, chip: Chip, bytes: int = 0, loads: int = 0) -> T
     return replace(tile, block=block, records=records)
 
 
+def _early_kernels(tile: TileModule, chip: Chip) -> TileModule:
+    """Cut kernels so that parts start before the product that they read is made."""
+    block, cut = start_early(tile.block, chip)
+    last = {kernel: parts[-1] for kernel, parts in cut.items()}
+    records = [replace(r, first=last.get(r.first, r.first), last=last.get(r.last, r.last)) for r in tile.records]
+    return replace(tile, block=block, records=records)
+
+
 def _share_temporaries(tile: TileModule, results: int = 0) -> TileModule:
     """Let temporaries in HBM share memory (1: and lie in the memory of results that are not made yet)."""
     hosts = [b for b in tile.buffers if results and b.decl is not None and b.decl.role is Role.RESULT]
@@ -234,6 +243,7 @@ TILE_PASSES = {
     name: NamedPass(name, Form.TILE, gives, run)
     for name, gives, run in (
         ("reroll", Form.TILE, _reroll),
+        ("early-kernels", Form.TILE, _early_kernels),
         ("prefetch", Form.TILE, _prefetch),
         ("hbm-sharing", Form.TILE, _share_temporaries),
         ("vmem-allocation", Form.TEXT, _addresses),

@@ -73,12 +73,14 @@ class Lowered:
         return TileModule(self.module.name, block, chip.name, chip.digest(), buffers, ctx.whole, groups, found)
 
     def _records(self) -> Iterator[GroupRecord]:
-        """Of groups that have operations of their own: loads that moved ahead are not among them."""
+        """Of groups that have operations of their own: loads that moved ahead, and parts that start early but the last,
+        are not among them.
+        """
+        last = {kernel: parts[-1] for kernel, parts in self.fitted.cut.items()}
         position = {op: n for n, op in enumerate(self.fitted.block.ops())}
         for made in self.lowering.records:
-            own = sorted(
-                (op for op in made.ops if op in position and op not in self.fitted.moved), key=position.__getitem__
-            )
+            there = (last.get(op, op) for op in made.ops if op not in self.fitted.moved)
+            own = sorted((op for op in there if op in position), key=position.__getitem__)
             if own:
                 yield GroupRecord(made.group.name, own[0], own[-1], made.inputs, made.outputs)
 

@@ -25,7 +25,7 @@ from systolith.compiler.memory.shares import Shares
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
-from systolith.compiler.schedule.fitting import Fitted, predicted, schedule
+from systolith.compiler.schedule.fitting import Fitted, predicted, schedule, with_early_kernels
 from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf
@@ -143,6 +143,7 @@ class _Attempt:
                 self.lowering, self._owners = self._lower(shares, copies=self._copies, loops=loops)
                 continue
             if plan.failed is None:
+                fitted = with_early_kernels(lowering.ctx, fitted, lowering.free)
                 lowering.ctx.explain += _decided(lowering, fitted, shares, spilled)
                 return lowering, fitted
             # Where smaller tiles do not help, still smaller ones will not.
@@ -291,6 +292,9 @@ def _decided(lowering: Lowering, fitted: Fitted, shares: Shares, spilled: Collec
         Alternative(f"{fitted.ahead:.0%} for those of {group}", f"did not fit: {part:.0%}")
         for group, part in fitted.less.items()
     ]
+    for kernel, parts in fitted.cut.items():
+        text = f"in {len(parts)} parts, each after the last operation that it depends on"
+        yield Decision("schedule", kernel.origin.group, text, "the matrix units multiply meanwhile")
     numbers = {"loads": sum(op.op == "dma.load" for op in fitted.block.ops()), "moved ahead": len(fitted.moved)}
     yield Decision(
         "schedule", "", f"loads ahead of their use take up to {fitted.ahead:.0%} of the free VMEM",

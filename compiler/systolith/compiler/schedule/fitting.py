@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from systolith.compiler.emit.assemble import assemble, line_bytes
 from systolith.compiler.memory.vmem import MemoryPlan, plan_memory
+from systolith.compiler.schedule.early_kernels import Cut, start_early
 from systolith.compiler.schedule.predict import predict
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.builder import TileBuilder
@@ -40,6 +41,7 @@ class Fitted:
         plan: addresses, if it fits.
         ahead: part of the free VMEM that loads ahead of their use may take.
         less: that of groups which have less.
+        cut: kernels whose parts start early.
         cycles: as predicted, once `predicted` has been asked.
     """
 
@@ -48,6 +50,7 @@ class Fitted:
     plan: MemoryPlan
     ahead: float
     less: Mapping[str, float] = field(default_factory=dict)
+    cut: Cut = field(default_factory=dict)
     cycles: Predicted | None = None
 
 
@@ -59,6 +62,18 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         free: bytes of VMEM that no whole value takes.
     """
     return ahead(ctx, ctx.block, free)
+
+
+def with_early_kernels(ctx: TileBuilder, fitted: Fitted, free: int) -> Fitted:
+    """What fits with kernels in parts that start early, if loads may run ahead as far beside these."""
+    block, cut = start_early(ctx.block, ctx.chip)
+    if not cut:
+        return fitted
+    early = ahead(ctx, block, free)
+    if early.plan.failed is not None or (early.ahead, early.less) != (fitted.ahead, fitted.less):
+        return fitted
+    early.cut = cut
+    return early
 
 
 def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:

@@ -230,6 +230,11 @@ def _timed(item: Item, chip: Chip) -> Timed:
     return Timed(item, queue, cost, tuple(dict.fromkeys(reads)), tuple(writes))
 
 
+def cost_of(op: TileOp, chip: Chip) -> Cost:
+    """The time of an operation."""
+    return _timed(op, chip).cost
+
+
 _STATE = {"mxu.load": ("latched", "loaded"), "mxu.latch": ("loaded", "latched"), "mxu.matmul": ("", "summed")}
 """State of a matrix unit that an operation waits for, and that it makes."""
 
