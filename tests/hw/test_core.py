@@ -19,7 +19,7 @@ from systolith.sim.host_times import HostTimes
 from systolith.sim.memory import Machine
 from tests.compiler.driver.test_sorts import sorting
 from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
-from tests.compiler.loops import rows
+from tests.compiler.loops import rows, scans
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
 from tests.compiler.machine import Array, compiled
@@ -88,6 +88,18 @@ def test_rolled_tile_loops(core: Lockstep, name: str) -> None:
     rng = np.random.default_rng(0)
     given = {
         n: rng.integers(0, 63, b.bytes, np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
+    }
+    agree(core, Case(program, given))
+
+
+@pytest.mark.parametrize("name", ["recurrence", "backwards", "two_loops", "fibonacci"])
+def test_loops_of_known_trip_counts(core: Lockstep, name: str) -> None:
+    """Indices from induction variables, iterations that overlap, the first of which is not in the loop."""
+    args = scans.arguments(name)
+    program = compiled(scans.hlo(scans.PROGRAMS[name][0], args)).program
+    assert any(i.op == "loop" for i in program.code)
+    given = {
+        n: args[b.number].reshape(-1).view(np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
     }
     agree(core, Case(program, given))
 

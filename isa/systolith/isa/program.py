@@ -142,7 +142,7 @@ class Location:
     Attributes:
         value: name of the HLO value.
         space: "hbm" or "vmem"; "stack": in entries of the buffer table from `buffer` on; "view": only the run knows,
-            since it is what the probe of group `value`, which named a part of an array before, found there.
+            since it is what the probe of group `value`, which named a part of an array or made a scalar before, found.
         buffer: buffer-table entry, for HBM.
         address: byte offset of element 0.
         dtype: XLA's element type name.

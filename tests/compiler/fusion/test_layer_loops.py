@@ -213,7 +213,7 @@ def test_caches_are_updated_at_places_of_any_type() -> None:
 
 
 def test_programs_do_not_grow_with_layers() -> None:
-    few, many = (len(compiled(text(count)).program.code) for count in (5, 12))
+    few, many = (len(compiled(text(count)).program.code) for count in (8, 12))
     assert few == many
 
 

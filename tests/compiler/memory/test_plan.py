@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory.vmem import LASTING, MemoryPlan, lives, plan_memory, positions
+from systolith.compiler.memory.vmem import LASTING, LoopSpan, MemoryPlan, lives, plan_memory, positions
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
-from systolith.compiler.tile.ir import Block, Buf, Item, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -78,14 +78,14 @@ def test_buffers_of_long_and_short_lives_do_not_overlap(drawn: list[tuple[int, i
 @given(blocks())
 def test_a_life_is_the_shortest_that_leaves_no_loop_half(case: tuple[Block, list[Buf]]) -> None:
     block, bufs = case
-    loops: list[tuple[int, int]] = []
+    loops: list[LoopSpan] = []
     uses = [(at, buf) for at, op in positions(block, loops) for buf in op.buffers]
     found = {v.value: set(range(v.first, v.last + 1)) for v in lives(block)}
     for buf in bufs:
         used = [at for at, other in uses if other is buf]
         life = set(range(min(used), max(used) + 1)) if used else set()
         for _ in loops:
-            for each in (set(range(*span)) for span in loops):
+            for each in (set(range(span.start, span.end)) for span in loops):
                 if life & each and life - each:
                     life |= each
         assert found.get(buf, set()) == life
@@ -97,6 +97,16 @@ def test_what_a_loop_reads_from_outside_lives_through_it() -> None:
     found = {v.value: (v.first, v.last) for v in lives(Block([_use(carried), loop, _use(later)]))}
     assert found[carried][1] >= found[inside][1]
     assert found[later][0] > found[carried][1]
+
+
+def test_what_a_loop_holds_lives_through_it() -> None:
+    """Two sets of buffers whose uses follow one another lie beside each other."""
+    first, second = (Buf(n, Space.VMEM, 64) for n in "ab")
+    for held, places in (((), 1), ((first, second), 2)):
+        loop = Loop(VReg(1), 4, Block([_use(first), _use(second)]), source=True, held=held)
+        plan = plan_memory(Block([loop, _use()]), set(), 1024, 1024, 32)
+        assert len({plan.address[b] for b in (first, second)}) >= places
+    assert {v.first for v in lives(Block([loop]))} == {0}
 
 
 def test_what_does_not_fit_is_named() -> None:

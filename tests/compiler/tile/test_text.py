@@ -92,6 +92,7 @@ def test_compiled_modules_round_trip(name: str) -> None:
         ("li imm=1or 1 ; o0", "line 4: .* invalid decimal literal"),
         ("mxu.latch ; o0 begin g0", "no 'g0'"),
         ('if $1 "x" {\n} do {', "does not end"),
+        ('loop $1 count 2 "x" source holds %a, %z {\n}', "no '%z'"),
         ('%b = HBM 4 align 4 BufferDecl("b", "temp", "u8", (4,), 4), (1)', "line 4: .* more than a BufferDecl"),
         ('group GroupInfo("g", "k"), (1)', "line 4: .* more than a GroupInfo"),
     ],

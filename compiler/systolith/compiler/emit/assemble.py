@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from systolith.isa.access import Access, Tile, accesses, memory_of, size_of
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Instruction, Space, Stream, Value
 from systolith.isa.opcodes import queues
-from systolith.isa.program import BufferDecl, Location, Origin, Probe, Program
+from systolith.isa.program import Location, Origin, Probe, Program
 from systolith.isa.verify import verify_code
 
 MEMORIES = (Space.VMEM, Space.SMEM)
@@ -97,7 +98,7 @@ def assemble(name: str, block: Block, buffers: list[Buf], plan: MemoryPlan, chip
         code = line.routine.placed(places[number], routine_tokens) if line.routine else [instruction]
         program.code += code
         program.debug += [origins.setdefault(line.origin, len(origins))] * len(code)
-        ops += [line.op] * len(code)
+        ops += [None if line.op is None else linear.sources.get(line.op, line.op)] * len(code)
     program.origins = list(origins)
     return Emitted(program, ops, decisions)
 
@@ -220,30 +221,38 @@ def _of_first_entry(instruction: Instruction, program: Program, stacks: Collecti
     return replace(instruction, args={name: first(value) for name, value in instruction.args.items()})
 
 
-def probes(
-    tile: TileModule, ops: Sequence[TileOp | None], plan: MemoryPlan, table: Sequence[BufferDecl]
-) -> list[Probe]:
+def probes(tile: TileModule, made: Emitted, plan: MemoryPlan) -> list[Probe]:
     """For each group record, where operands lie before it and results after it.
 
     Args:
         tile: what the program is made of.
-        ops: the operation of each instruction.
+        made: the program.
         plan: addresses.
-        table: the program's buffers.
     """
-    last = {op: n for n, op in enumerate(ops) if op is not None}
-    first = {op: n for n, op in reversed([*enumerate(ops)]) if op is not None}
+    table, code = made.program.buffers, made.program.code
+    at: dict[TileOp, list[int]] = defaultdict(list)
+    for n, op in enumerate(made.ops):
+        if op is not None:
+            at[op].append(n)
     numbers = {b.name: n for n, b in enumerate(tile.buffers)}
     numbers |= {b.name.removesuffix("[0]"): n for n, b in enumerate(table) if b.stack > 1 and b.alias >= 0}
+
+    def copies(op: TileOp) -> list[list[int]]:
+        """The instructions of an operation: what is written out before a loop, too, has them more than once."""
+        places = at[op]
+        times = max(1, sum(code[n].op == op.op for n in places))
+        return [places[k * len(places) // times : (k + 1) * len(places) // times] for k in range(times)]
+
     return [
         Probe(
             record.name,
-            first[record.first],
-            last[record.last],
+            first[0],
+            last[-1],
             tuple(_location(name, a, plan, numbers) for name, a in record.inputs),
             tuple(_location(name, a, plan, numbers) for name, a in record.outputs),
         )
         for record in tile.records
+        for first, last in zip(copies(record.first), copies(record.last), strict=True)
     ]
 
 

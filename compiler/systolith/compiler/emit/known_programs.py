@@ -160,6 +160,6 @@ def _said(region: Item) -> Iterator[object]:
     assert isinstance(region, If | Loop | While)
     yield from (region.name, region.operand)
     if isinstance(region, Loop):
-        yield region.var
+        yield from (region.var, region.source)
     elif isinstance(region, While):
         yield region.trip_count

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.tile.ir import ROUTINE, Block, If, Loop, Pointer, Ref, Scalar, TileOp, VReg, While, registers_of
+from systolith.compiler.tile.repeated import repeated
 from systolith.isa.program import Origin
 
 REGISTERS = range(1, 28)
@@ -63,12 +64,14 @@ class Linear:
         registers: of the virtual ones.
         loops: the first item of each loop and the one after its last.
         pointers: the virtual register that holds how far loops have moved an address.
+        sources: of operations that are copies.
     """
 
     items: list[Item] = field(default_factory=list)
     registers: dict[VReg, int] = field(default_factory=dict)
     loops: list[tuple[int, int]] = field(default_factory=list)
     pointers: dict[Pointer, VReg] = field(default_factory=dict)
+    sources: dict[TileOp, TileOp] = field(default_factory=dict)
     _labels: int = 0
     _vregs: int = 0
 
@@ -139,15 +142,29 @@ def _loop(line: Linear, item: Loop) -> None:
             line.items.append(TileOp("add", {**made, "ra": before, "b": 0}, origin))
     if used:
         line.items.append(TileOp("li", {"rd": item.var, "imm": 0}, origin))
-    line.items.append(LoopHead(name, item.count, origin))
+    changed = [(line.pointers[p], step) for p, step in steps.items()] + [(item.var, 1)] * used
+    count = item.count
+    if item.source and isinstance(count, int) and count > 2 and _is_straight(item.body):
+        # The first iteration finds the queues unlike later ones: it is not in the loop.
+        _block(line, repeated(item.body, line.vreg, line.sources))
+        line.items += [TileOp("add", {"rd": r, "ra": r, "b": step}, origin) for r, step in changed]
+        count -= 1
+    line.items.append(LoopHead(name, count, origin))
     first = len(line.items)
     _block(line, item.body)
-    changed = [(line.pointers[p], step) for p, step in steps.items()] + [(item.var, 1)] * used
     line.items += [TileOp("add", {"rd": r, "ra": r, "b": step}, origin) for r, step in changed]
     if isinstance(line.items[-1], Label):
         line.items.append(TileOp("sync", {}, origin))  # jumps to what follows the body would leave the loop
     line.loops.append((first, len(line.items)))
     line.items.append(LoopEnd(name))
+
+
+def _is_straight(block: Block) -> bool:
+    """Whether the iterations of a loop with this body may overlap: SEQ joins the queues at what is no loop."""
+    return all(
+        item.op != ROUTINE if isinstance(item, TileOp) else isinstance(item, Loop) and _is_straight(item.body)
+        for item in block.items
+    )
 
 
 def _any(block: Block) -> bool:

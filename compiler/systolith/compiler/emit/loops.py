@@ -437,7 +437,7 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
 
 
 def execute(instruction: Instruction, registers: dict[int, int], place: int | None = None) -> None:
-    """Execute an instruction on registers whose values are known; of those that compute, `li` and `add` are.
+    """Execute an instruction on registers whose values are known; of those that compute, `li`, `add` and `mul` are.
 
     `place`: stands for a value that only the run knows (see `PLACE`); None: nothing does.
     """
@@ -447,10 +447,10 @@ def execute(instruction: Instruction, registers: dict[int, int], place: int | No
     known: int | None = None
     if instruction.op == "li":
         known = cast(int, instruction.args["imm"])
-    elif instruction.op == "add":
-        parts = [_known(cast(Operand, instruction.args[name]), registers) for name in ("ra", "b")]
-        if None not in parts and sum(1 for p in parts if p is not None and _place(p)) < 2:
-            known = sum(p for p in parts if p is not None)
+    elif instruction.op in ("add", "mul"):
+        a, b = (_known(cast(Operand, instruction.args[name]), registers) for name in ("ra", "b"))
+        if a is not None and b is not None and (not _place(b) or not _place(a)):
+            known = a + b if instruction.op == "add" else None if _place(a) or _place(b) else a * b
     if known is None or not -(1 << 31) <= known - PLACE * _place(known) < 1 << 31:
         known = place
     if known is None:

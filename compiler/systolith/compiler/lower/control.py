@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.lower.double_buffering import double_buffered, takes_items
+from systolith.compiler.lower.counted_scalars import counted_states
+from systolith.compiler.lower.double_buffering import double_buffered
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
@@ -13,12 +16,17 @@ from systolith.compiler.memory.aliasing import Uses
 from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, family
-from systolith.compiler.tile.ir import Array, Block, If, Loop, TileOp, VReg, While
+from systolith.compiler.tile.induction import Induction
+from systolith.compiler.tile.ir import Array, Block, If, Loop, TileOp, VReg, While, nest
 from systolith.isa.instruction import Space
+from systolith.isa.opcodes import MAX_LOOP_NEST
 from systolith.isa.program import Role
 
 COUNTED = 8
 """Loops of known trip count that are nested at most as deep count it in a register; there are few of these."""
+
+LARGEST = 4096
+"""Operations of a loop whose iterations overlap at most: of a longer one the wait at its end is a small part."""
 
 MOST_TURNS = 2**31 - 1
 """The largest number that `li` takes."""
@@ -49,41 +57,60 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
     test, register = (yield _test(lowering, i, state)) if count is None else (Block(), ctx.vreg())
     outer = ctx.lasting
     ctx.lasting = outer | {array.buf.memory for array in state}
+    var = ctx.vreg()
+    counted = [(state[k], *values) for k, values in counted_states(i, count).items()] if count else []
+    ctx.inductions.append(Induction(var, count or 0, counted))
 
     def run() -> Steps[Value]:
         value: Value = yield lowering.computation(body, [shaped(iter(state), i.shape)])
         ctx.group, ctx.budget = i, budget
         carry(ctx, flatten(value), state)
-        if count is not None:
-            ctx.append(TileOp("add", {"rd": register, "ra": register, "b": -1}, ctx.origin("count")))
         return value
 
     block, _ = yield lowering.region(run())
+    ctx.inductions.pop()
     ctx.lasting = outer
-    overlapping = _overlapping(lowering, body, block, count, state, i.name)
-    if overlapping is None:
-        if count is not None:
-            # Nothing to compute, nothing that depends on data.
-            ctx.append(TileOp("li", {"rd": register, "imm": count}, ctx.origin("trip count")))
-        ctx.append_region(While(test, register, block, i.name, count))
+    if count is None:
+        ctx.append_region(While(test, register, block, i.name))
     else:
-        ctx.block.items += overlapping
+        _append_counted(lowering, i, Loop(var, count, block, i.name, source=True), register, state)
     lowering.cache = outer_cache
     return shaped(iter(state), i.shape)
 
 
-def _overlapping(
-    lowering: Lowering, body: Computation, block: Block, count: int | None, state: list[Array], name: str
-) -> list[TileOp | Loop] | None:
-    """The iterations of a loop that is fed by the host, if they can overlap: without what counts them."""
-    if count is None or lowering.depth > 1 or not takes_items(body):
-        return None
-    alone = [op for op in block.items[:-1] if isinstance(op, TileOp)]
-    if len(alone) < len(block.items) - 1:
-        return None
-    before = {buf for op in lowering.ctx.block.ops() for buf in op.buffers}
-    outside = before | {array.buf for array in (*state, *lowering.cache.values())}
-    return double_buffered(lowering, alone, count, outside, name)
+def _append_counted(lowering: Lowering, i: Instruction, loop: Loop, register: VReg, state: list[Array]) -> None:
+    """Append a loop of known trip count: nothing to compute, nothing that depends on data.
+
+    Args:
+        lowering: of the loop.
+        i: the `while`.
+        loop: it.
+        register: counts down where it is not the machine's.
+        state: of the `while`.
+    """
+    ctx, body, count = lowering.ctx, loop.body, loop.count
+    assert isinstance(count, int)
+
+    def begins(counter: VReg, first: int) -> TileOp:
+        return TileOp("li", {"rd": counter, "imm": first}, ctx.origin("trip count"))
+
+    def counts(counter: VReg, step: int) -> TileOp:
+        return TileOp("add", {"rd": counter, "ra": counter, "b": step}, ctx.origin("count"))
+
+    ops = list(body.ops())
+    if lowering.depth == 1 and len(ops) == len(body.items):
+        before = {buf for op in ctx.block.ops() for buf in op.buffers}
+        outside = before | {array.buf for array in (*state, *lowering.cache.values())}
+        buffered = double_buffered(lowering, [*ops, counts(loop.var, 1)], count, outside, i.name)
+        if buffered is not None:
+            ctx.block.items += [begins(loop.var, 0), *buffered]
+            return
+    if nest(body) < MAX_LOOP_NEST and len(ops) <= LARGEST:
+        ctx.append_region(loop)
+        return
+    ctx.block.items += [begins(loop.var, 0), begins(register, count)]
+    body.items += [counts(loop.var, 1), counts(register, -1)]
+    ctx.append_region(While(Block(), register, body, i.name, count))
 
 
 def _test(lowering: Lowering, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:
@@ -130,7 +157,8 @@ def _bring_invariants(lowering: Lowering, body: Computation, state: list[Array],
 def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
     """Results of groups of the body that can be made in the place of the next iteration's value.
 
-    The old value must not be needed any more, or the groups that need it last update it where it is.
+    The old value must not be needed any more, or the groups that need it last update it where it is.  The arrays are
+    others than those of the state: an index that is counted there is not the next one.
     """
     (parameter,) = body.parameters
     uses = Uses(body)
@@ -141,9 +169,9 @@ def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
             continue
         *made, first = uses.updated(leaf)
         if first == (parameter, k):
-            found |= dict.fromkeys(made, state[k])
+            found |= dict.fromkeys(made, replace(state[k]))
         elif uses.may_replace(leaf, (parameter, k)):
-            found[leaf] = state[k]
+            found[leaf] = replace(state[k])
     return found
 
 

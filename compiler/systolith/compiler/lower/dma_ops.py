@@ -15,11 +15,12 @@ from systolith.compiler.lower.indexed.gather import lower_gather
 from systolith.compiler.lower.indexed.scatter import lower_scatter
 from systolith.compiler.lower.installed import lower_installed
 from systolith.compiler.lower.routines import arrays_of, is_routine, lower_routine
-from systolith.compiler.lower.scalars import alu, load_scalar
+from systolith.compiler.lower.scalars import alu, load_scalar, number_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family, of_family
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.induction import progression
 from systolith.compiler.tile.ir import Array, Entry, VReg
 from systolith.isa.dtypes import S32
 
@@ -74,6 +75,11 @@ def window(
             fixed[d] += min(max(start, 0), size - width)
             continue
         in_stack = d == 0 and width == 1 and array.buf.is_large and stride * size == array.buf.bytes
+        moved = progression(ctx.inductions, start)
+        if moved is not None and moved.is_within(0, size - width) and not in_stack:
+            offset = number_of(ctx, moved.times(stride), "offset")
+            dynamic = offset if dynamic is None else alu(ctx, "add", dynamic, offset, "offset")
+            continue
         index = start if isinstance(start, VReg) else load_scalar(ctx, start, "start index")
         kind = start.dtype if isinstance(start, Array) else S32
         if not kind.is_integer or kind.bits > 32:

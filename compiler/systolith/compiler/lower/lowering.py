@@ -16,6 +16,7 @@ from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.alike import source_of
 from systolith.compiler.lower.block_bodies import BlockBodies
+from systolith.compiler.lower.counted_scalars import note_scalars
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.lowered import LoweredGroup, Nest
@@ -40,6 +41,7 @@ from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.group_loops import NO_LOOPS, Choice, GroupLoops
 from systolith.compiler.schedule.repetition import SMALLEST
 from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.induction import NOWHERE, is_computed
 from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Loop, TileOp, VReg
 from systolith.compiler.tile.views import recast
 from systolith.compiler.tiling.block_sizes import Blocking
@@ -341,6 +343,7 @@ class Lowering:
         self.rolled |= {item.var: i for item in items if isinstance(item, Loop)}
         ops = [op for op in items if isinstance(op, TileOp)]
         self._record(i, ops, inputs, outputs)
+        note_scalars(self.ctx.inductions, i, inputs, outputs)
         return shaped(iter(outputs), i.shape)
 
     def _view(self, i: Group, inputs: list[Array]) -> Array:
@@ -356,7 +359,10 @@ class Lowering:
     def _record(self, i: Group, ops: list[TileOp], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         names = [self._views.get(a.dynamic, o.name) for a, o in zip(inputs, i.operands, strict=True)]
         made = tuple((i.name, array) for array in outputs)
-        self.records.append(LoweredGroup(i, ops, tuple(zip(names, inputs, strict=True)), made))
+        # Where a scalar lies that nothing reads, something else may lie by now.
+        loops = self.ctx.inductions
+        given = [replace(a, dynamic=NOWHERE) if is_computed(loops, a) else a for a in inputs]
+        self.records.append(LoweredGroup(i, ops, tuple(zip(names, given, strict=True)), made))
 
     def _lower(self, i: Group, inputs: list[Array], outputs: list[Array], start: int) -> None:
         """Lower a group, or copy what was lowered for another one that is alike, and make loops in it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.tile.induction import Progression, progression
 from systolith.compiler.tile.ir import Array, Block, Ref, TileOp, VReg
 from systolith.isa.pattern import Pattern
 
@@ -15,8 +16,13 @@ def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -
 
     One that was read lately for the same group and in the same block, and not written since, is in a register: a group
     reads what it takes, so that this lies there as long as checks look at it.  The state of a loop lies there anyway:
-    other groups of its body do not read it again.  `expected`: the value in runs without data.
+    other groups of its body do not read it again.  What loops count is computed from their induction variables.
+    `expected`: the value in runs without data.
     """
+    if (moved := progression(ctx.inductions, array)) is not None:
+        register = number_of(ctx, moved, what)
+        moved.loop.values[register] = moved
+        return register
     group = "" if array.buf.memory in ctx.lasting else ctx.origin(what).group
     key = (array.buf.memory, array.offset, array.dynamic, array.dtype, group)
     if key in ctx.scalars and (known := _still(ctx, array, *ctx.scalars[key])) is not None:
@@ -27,6 +33,12 @@ def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -
     if len(ctx.scalars) > RECENT:
         ctx.scalars.pop(next(iter(ctx.scalars)))
     return register
+
+
+def number_of(ctx: TileBuilder, moved: Progression, what: str) -> VReg:
+    """A register with what a number is in an iteration of the loop that changes it."""
+    steps = moved.loop.var if moved.step == 1 else alu(ctx, "mul", moved.loop.var, moved.step, what)
+    return alu(ctx, "add", steps, moved.first, what)
 
 
 def _still(ctx: TileBuilder, array: Array, register: VReg, block: Block, place: int) -> VReg | None:

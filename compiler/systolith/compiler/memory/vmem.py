@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from systolith.compiler.memory.liveness import Live, Liveness
-from systolith.compiler.tile.ir import Block, Buf, If, TileOp
+from systolith.compiler.tile.ir import Block, Buf, If, Loop, TileOp
 from systolith.isa.instruction import Space
 
 MARGINS = (256, 32, 0)
@@ -92,8 +93,8 @@ def lives(
 ) -> Liveness[Buf]:
     """Lives of the buffers of some spaces, in order of first use.
 
-    A buffer used both inside and outside a loop lives through the whole loop; one used only inside is written there
-    before it is read, in each iteration.
+    A buffer used both inside and outside a loop lives through the whole loop, and so does what the loop holds; another
+    one used only inside is written there before it is read, in each iteration.
 
     Args:
         block: the program.
@@ -102,15 +103,20 @@ def lives(
         after: buffers that are needed when it has ended; they live until `END`, and throughout if it never uses them.
     """
     found = Liveness(dict.fromkeys(before, -1), dict.fromkeys(before, -1))
-    loops: list[tuple[int, int]] = []
+    loops: list[LoopSpan] = []
     for position, op in positions(block, loops):
         for buf in op.buffers:
             if buf.space in spaces:
                 found.use(buf, position)
+    for span in loops:
+        for buf in span.held:
+            if buf in found.first:
+                found.first[buf] = min(found.first[buf], span.start)
+                found.last[buf] = max(found.last[buf], span.end - 1)
     for buf in after:
         found.first.setdefault(buf, -1)
         found.last[buf] = END
-    around = _Loops(loops)
+    around = _Loops((span.start, span.end) for span in loops)
     for buf, first in found.first.items():
         last = found.last[buf]
         if (loop := around.outermost(first, last)) is not None:
@@ -152,12 +158,20 @@ class _Loops:
         return found
 
 
-def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Generator[tuple[int, TileOp], None, int]:
+class LoopSpan(NamedTuple):
+    """The first position of a loop, the one after its last, and buffers that live in all of it."""
+
+    start: int
+    end: int
+    held: tuple[Buf, ...]
+
+
+def positions(block: Block, loops: list[LoopSpan], start: int = 0) -> Generator[tuple[int, TileOp], None, int]:
     """Operations with their positions in program order, where regions take one too; returns the end.
 
     Args:
         block: a program, or a region of it.
-        loops: first position of each loop, and the one after its last, are added here.
+        loops: those of the block are added here.
         start: position of the first item.
     """
     at = start
@@ -170,7 +184,7 @@ def positions(block: Block, loops: list[tuple[int, int]], start: int = 0) -> Gen
             for region in item.regions:
                 at = yield from positions(region, loops, at + 1)
             if not isinstance(item, If):
-                loops.append((first, at))
+                loops.append(LoopSpan(first, at, item.held if isinstance(item, Loop) else ()))
     return at
 
 

@@ -44,7 +44,7 @@ def _block(block: Block, chip: Chip, cut: Cut) -> Block:
     out = Block()
     segment: list[TileOp | Loop] = []
     for item in block.items:
-        if isinstance(item, Loop) or (isinstance(item, TileOp) and item.op != ROUTINE):
+        if (isinstance(item, Loop) and not item.source) or (isinstance(item, TileOp) and item.op != ROUTINE):
             segment.append(item)
             continue
         out.items += _segment(segment, chip, cut)

@@ -2,7 +2,8 @@
 
 Every queue runs ahead on its own, but SEQ issues in program order: a load behind operations whose queue is full
 waits with them.  So within a segment without control flow each load is issued ahead of its use, as far as the bytes
-and the depth of the load queue allow.  Loads keep their order.  A loop is passed as a whole; in its body nothing moves.
+and the depth of the load queue allow.  Loads keep their order.  A loop of tiles is passed as a whole; in its body
+nothing moves.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
     segment: list[TileOp | Loop] = []
     for item in block.items:
         routine = isinstance(item, TileOp) and item.op == ROUTINE  # queues are joined there
-        if isinstance(item, TileOp | Loop) and not routine:
+        if isinstance(item, TileOp | Loop) and not routine and not _is_source(item):
             segment.append(item)
             continue
         out.items += _segment(segment, ahead, moved)
@@ -51,6 +52,10 @@ def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
         out.items.append(item.with_regions([prefetch(region, ahead, moved) for region in item.regions]))
     out.items += _segment(segment, ahead, moved)
     return out
+
+
+def _is_source(item: TileOp | Loop) -> bool:
+    return isinstance(item, Loop) and item.source
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def program_of(
         return assemble(tile.name, tile.block, tile.buffers, plan, chip, given)
 
     made = make(chip) if known is None else known.get(tile, plan, chip, make)
-    made.program.probes = probes(tile, made.ops, plan, made.program.buffers)
+    made.program.probes = probes(tile, made, plan)
     made.program.groups = tile.groups
     return made
 

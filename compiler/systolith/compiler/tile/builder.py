@@ -23,6 +23,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.plan import WHY, PlanError
 from systolith.compiler.tile.arrays import chunks, dense_array, dense_like, nesting, parts, view
+from systolith.compiler.tile.induction import Induction
 from systolith.compiler.tile.ir import Array, Block, Buf, Dynamic, Region, TileOp, VReg
 from systolith.compiler.tile.patterns import fitting, merged, stream
 from systolith.isa.chip import Chip
@@ -78,6 +79,7 @@ class TileBuilder:
         trial: whether what is lowered is only looked at: then it need not be what the user's plan has.
         unit: the matrix unit of the next job.
         own_unit: that of every job of the product; None: jobs take turns.
+        inductions: loops around whose trip counts are known, the outermost first.
         lasting: buffers of the states of loops around, which hold them throughout.
         scalars: the last ones that were read into registers, by where they lay: the operation, its block and place
             there.
@@ -103,6 +105,7 @@ class TileBuilder:
     inner: set[Buf] = field(default_factory=set)
     picked: str = ""
     plans: Sequence[Plan] = ()
+    inductions: list[Induction] = field(default_factory=list)
     lasting: set[Buf] = field(default_factory=set)
     scalars: dict[tuple[Buf, int, Dynamic | None, DType, str], tuple[VReg, Block, int]] = field(default_factory=dict)
     trial: bool = False

@@ -211,11 +211,11 @@ class Block:
                     stack.extend(reversed(block.items))
 
     def loops(self) -> Iterator[Loop]:
-        """The loops below that are in no other `Loop`, in program order."""
+        """The loops below that repeat tiles and are in no other such one, in program order."""
         stack = list(reversed(self.items))
         while stack:
             item = stack.pop()
-            if isinstance(item, Loop):
+            if isinstance(item, Loop) and not item.source:
                 yield item
             elif not isinstance(item, TileOp):
                 stack.extend(inner for block in reversed(item.regions) for inner in reversed(block.items))
@@ -258,12 +258,17 @@ class Loop:
         count: of iterations; a register: known only at run time.
         body: what is repeated.
         name: of the group.
+        source: whether it is a loop of the source, in which loads move ahead as they do outside; one that repeats tiles
+            of a group has them in order.
+        held: buffers that live throughout, so that none has the memory of another.
     """
 
     var: VReg
     count: Scalar
     body: Block
     name: str = ""
+    source: bool = False
+    held: tuple[Buf, ...] = ()
 
     @property
     def operand(self) -> Scalar:
@@ -306,7 +311,14 @@ class If:
 
 Region = While | Loop | If
 
+
 Item = TileOp | Region
+
+
+def nest(block: Block) -> int:
+    """How many `Loop`s of a block lie in each other at most."""
+    regions = [(item, max(map(nest, item.regions))) for item in block.items if not isinstance(item, TileOp)]
+    return max((isinstance(item, Loop) + deepest for item, deepest in regions), default=0)
 
 
 @dataclass(frozen=True)

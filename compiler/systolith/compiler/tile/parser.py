@@ -52,7 +52,7 @@ BUFFER = re.compile(
 ENTRY = re.compile(r"([pkog]\d+) = (.*)")
 GROUP = re.compile(r"group (GroupInfo\(.*\))")
 OPERATION = re.compile(r"([\w.]+)(?:\[(\d+)\])? (.*?) ?; (o\d+)(?: begin (g\d+))?(?: end (g\d+))?")
-LOOP = re.compile(r'loop \$(\d+) count (?:(\d+)|\$(\d+)) "(.*)" \{')
+LOOP = re.compile(r'loop \$(\d+) count (?:(\d+)|\$(\d+)) "(.*?)"( source)?(?: holds (.*))? \{')
 WHILE = re.compile(r'while \$(\d+) "(.*)"(?: trip (\d+))? \{')
 BRANCH = re.compile(r'if \$(\d+) "(.*)" \{')
 NAME = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\$(\d+)|%([^\s,()]+)""")
@@ -180,8 +180,10 @@ class _Parser:
             body, end = self._inner()
             if end != "}":
                 raise ValueError("its body does not end with '}'")
-            var, count, register, name = counted.groups()
-            return Loop(VReg(int(var)), int(count) if count else VReg(int(register)), body, name)
+            var, count, register, name, source, held = counted.groups()
+            times = int(count) if count else VReg(int(register))
+            buffers = tuple(cast(Buf, self.names[buf]) for buf in held.split(", ")) if held else ()
+            return Loop(VReg(int(var)), times, body, name, source is not None, buffers)
         if loop:
             condition, middle = self._inner()
             if middle != "} do {":

@@ -9,7 +9,7 @@
     dma.load src=Ref(%a, p0) dst=Ref(%x, p0) ; o0 begin g0
                                                   an operation, its origin, and the group that begins or ends with it
     while $3 "name" trip 20 { ... } do { ... }    regions
-    loop $5 count 20 "name" { ... }
+    loop $5 count 20 "name" { ... }                       of the source: "name" source holds %a, %b
     if $4 "name" { ... } { ... }
 
 `$N` is a virtual register; a line that begins with `//` is a comment.  Everything else is a Python literal or the name
@@ -84,7 +84,9 @@ class Printer:
                 self.body.append(f"{pad}}}")
             elif isinstance(item, Loop):
                 count = self._value(item.count)
-                self.body.append(f'{pad}loop {self._value(item.var)} count {count} "{item.name}" {{')
+                held = ", ".join(self._value(buf) for buf in item.held)
+                source = " source" * item.source + (f" holds {held}" if held else "")
+                self.body.append(f'{pad}loop {self._value(item.var)} count {count} "{item.name}"{source} {{')
                 self.block(item.body, depth + 1)
                 self.body.append(f"{pad}}}")
             else:

@@ -125,6 +125,8 @@ class Checker:
         outputs = [_typed(x, s) for x, s in zip(outputs, group.result.shape.leaves(), strict=True)]
         expected = bounded(group, self._arguments(group, inputs), self._precision)
         for at, got, (want, bound) in zip(probe.outputs, outputs, expected, strict=True):
+            if got.size == 1:
+                self._views[at.value] = got
             gap = distance(got, want)
             ratio = np.divide(gap, bound, out=np.where(gap > 0, np.inf, 0.0), where=bound > 0)
             ratio = np.where(np.isinf(bound), 0.0, ratio)

@@ -1,0 +1,80 @@
+"""Kernels whose parts start before the product that they read is made."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import systolith.compiler.vmem_pressure as fitting
+from systolith.compiler.driver import Compiled
+from systolith.compiler.schedule.fitting import Fitted
+from systolith.compiler.tile.builder import TileBuilder
+from systolith.isa.program import Role
+from systolith.runtime.jobs.checks import Checker
+from systolith.sim.simulate import simulate
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.loops.scans import hlo
+from tests.compiler.machine import TINY, Array, compiled, error, run
+
+
+def pooled(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    """A convolution of few features, and a pool whose windows overlap."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    y: jax.Array = jax.nn.relu(lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers) + b)
+    largest: jax.Array = lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    return largest
+
+
+SHAPES = [(1, 64, 16, 3), (3, 3, 3, 8), (8,)]
+
+
+def made() -> tuple[Compiled, str, list[Array]]:
+    rng = np.random.default_rng(0)
+    args: list[Array] = [(rng.standard_normal(s) / 2).astype(np.float32) for s in SHAPES]
+    text = hlo(pooled, args)
+    return compiled(text, TINY, "highest"), text, args
+
+
+def parts(program: Compiled) -> list[str]:
+    return [d.chosen for d in program.explain if d.kind == "schedule" and d.group]
+
+
+def test_values_are_those_of_xla() -> None:
+    program, text, args = made()
+    assert parts(program) == ["in 8 parts, each after the last operation that it depends on"]
+    (got,), (wanted,) = run(program.program, TINY, args), run_xla(text, *args)
+    assert error(got, wanted) < 1e-5
+
+
+def test_each_group_is_checked() -> None:
+    """Operands of the kernel lie where they are until its last part."""
+    made_of, _, args = made()
+    program = made_of.program
+    checker = Checker(program, made_of, "highest")
+    given = {
+        n: args[b.number].reshape(-1).view(np.uint8).copy()
+        for n, b in enumerate(program.buffers)
+        if b.role is Role.PARAMETER
+    }
+    simulate(program, TINY, given, hostile=True, observer=checker)
+    report = checker.report()
+    assert report.executions == report.groups == len(program.probes)
+    assert not report.failures
+
+
+def test_a_pool_is_made_while_the_matrix_units_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    early = simulate(made()[0].program, TINY, mode="time").cycles
+
+    def as_it_is(ctx: TileBuilder, fitted: Fitted, free: int) -> Fitted:
+        return fitted
+
+    monkeypatch.setattr(fitting, "with_early_kernels", as_it_is)
+    program, _, _ = made()
+    assert not parts(program)
+    late = simulate(program.program, TINY, mode="time").cycles
+    assert early is not None
+    assert late is not None
+    assert early < late

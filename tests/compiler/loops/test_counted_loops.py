@@ -1,0 +1,148 @@
+"""HLO loops of known trip counts: what they count is in registers, iterations overlap, values are XLA's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import Compiled
+from systolith.isa.program import Role
+from systolith.runtime.jobs.checks import Checker
+from systolith.sim.simulate import simulate
+from tests.compiler.hlo.oracle import run_xla
+from tests.compiler.loops.scans import PROGRAMS, arguments, backwards, hlo
+from tests.compiler.machine import CHIPS, TINY, Array, compiled, error, run
+
+
+def made(name: str) -> tuple[Compiled, str, list[Array]]:
+    args = arguments(name)
+    text = hlo(PROGRAMS[name][0], args)
+    return compiled(text, TINY, "highest"), text, args
+
+
+def joined(program: Compiled) -> list[str]:
+    return [d.why for d in program.explain if d.kind == "repeat" and "SEQ joins" in d.chosen]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_are_those_of_xla(name: str) -> None:
+    program, text, args = made(name)
+    for got, wanted in zip(run(program.program, TINY, args), run_xla(text, *args), strict=True):
+        assert error(got, wanted) < 2e-5
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("one_turn", "two_turns", "shifted")])
+def test_iterations_overlap(name: str) -> None:
+    program, _, _ = made(name)
+    ops = [i.op for i in program.program.code]
+    assert "loop" in ops
+    assert "lds" not in ops  # no index waits for memory
+    assert not joined(program)
+
+
+def test_a_loop_takes_less_than_its_instructions_one_after_another() -> None:
+    """What is next is loaded while another iteration computes."""
+    args: list[Array] = [np.zeros(s, np.float32) for s in [(40, 400), (400,)]]
+    program = compiled(hlo(backwards, args), TINY).program
+    trace = simulate(program, TINY, mode="time").trace
+    assert trace is not None
+    first = next(n for n, i in enumerate(program.code) if i.op == "loop") + 1
+    loads = [k for k, n in enumerate(trace.index) if n > first and program.code[n].op == "dma.load"]
+    same = [k for k in loads if trace.index[k] == trace.index[loads[0]]]
+    begin, end = same[10], same[11]
+    busy = int((trace.end[begin:end] - trace.start[begin:end]).sum())
+    assert trace.start[end] - trace.start[begin] < 0.8 * busy
+
+
+STREAMED = {
+    "recurrence": [(31, 8, 20), (20, 20)],
+    "backwards": [(101, 60), (60,)],
+    "gradient": [(220, 2, 10), (10, 10)],
+}
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_two_sets_of_buffers(name: str) -> None:
+    """Values, and every group of every iteration, where rows come from HBM and go there."""
+    chip = CHIPS[16]
+    rng = np.random.default_rng(0)
+    args: list[Array] = [(rng.standard_normal(s) / 8).astype(np.float32) for s in STREAMED[name]]
+    text = hlo(PROGRAMS[name][0], args)
+    made = compiled(text, chip, "highest")
+    program = made.program
+    for got, wanted in zip(run(program, chip, args), run_xla(text, *args), strict=True):
+        assert error(got, wanted) < 2e-5
+    bodies = Counter(p.group for p in program.probes)
+    assert max(bodies.values()) >= 4  # two iterations, and those before the loop
+    checker = Checker(program, made, "highest")
+    given_args = {
+        n: args[b.number].reshape(-1).view(np.uint8).copy()
+        for n, b in enumerate(program.buffers)
+        if b.role is Role.PARAMETER
+    }
+    simulate(program, chip, given_args, hostile=True, observer=checker)
+    report = checker.report()
+    assert not report.failures
+    times = {g.name: g.executions for g in program.groups}
+    assert report.executions == sum(times[group] for group in {p.group for p in program.probes if p.outputs})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    count=st.integers(0, 6),
+    first=st.integers(-4, 9),
+    step=st.sampled_from([-2, -1, 1, 2, 3]),
+    scale=st.sampled_from([-1, 1, 2]),
+    offset=st.integers(-3, 8),
+    dtype=st.sampled_from(["s32", "u32", "s16", "s8", "u8"]),
+)
+def test_any_index_that_is_counted(count: int, first: int, step: int, scale: int, offset: int, dtype: str) -> None:
+    """Rows are read and written where XLA does, clamped where they are outside, with indices of any type that wrap."""
+    if dtype[0] == "u":
+        first, step = abs(first), abs(step)
+    end = first + step * count
+    text = f"""HloModule m
+body {{
+  s = ({dtype}[], f32[9,5], f32[9,5]) parameter(0)
+  i = {dtype}[] get-tuple-element(s), index=0
+  xs = f32[9,5] get-tuple-element(s), index=1
+  ys = f32[9,5] get-tuple-element(s), index=2
+  by = {dtype}[] constant({step})
+  scale = {dtype}[] constant({scale if dtype[0] == "s" else abs(scale)})
+  offset = {dtype}[] constant({offset if dtype[0] == "s" else abs(offset)})
+  zero = {dtype}[] constant(0)
+  scaled = {dtype}[] multiply(i, scale)
+  at = {dtype}[] add(scaled, offset)
+  back = {dtype}[] subtract(offset, i)
+  row = f32[2,5] dynamic-slice(xs, at, zero), dynamic_slice_sizes={{2,5}}
+  old = f32[2,5] dynamic-slice(ys, back, zero), dynamic_slice_sizes={{2,5}}
+  sum = f32[2,5] add(row, old)
+  made = f32[9,5] dynamic-update-slice(ys, sum, back, zero)
+  next = {dtype}[] add(i, by)
+  ROOT r = ({dtype}[], f32[9,5], f32[9,5]) tuple(next, xs, made)
+}}
+condition {{
+  s = ({dtype}[], f32[9,5], f32[9,5]) parameter(0)
+  i = {dtype}[] get-tuple-element(s), index=0
+  end = {dtype}[] constant({end})
+  ROOT less = pred[] compare(i, end), direction=NE
+}}
+ENTRY main {{
+  xs = f32[9,5] parameter(0)
+  ys = f32[9,5] parameter(1)
+  first = {dtype}[] constant({first})
+  s = ({dtype}[], f32[9,5], f32[9,5]) tuple(first, xs, ys)
+  w = ({dtype}[], f32[9,5], f32[9,5]) while(s), condition=condition, body=body
+  last = {dtype}[] get-tuple-element(w), index=0
+  out = f32[9,5] get-tuple-element(w), index=2
+  ROOT r = ({dtype}[], f32[9,5]) tuple(last, out)
+}}
+"""
+    rng = np.random.default_rng(count)
+    args: list[Array] = [rng.standard_normal((9, 5)).astype(np.float32) for _ in range(2)]
+    for got, wanted in zip(run(compiled(text).program, TINY, args), run_xla(text, *args), strict=True):
+        assert (np.asarray(got).reshape(np.shape(wanted)) == wanted).all()
