@@ -42,7 +42,7 @@ MOST_ATTEMPTS = 80
 _LARGEST = "the largest share that fits"
 """Why a share is taken."""
 
-CLEARLY = 0.1
+CLEARLY = 0.06
 """By so much the estimate of one share of VMEM for values has to be better for the other not to be tried to the end."""
 
 

@@ -65,9 +65,10 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMED)
-def test_two_sets_of_buffers(name: str) -> None:
-    """Values, and every group of every iteration, where rows come from HBM and go there."""
+def streamed(name: str) -> tuple[Compiled, Counter[str]]:
+    """A program whose rows come from HBM and go there, and its probes by group; every group of every iteration is
+    compared with the evaluator, and the results with XLA's.
+    """
     chip = CHIPS[16]
     rng = np.random.default_rng(0)
     args: list[Array] = [(rng.standard_normal(s) / 8).astype(np.float32) for s in STREAMED[name]]
@@ -76,8 +77,6 @@ def test_two_sets_of_buffers(name: str) -> None:
     program = made.program
     for got, wanted in zip(run(program, chip, args), run_xla(text, *args), strict=True):
         assert error(got, wanted) < 2e-5
-    bodies = Counter(p.group for p in program.probes)
-    assert max(bodies.values()) >= 4  # two iterations, and those before the loop
     checker = Checker(program, made, "highest")
     given_args = {
         n: args[b.number].reshape(-1).view(np.uint8).copy()
@@ -89,6 +88,23 @@ def test_two_sets_of_buffers(name: str) -> None:
     assert not report.failures
     times = {g.name: g.executions for g in program.groups}
     assert report.executions == sum(times[group] for group in {p.group for p in program.probes if p.outputs})
+    return made, Counter(p.group for p in program.probes)
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_two_sets_of_buffers(name: str) -> None:
+    _, probes = streamed(name)
+    assert max(probes.values()) >= 4  # two iterations, and those before the loop
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_one_set_of_buffers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long iterations have it, in which small loads have memory for themselves."""
+    monkeypatch.setattr("systolith.compiler.lower.double_buffering.LARGEST", 0)
+    monkeypatch.setattr("systolith.compiler.lower.control.SMALL", 16)
+    made, probes = streamed(name)
+    assert max(probes.values()) == 2
+    assert any(" source holds " in line for line in made.stages["tile.txt"].splitlines())
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
+from operator import add, mul
 from typing import cast
 
 from systolith.compiler.emit.dependence import VIEWS
@@ -436,8 +437,12 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
     return replace(instruction, args={name: any_value(v) for name, v in instruction.args.items()})
 
 
+_KNOWN: dict[str, Callable[[int, int], int]] = {"add": add, "mul": mul, "min": min, "max": max}
+"""Operations of SEQ on known numbers; of places that only the run knows, sums."""
+
+
 def execute(instruction: Instruction, registers: dict[int, int], place: int | None = None) -> None:
-    """Execute an instruction on registers whose values are known; of those that compute, `li`, `add` and `mul` are.
+    """Execute an instruction on registers whose values are known; of those that compute, `_KNOWN` are.
 
     `place`: stands for a value that only the run knows (see `PLACE`); None: nothing does.
     """
@@ -447,10 +452,10 @@ def execute(instruction: Instruction, registers: dict[int, int], place: int | No
     known: int | None = None
     if instruction.op == "li":
         known = cast(int, instruction.args["imm"])
-    elif instruction.op in ("add", "mul"):
+    elif (compute := _KNOWN.get(instruction.op)) is not None:
         a, b = (_known(cast(Operand, instruction.args[name]), registers) for name in ("ra", "b"))
         if a is not None and b is not None and (not _place(b) or not _place(a)):
-            known = a + b if instruction.op == "add" else None if _place(a) or _place(b) else a * b
+            known = compute(a, b) if instruction.op == "add" or not (_place(a) or _place(b)) else None
     if known is None or not -(1 << 31) <= known - PLACE * _place(known) < 1 << 31:
         known = place
     if known is None:

@@ -4,8 +4,8 @@ The parameters of all layers are a stack (`Stack`, a custom call that nothing co
 and groups read these where they lie.  Parameters that a layer updates in place (caches), or that its results are to
 have the memory of (weights, by a step of training), are updated in the stack, and parts of it are the results
 (`Unstack`).  What else is used outside, such as what the forward pass leaves to the backward pass, is a row of an array
-that the loop gives; what is elementwise in the rest of that is computed again.  An iteration begins when the one before
-has ended: what that costs is little beside the time of such layers.
+that the loop gives; what is elementwise in the rest of that is computed again.  What the end of an iteration costs is
+little beside the time of such layers.
 """
 
 from __future__ import annotations
@@ -42,6 +42,17 @@ Written out, 12 layers of BERT-base at 8 x 512 take 13.8 M cycles on `tpu_v3`, a
 training have ten times the operations, and would take half an hour to compile.
 """
 
+LEAST_SMALL = 120_000
+"""Cycles that the products of a layer take that fit in VMEM one by one, but not in training: 11 layers of BERT-base at
+1 x 512 take 0.7 % longer as a loop, 12 of GPT-2 small 0.9 %; at 1 x 128, half as long, 1.3 %, and 5 pairs of layers of
+a decoding step, by their parameters, 4.9 %.
+"""
+
+FITS = 0.5
+"""Part of VMEM that each product of a small layer takes at most (scores of attention come in blocks): at 8 x 128 a loop
+takes 3.9 % longer.
+"""
+
 COPIED = 0.05
 """Part of the time of a layer that copies of its results may take at most: they are rows first."""
 
@@ -62,7 +73,7 @@ class LoopOverLayers:
             return Outcome(False)
         if effects.within(module.entry) or control_predecessors(module.entry):
             return Outcome(False)  # what others do stays in its order
-        while self._cycles(parameters, module.entry.instructions) >= FEWEST * LEAST:
+        while self._cycles(parameters, module.entry.instructions) >= FEWEST * min(LEAST, LEAST_SMALL):
             if (found := self._looped(module)) is None:
                 break
             decisions.append(found)
@@ -78,12 +89,12 @@ class LoopOverLayers:
             (-len(layers.rows) * len(layers.rows[0]), len(layers.rows[0]), n, layers)
             for n, order in enumerate(orders)
             for layers in layers_of(entry, order)
-            if self._cycles([stack[0] for stack in layers.stacks], layers.rows[0]) >= LEAST
+            if self._cycles([stack[0] for stack in layers.stacks], layers.rows[0]) >= self._least(layers.rows[0])
         ]
         for *_, n, layers in sorted(found, key=lambda each: each[:3]):
             own = [stack[0] for stack in layers.stacks]
             rewrite = _Loop.of(module, layers, self.chip.vmem.bytes // LARGE)
-            if rewrite is None or self._cycles(own, layers.rows[0] if rewrite.trains else ()) < LEAST:
+            if rewrite is None or not self._is_long(own, layers.rows[0], rewrite.trains):
                 continue
             most = COPIED * self._cycles(own, layers.rows[0])
             if 2 * transfer_cycles(rewrite.copied, self.chip) > most:
@@ -94,6 +105,18 @@ class LoopOverLayers:
             numbers = {"bytes of a layer": sum(p.shape.bytes for p in own)}
             return Decision("loop", rewrite.name, f"a loop of {count} layers of {length} operations", "", numbers)
         return None
+
+    def _least(self, layer: Sequence[Instruction]) -> float:
+        """Cycles from which on a layer may be worth it."""
+        products = [i for i in layer if i.opcode == "dot" and not i.ints("lhs_batch_dims", ())]
+        largest = max((i.shape.bytes for i in products), default=0)
+        return min(LEAST, LEAST_SMALL) if largest <= FITS * self.chip.vmem.bytes else LEAST
+
+    def _is_long(self, parameters: Sequence[Instruction], layer: Sequence[Instruction], trains: bool) -> bool:
+        """Whether a layer takes so long that a loop costs little."""
+        if self._cycles(parameters, layer if trains else ()) >= LEAST:
+            return True
+        return not trains and self._cycles((), layer) >= self._least(layer) < LEAST
 
     def _cycles(self, parameters: Sequence[Instruction], instructions: Sequence[Instruction]) -> float:
         """What parameters take in HBM, or instructions on the matrix units, whichever is longer."""

@@ -63,31 +63,43 @@ class SliceViews:
             if not uses.position[i] < changed[whole[0]] <= end and self._gains(i, readers):
                 yield i
 
-    def _gains(self, i: Instruction, readers: Sequence[Group]) -> bool:
-        share = VALUE_SHARE if len(readers) > 1 else SMALL[readers[0].unit]
+    def _gains(self, i: Instruction, readers: Mapping[Group, Instruction]) -> bool:
+        parts = sum(_read(reader, value) for reader, value in readers.items())
+        share = VALUE_SHARE if parts > i.shape.size else min(SMALL[reader.unit] for reader in readers)
         return i.shape.bytes > self.chip.vmem.bytes * share
+
+
+def _read(reader: Group, value: Instruction) -> int:
+    """Elements of an operand that a group reads: all, or those of a slice."""
+    given = reader.body.parameters[reader.operands.index(value)]
+    users = reader.body.users()
+    while len(users[given]) == 1 and users[given][0].opcode in ("bitcast", "reshape", "slice"):
+        (given,) = users[given]
+    return given.shape.size
 
 
 def _is_slice_of_operand(group: Group) -> bool:
     return group.body.result is group.root and group.root.operands[0].opcode == "parameter"
 
 
-def _readers(i: Instruction, users: Mapping[Instruction, Sequence[Instruction]], root: Instruction) -> list[Group]:
-    """The groups that read a value; none if anything else does, which wants it in memory of its own."""
-    found: dict[Group, None] = {}
+def _readers(
+    i: Instruction, users: Mapping[Instruction, Sequence[Instruction]], root: Instruction
+) -> dict[Group, Instruction]:
+    """The groups that read a value, by what name; none if anything else does, which wants it in memory of its own."""
+    found: dict[Group, Instruction] = {}
     names = [i]
     while names:
         name = names.pop()
         if name is root:
-            return []
+            return {}
         for user in users[name]:
             if user.opcode == "bitcast" and user.shape.dtype is name.shape.dtype:
                 names.append(user)
             elif isinstance(user, Group) and user.unit in SMALL:
-                found[user] = None
+                found[user] = name
             else:
-                return []
-    return [*found]
+                return {}
+    return found
 
 
 def _changes(computation: Computation, uses: Uses) -> Mapping[Leaf, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import Steps
@@ -17,7 +18,7 @@ from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kep
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.induction import Induction
-from systolith.compiler.tile.ir import Array, Block, If, Loop, TileOp, VReg, While, nest
+from systolith.compiler.tile.ir import Array, Block, Buf, If, Loop, Ref, TileOp, VReg, While, nest
 from systolith.isa.instruction import Space
 from systolith.isa.opcodes import MAX_LOOP_NEST
 from systolith.isa.program import Role
@@ -27,6 +28,14 @@ COUNTED = 8
 
 LARGEST = 4096
 """Operations of a loop whose iterations overlap at most: of a longer one the wait at its end is a small part."""
+
+SMALL = 512
+"""What a loop loads into at most this part of VMEM has it for itself while the loop runs: a small load that waits for
+what was there holds up those behind it.
+"""
+
+HELD = 8
+"""All of it is at most this part of VMEM once."""
 
 MOST_TURNS = 2**31 - 1
 """The largest number that `li` takes."""
@@ -106,11 +115,27 @@ def _append_counted(lowering: Lowering, i: Instruction, loop: Loop, register: VR
             ctx.block.items += [begins(loop.var, 0), *buffered]
             return
     if nest(body) < MAX_LOOP_NEST and len(ops) <= LARGEST:
-        ctx.append_region(loop)
+        ctx.append_region(replace(loop, held=_small_loads(body, ctx.chip.vmem.bytes)))
         return
     ctx.block.items += [begins(loop.var, 0), begins(register, count)]
     body.items += [counts(loop.var, 1), counts(register, -1)]
     ctx.append_region(While(Block(), register, body, i.name, count))
+
+
+def _small_loads(body: Block, vmem: int) -> tuple[Buf, ...]:
+    """Buffers that a body loads from HBM, and does not use before, each a small part of VMEM, and all of them one."""
+    found: dict[Buf, None] = {}
+    used: set[Buf] = set()
+    room = vmem // HELD
+    for item in body.items:
+        if isinstance(item, TileOp) and item.op == "dma.load":
+            src, dst = (cast(Ref, item.args[name]).buf for name in ("src", "dst"))
+            from_hbm = src is not None and src.space is Space.HBM and dst is not None and dst.space is Space.VMEM
+            if from_hbm and dst is not None and dst not in used and dst.bytes <= min(vmem // SMALL, room):
+                room -= dst.bytes
+                found[dst] = None
+        used |= {buf for op in Block([item]).ops() for buf in op.buffers}
+    return tuple(found)
 
 
 def _test(lowering: Lowering, i: Instruction, state: list[Array]) -> Steps[tuple[Block, VReg]]:

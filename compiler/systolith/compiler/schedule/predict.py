@@ -27,6 +27,11 @@ HBM = "hbm"
 LOOKED_AT = 64
 """Iterations of a loop that are looked at; of longer ones the second half of these stands for all others, too."""
 
+LONG = 1024
+"""Instructions of an iteration from which on fewer are looked at: `FEW`."""
+
+FEW = 4
+
 
 @dataclass
 class Prediction:
@@ -81,9 +86,10 @@ def _executions(code: Sequence[Instruction], start: int, end: int, times: float)
         if instruction.op == "loop":
             first, at = at, cast(int, instruction.args["end"])
             count = instruction.args["count"] if isinstance(instruction.args["count"], int) else 1
-            rest = max(1.0, 2 * count / LOOKED_AT - 1)
-            for n in range(min(count, LOOKED_AT)):
-                yield from _executions(code, first, at, times if n < LOOKED_AT // 2 else times * rest)
+            most = FEW if at - first >= LONG else LOOKED_AT
+            rest = max(1.0, 2 * count / most - 1)
+            for n in range(min(count, most)):
+                yield from _executions(code, first, at, times if n < most // 2 else times * rest)
 
 
 class _Sequencer:
