@@ -1,8 +1,7 @@
 """Rows that the iterations of a loop write, each its own: what `jax.lax.scan` gives of every step.
 
 Each row is written where it is made (`memory/update_places.py`), so its update has to come before what follows.  An
-array all of whose rows are written starts without contents.  What counts iterations comes last, so that nothing that
-moves rows waits for it.
+array all of whose rows are written starts without contents.
 """
 
 from __future__ import annotations
@@ -41,29 +40,13 @@ class LoopRows:
     def run(self, module: Module) -> Outcome:
         decisions: list[Decision] = []
         names = Names(i.name for i in module.instructions())
-        changed = False
         for computation, loop in loops_of(module):
-            changed |= _count_last(loop.computation("body"))
             moved = _updates_early(loop.computation("body"), self.chip.vmem.bytes // LARGE)
             written = _start_empty(computation, loop, names.fresh, self.chip.vmem.bytes)
             if moved or written:
                 numbers = {"updates moved": moved, "arrays without contents": written}
                 decisions.append(Decision("memory", loop.name, "rows are written where they are made", "", numbers))
-        return Outcome(changed or bool(decisions), tuple(decisions))
-
-
-def _count_last(body: Computation) -> bool:
-    """Let additions of constants to elements of the state come last; whether that changes their order.
-
-    They are made in the place of the state then, which nothing reads any more.
-    """
-    users = body.users()
-    made = body.result.operands if body.result.opcode == "tuple" else []
-    last = {m for number, m in enumerate(made) if step_of(body, number) is not None and users[m] == [body.result]}
-    there = body.instructions
-    rest = [i for i in there if i not in last and i is not body.result]
-    body.root, body.instructions = body.result, [*rest, *(i for i in there if i in last), body.result]
-    return any(a is not b for a, b in zip(there, body.instructions, strict=True))
+        return Outcome(bool(decisions), tuple(decisions))
 
 
 def _updates_early(body: Computation, least: int) -> int:

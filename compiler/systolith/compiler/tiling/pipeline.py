@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from systolith.compiler.groups.counters import CountLast
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
 from systolith.compiler.groups.fusion import Fuse, Limits
@@ -52,5 +53,6 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "producer-fusion": FusePrologues,
     "multi-output-fusion": FuseOutputs,
     "slice-views": lambda chip, options: SliceViews(chip),
+    "counters-last": lambda chip, options: CountLast(),
 }
 """From canonical to grouped HLO: what makes each pass, by its name."""
