@@ -99,7 +99,8 @@ def _parts(op: TileOp, chip: Chip) -> list[TileOp]:
 def _is_plain(stream: Ref) -> bool:
     """Whether a stream is of an array in VMEM at a known place, or of coordinates."""
     in_vmem = stream.buf is None or (stream.buf.space is Space.VMEM and not stream.buf.parts)
-    return in_vmem and stream.pattern.indirect < 0 and stream.dynamic is None and not stream.moves
+    fixed = stream.dynamic is None and not stream.moves and not any(isinstance(b, VReg) for b in stream.bias)
+    return in_vmem and fixed and stream.pattern.indirect < 0
 
 
 def _part(op: TileOp, first: int, count: int) -> TileOp:
@@ -113,7 +114,8 @@ def _stream(stream: Ref, first: int, count: int) -> Ref:
     p = stream.pattern
     coords = tuple(replace(c, offset=c.offset + first * c.coefs[0]) for c in p.coords)
     cut = Pattern(p.dtype, (count, *p.counts[1:]), p.strides, coords, p.fill, p.indirect)
-    return replace(stream, pattern=cut, offset=stream.offset + first * p.strides[0])
+    moved = 0 if stream.buf is None else first * p.strides[0]
+    return replace(stream, pattern=cut, offset=stream.offset + moved)
 
 
 def _last(part: TileOp, ops: Sequence[TileOp | Loop], place: int) -> int:
