@@ -16,7 +16,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.options import Options
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Program, Role
-from systolith.runtime.jobs.checks import distance
+from systolith.runtime.jobs.checks import Checker, CheckReport, distance
 from systolith.sim.simulate import simulate
 
 Array = npt.NDArray[Any]
@@ -44,13 +44,27 @@ def compiled(text: str, chip: str | Chip = "tiny", precision: str | None = None)
     return compile_module(parse_hlo(text), target, Options(precision=precision))
 
 
-def run(program: Program, chip: Chip, args: list[Array]) -> list[Array]:
-    """Results of a program; fails on a race."""
-    given = {
+def memory(program: Program, args: Sequence[Array]) -> dict[int, npt.NDArray[np.uint8]]:
+    """The bytes of a program's parameters, by their entries of the buffer table."""
+    return {
         n: np.ascontiguousarray(args[b.number]).reshape(-1).view(np.uint8).copy()
         for n, b in enumerate(program.buffers)
         if b.role is Role.PARAMETER and args[b.number].size
     }
+
+
+def checked(made: Compiled, chip: Chip, args: Sequence[Array]) -> CheckReport:
+    """Every group of a run compared with the evaluator; fails where one is beyond its bound."""
+    checker = Checker(made.program, made, "highest")
+    simulate(made.program, chip, memory(made.program, args), hostile=True, observer=checker)
+    report = checker.report()
+    assert not report.failures, report.failures[0]
+    return report
+
+
+def run(program: Program, chip: Chip, args: list[Array]) -> list[Array]:
+    """Results of a program; fails on a race."""
+    given = memory(program, args)
     finished = simulate(program, chip, given, "full", hostile=True)
     assert not finished.hazards, str(finished.hazards[0])
     return finished.outputs

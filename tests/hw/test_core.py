@@ -22,7 +22,7 @@ from tests.compiler.index_cases import ADD, TAKE, lookup, row_arguments, update
 from tests.compiler.loops import rows, scans
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.loops.rows import NESTS, ROWS
-from tests.compiler.machine import Array, compiled
+from tests.compiler.machine import Array, compiled, memory
 from tests.compiler.window_cases import select_and_scatter_text, window_arguments
 from tests.host import test_configs as configs
 from tests.host.test_feeds import ITEM, LOOP, TURNS, item
@@ -98,10 +98,7 @@ def test_loops_of_known_trip_counts(core: Lockstep, name: str) -> None:
     args = scans.arguments(name)
     program = compiled(scans.hlo(scans.PROGRAMS[name][0], args)).program
     assert any(i.op == "loop" for i in program.code)
-    given = {
-        n: args[b.number].reshape(-1).view(np.uint8) for n, b in enumerate(program.buffers) if b.role is Role.PARAMETER
-    }
-    agree(core, Case(program, given))
+    agree(core, Case(program, memory(program, args)))
 
 
 @pytest.mark.parametrize("name", NESTS)

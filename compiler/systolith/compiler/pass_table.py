@@ -36,7 +36,7 @@ from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.registry import find_pass, first_sentence, names, spelled, summary
 from systolith.compiler.pressure import Lowered
-from systolith.compiler.schedule.early_kernels import start_early
+from systolith.compiler.schedule.early_kernels import last_parts, start_early
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.group_loops import NO_LOOPS
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
@@ -215,7 +215,7 @@ def _prefetch(tile: TileModule, chip: Chip, bytes: int = 0, loads: int = 0) -> T
 def _early_kernels(tile: TileModule, chip: Chip) -> TileModule:
     """Cut kernels so that parts start before the product that they read is made."""
     block, cut = start_early(tile.block, chip)
-    last = {kernel: parts[-1] for kernel, parts in cut.items()}
+    last = last_parts(cut)
     records = [replace(r, first=last.get(r.first, r.first), last=last.get(r.last, r.last)) for r in tile.records]
     return replace(tile, block=block, records=records)
 

@@ -22,6 +22,7 @@ from systolith.compiler.memory.rematerialise import Remade, Rematerialiser
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.passes.effects import moves_for_host
 from systolith.compiler.passes.expand.entry_states import states_of
+from systolith.compiler.schedule.early_kernels import last_parts
 from systolith.compiler.schedule.fitting import Fitted
 from systolith.compiler.schedule.program import predicted
 from systolith.compiler.tile.ir import GroupRecord, TileModule
@@ -76,7 +77,7 @@ class Lowered:
         """Of groups that have operations of their own: loads that moved ahead, and parts that start early but the last,
         are not among them.
         """
-        last = {kernel: parts[-1] for kernel, parts in self.fitted.cut.items()}
+        last = last_parts(self.fitted.cut)
         position = {op: n for n, op in enumerate(self.fitted.block.ops())}
         for made in self.lowering.records:
             there = (last.get(op, op) for op in made.ops if op not in self.fitted.moved)

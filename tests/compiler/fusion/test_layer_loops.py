@@ -22,10 +22,9 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import Chip, load_chip
-from systolith.runtime.jobs.checks import Checker
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import Array, check, compiled, error, run
+from tests.compiler.machine import Array, check, checked, compiled, error, memory, run
 
 TINY = load_chip("tiny")
 X, C = "f32[8,32]", "f32[16,32]"
@@ -245,28 +244,12 @@ def test_as_text_it_is_the_same() -> None:
 
 
 def test_groups_are_checked() -> None:
-    made = compiled(text(), precision="highest")
-    checker = Checker(made.program, made, "highest")
-    args = arguments()
-    given_args = {
-        n: args[b.number].reshape(-1).view(np.uint8).copy()
-        for n, b in enumerate(made.program.buffers)
-        if b.role == "parameter"
-    }
-    simulate(made.program, TINY, given_args, "full", hostile=True, observer=checker)
-    report = checker.report()
-    assert not report.failures
-    assert report.executions >= 5 * 6
+    assert checked(compiled(text(), precision="highest"), TINY, arguments()).executions >= 5 * 6
 
 
 def test_the_core_does_the_same() -> None:
     made, args = compiled(text()), arguments()
-    given_args = {
-        n: args[b.number].reshape(-1).view(np.uint8)
-        for n, b in enumerate(made.program.buffers)
-        if b.role == "parameter"
-    }
-    result = lockstep(made.program, TINY, given_args)
+    result = lockstep(made.program, TINY, memory(made.program, args))
     assert result.difference is None, result.difference
 
 

@@ -22,7 +22,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import lockstep
 from systolith.isa.program import Role
-from tests.compiler.machine import CHIPS, Array, check, compiled
+from tests.compiler.machine import CHIPS, Array, check, compiled, memory
 
 CHIP = CHIPS[32]
 
@@ -152,12 +152,7 @@ def test_no_gradients_are_stored() -> None:
 def test_the_core_does_the_same() -> None:
     case = Case(adam, layers=2, width=16)
     made = compiled(case.text, CHIP)
-    given = {
-        n: case.arguments[b.number].reshape(-1).view(np.uint8)
-        for n, b in enumerate(made.program.buffers)
-        if b.role is Role.PARAMETER
-    }
-    result = lockstep(made.program, CHIP, given)
+    result = lockstep(made.program, CHIP, memory(made.program, case.arguments))
     assert result.difference is None, result.difference
 
 

@@ -27,7 +27,7 @@ from systolith.isa.program import Probe, Role
 from systolith.runtime.jobs.checks import Checker
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import Array, check, compiled, run
+from tests.compiler.machine import Array, check, compiled, memory, run
 
 TINY = load_chip("tiny")
 LAYERS, WIDTH = 3, 80
@@ -174,9 +174,7 @@ def test_readers_are_checked(planted: float) -> None:
     made = compiled(layers(), precision="highest")
     checker = Planted(made.program, made, "highest")
     checker.error = planted
-    args = {n: a.reshape(-1).view(np.uint8).copy() for n, a in enumerate(arguments())}
-    given_args = {n: args[b.number] for n, b in enumerate(made.program.buffers) if b.role == "parameter"}
-    simulate(made.program, TINY, given_args, "full", hostile=True, observer=checker)
+    simulate(made.program, TINY, memory(made.program, arguments()), "full", hostile=True, observer=checker)
     report = checker.report()
     assert report.executions == 2 * LAYERS
     assert bool(report.failures) == bool(planted)
@@ -298,10 +296,5 @@ ENTRY e {{
 @pytest.mark.usefixtures("short_reach")
 def test_the_core_reads_stacks() -> None:
     made = compiled(layers())
-    given_args = {
-        n: arguments()[b.number].reshape(-1).view(np.uint8)
-        for n, b in enumerate(made.program.buffers)
-        if b.role == "parameter"
-    }
-    result = lockstep(made.program, TINY, given_args)
+    result = lockstep(made.program, TINY, memory(made.program, arguments()))
     assert result.difference is None, result.difference

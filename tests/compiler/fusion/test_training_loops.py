@@ -14,9 +14,8 @@ from systolith.compiler.ops.group import read_groups
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import lockstep
-from systolith.isa.program import Role
 from systolith.runtime.memories import overwritten
-from tests.compiler.machine import CHIPS, Array, check, compiled
+from tests.compiler.machine import CHIPS, Array, check, compiled, memory
 
 CHIP = CHIPS[32]
 COUNT = 6
@@ -151,10 +150,5 @@ def test_weights_are_updated_where_they_are() -> None:
 def test_the_core_does_the_same() -> None:
     args = arguments(5, momentum=False)
     made = compiled(text(5, momentum=False), CHIP)
-    given = {
-        n: args[b.number].reshape(-1).view(np.uint8)
-        for n, b in enumerate(made.program.buffers)
-        if b.role is Role.PARAMETER
-    }
-    result = lockstep(made.program, CHIP, given)
+    result = lockstep(made.program, CHIP, memory(made.program, args))
     assert result.difference is None, result.difference

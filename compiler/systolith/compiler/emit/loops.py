@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
-from operator import add, mul
 from typing import cast
 
 from systolith.compiler.emit.dependence import VIEWS
@@ -437,12 +436,10 @@ def resolved(instruction: Instruction, registers: dict[int, int]) -> Instruction
     return replace(instruction, args={name: any_value(v) for name, v in instruction.args.items()})
 
 
-_KNOWN: dict[str, Callable[[int, int], int]] = {"add": add, "mul": mul, "min": min, "max": max}
-"""Operations of SEQ on known numbers; of places that only the run knows, sums."""
-
-
 def execute(instruction: Instruction, registers: dict[int, int], place: int | None = None) -> None:
-    """Execute an instruction on registers whose values are known; of those that compute, `_KNOWN` are.
+    """Execute an instruction on registers whose values are known: `li`, sums, and products with a number.
+
+    These change by as much in every iteration as from the first to the second, which a clamped index does not.
 
     `place`: stands for a value that only the run knows (see `PLACE`); None: nothing does.
     """
@@ -452,10 +449,12 @@ def execute(instruction: Instruction, registers: dict[int, int], place: int | No
     known: int | None = None
     if instruction.op == "li":
         known = cast(int, instruction.args["imm"])
-    elif (compute := _KNOWN.get(instruction.op)) is not None:
+    elif instruction.op in ("add", "mul"):
         a, b = (_known(cast(Operand, instruction.args[name]), registers) for name in ("ra", "b"))
-        if a is not None and b is not None and (not _place(b) or not _place(a)):
-            known = compute(a, b) if instruction.op == "add" or not (_place(a) or _place(b)) else None
+        if a is not None and b is not None and instruction.op == "add":
+            known = a + b if not (_place(a) and _place(b)) else None
+        elif a is not None and isinstance(factor := instruction.args["b"], int) and not _place(a):
+            known = a * factor
     if known is None or not -(1 << 31) <= known - PLACE * _place(known) < 1 << 31:
         known = place
     if known is None:

@@ -17,7 +17,6 @@ from systolith.compiler.memory.vmem import ON_CHIP
 from systolith.compiler.tile.ir import Arg, Array, Block, Buf, Item, Loop, Ref, TileOp
 from systolith.compiler.tile.repeated import repeated
 from systolith.isa.instruction import Space
-from systolith.isa.kernel import Kernel
 from systolith.isa.opcodes import OPCODES
 
 FEWEST = 6
@@ -102,9 +101,8 @@ class _Buffers:
             if isinstance(value, Ref):
                 args[name] = moved(value, name == "dst")
             elif name == "streams":
-                stored = _stored(op)
                 streams = enumerate(cast(tuple[Ref, ...], value))
-                args[name] = tuple(moved(ref, k in stored) for k, ref in streams)
+                args[name] = tuple(moved(ref, k in op.stored) for k, ref in streams)
             else:
                 args[name] = value
         return TileOp(op.op, args, op.origin, op.unit)
@@ -212,9 +210,3 @@ def _covers(ref: Ref, buf: Buf) -> bool:
             return False
         size *= n
     return size == buf.bytes
-
-
-def _stored(op: TileOp) -> set[int]:
-    """Numbers of the streams that a kernel stores."""
-    kernel = cast(Kernel, op.args["kernel"])
-    return {m.imm for section in (kernel.prologue, kernel.body, kernel.epilogue) for m in section.ops if m.op == "st"}

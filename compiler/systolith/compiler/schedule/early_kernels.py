@@ -9,14 +9,15 @@ before it that it depends on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import cast
 
 from systolith.compiler.cost.prices import OVERHEAD
 from systolith.compiler.schedule.operation_times import cost_of
-from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp, VReg
+from systolith.compiler.schedule.segments import Segment, by_segments
+from systolith.compiler.tile.ir import Block, Buf, Loop, Ref, TileOp, VReg
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -37,27 +38,15 @@ Cut = dict[TileOp, list[TileOp]]
 def start_early(block: Block, chip: Chip) -> tuple[Block, Cut]:
     """The block with kernels in parts that start before a product is made, and these kernels with their parts."""
     cut: Cut = {}
-    return _block(block, chip, cut), cut
+    return by_segments(block, lambda ops: _segment(ops, chip, cut)), cut
 
 
-def _block(block: Block, chip: Chip, cut: Cut) -> Block:
-    out = Block()
-    segment: list[TileOp | Loop] = []
-    for item in block.items:
-        if (isinstance(item, Loop) and not item.source) or (isinstance(item, TileOp) and item.op != ROUTINE):
-            segment.append(item)
-            continue
-        out.items += _segment(segment, chip, cut)
-        segment = []
-        if isinstance(item, TileOp):
-            out.items.append(item)
-        else:
-            out.items.append(item.with_regions([_block(region, chip, cut) for region in item.regions]))
-    out.items += _segment(segment, chip, cut)
-    return out
+def last_parts(cut: Cut) -> dict[TileOp, TileOp]:
+    """For each kernel its last part, up to which its operands lie where they are."""
+    return {kernel: parts[-1] for kernel, parts in cut.items()}
 
 
-def _segment(ops: Sequence[TileOp | Loop], chip: Chip, cut: Cut) -> Sequence[TileOp | Loop]:
+def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
     after: dict[int, list[TileOp]] = defaultdict(list)
     product = -WINDOW
     for place, op in enumerate(ops):
@@ -118,7 +107,7 @@ def _stream(stream: Ref, first: int, count: int) -> Ref:
     return replace(stream, pattern=cut, offset=stream.offset + moved)
 
 
-def _last(part: TileOp, ops: Sequence[TileOp | Loop], place: int) -> int:
+def _last(part: TileOp, ops: Segment, place: int) -> int:
     """Place of the last operation before `place` that a part depends on."""
     uses = list(_uses(part))
     buffers = {use.buf for use in uses}

@@ -8,11 +8,12 @@ nothing moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from systolith.compiler.tile.ir import ROUTINE, Block, Buf, Loop, Ref, TileOp, registers_of
+from systolith.compiler.schedule.segments import Segment, by_segments
+from systolith.compiler.tile.ir import Block, Buf, Loop, Ref, TileOp, registers_of
 from systolith.isa.instruction import Space
 
 
@@ -37,25 +38,7 @@ class Lookahead:
 
 def prefetch(block: Block, ahead: Lookahead, moved: set[TileOp]) -> Block:
     """The block with loads moved ahead; those that moved are added to `moved`."""
-    out = Block()
-    segment: list[TileOp | Loop] = []
-    for item in block.items:
-        routine = isinstance(item, TileOp) and item.op == ROUTINE  # queues are joined there
-        if isinstance(item, TileOp | Loop) and not routine and not _is_source(item):
-            segment.append(item)
-            continue
-        out.items += _segment(segment, ahead, moved)
-        segment = []
-        if isinstance(item, TileOp):
-            out.items.append(item)
-            continue
-        out.items.append(item.with_regions([prefetch(region, ahead, moved) for region in item.regions]))
-    out.items += _segment(segment, ahead, moved)
-    return out
-
-
-def _is_source(item: TileOp | Loop) -> bool:
-    return isinstance(item, Loop) and item.source
+    return by_segments(block, lambda ops: _segment(ops, ahead, moved))
 
 
 @dataclass(frozen=True)
@@ -68,7 +51,7 @@ class _Load:
     bytes: int
 
 
-def _segment(ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp]) -> Sequence[TileOp | Loop]:
+def _segment(ops: Segment, ahead: Lookahead, moved: set[TileOp]) -> Segment:
     loads = _loads(ops)
     if not loads or not ahead.loads:
         return ops
@@ -93,7 +76,7 @@ def _segment(ops: list[TileOp | Loop], ahead: Lookahead, moved: set[TileOp]) -> 
     return out
 
 
-def _loads(ops: list[TileOp | Loop]) -> list[_Load]:
+def _loads(ops: Segment) -> list[_Load]:
     """Loads from HBM to VMEM that no loop moves: their order is kept, so `after` never decreases."""
     used: dict[Buf, int] = {}
     set_at: dict[object, int] = {}

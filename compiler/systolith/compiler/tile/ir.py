@@ -164,12 +164,17 @@ class TileOp:
         return [r for v in self.args.values() for r in (v if type(v) is tuple else (v,)) if type(r) is Ref]
 
     @property
+    def stored(self) -> list[int]:
+        """Numbers of the streams that a kernel stores."""
+        kernel = cast(Kernel, self.args["kernel"])
+        return [m.imm for part in (kernel.prologue, kernel.body, kernel.epilogue) for m in part.ops if m.op == "st"]
+
+    @property
     def written(self) -> list[Ref]:
         """The streams that it writes."""
         if self.op == "vpu.run":
-            kernel, streams = cast(Kernel, self.args["kernel"]), cast(tuple[Ref, ...], self.args["streams"])
-            sections = (kernel.prologue, kernel.body, kernel.epilogue)
-            return [streams[m.imm] for section in sections for m in section.ops if m.op == "st"]
+            streams = cast(tuple[Ref, ...], self.args["streams"])
+            return [streams[n] for n in self.stored]
         if self.op == ROUTINE:
             return [*cast(tuple[Ref, ...], self.args["results"]), *cast(tuple[Ref, ...], self.args["scratch"])]
         return [cast(Ref, self.args["dst"])] if "dst" in self.args else []
