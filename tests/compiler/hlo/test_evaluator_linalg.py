@@ -1,5 +1,6 @@
 """Decompositions: complex ones and failures against XLA, and LAPACK's calls by the equations that define them."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from systolith.compiler.hlo import HloError, evaluate, parse_hlo, verify
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
 
-pytest.importorskip("jax")
+jax: Any = pytest.importorskip("jax")
 
 TYPES = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 BOUND = {"f32": 2e-5, "f64": 1e-13, "c64": 2e-5, "c128": 1e-13}
@@ -174,6 +175,19 @@ def test_geev(letter: str) -> None:
     assert int(failed) != 0
 
 
+@pytest.mark.parametrize("name", ["f32", "c64"])
+@pytest.mark.parametrize("dims", [(0, 3, 3), (1, 1), (4, 4), (2, 5, 5)])
+def test_forms_are_those_of_jax(dims: tuple[int, ...], name: str) -> None:
+    """Order, signs and phases included."""
+    lax: Any = jax.lax.linalg
+    pivoted = partial(jax.scipy.linalg.qr, pivoting=True)
+    x = matrices(name, *dims)
+    for function in (lax.eig, lax.schur, lax.hessenberg, pivoted):
+        text = jax.jit(function).lower(x).compiler_ir("hlo").as_hlo_text()
+        for got, want in zip(evaluate(parse_hlo(text), x), jax.tree.leaves(function(x)), strict=True):
+            close(got, np.asarray(want), name, 1)
+
+
 @pytest.mark.parametrize("side", ["L", "R"])
 @pytest.mark.parametrize("trans_x", ["N", "T", "C"])
 def test_trsm(side: str, trans_x: str) -> None:
@@ -196,8 +210,8 @@ def test_gtsv_pivots() -> None:
 
 
 def test_other_routines_are_refused_by_name() -> None:
-    with pytest.raises(HloError, match="no custom-call target 'lapack_sgees_ffi' is registered"):
-        call("sgees", "f32[2,2]", "", np.eye(2, dtype=np.float32))
+    with pytest.raises(HloError, match="no custom-call target 'lapack_strsyl_ffi' is registered"):
+        call("strsyl", "f32[2,2]", "", np.eye(2, dtype=np.float32))
 
 
 @given(

@@ -192,7 +192,7 @@ def _conv_operand(i: Instruction, k: int, e: Extents) -> Extents:
 
 def _reduce_operand(i: Instruction, k: int, e: Extents) -> Extents:
     o, kept = i.operands[k], iter(e)
-    if 2 * k >= len(i.operands):
+    if not i.shape.is_array or 2 * k >= len(i.operands):
         return (1,) * o.shape.rank
     reduced = i.ints("dimensions", ())
     return tuple(n if d in reduced else next(kept) for d, n in enumerate(o.dims))

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
+from systolith.compiler.hlo.errors import HloError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.ir import Literal as Value
 from systolith.compiler.hlo.values.convert import store, to_working
@@ -34,6 +35,14 @@ def options_of(i: Instruction) -> dict[str, str]:
 
 def _adjoint(x: np.ndarray) -> np.ndarray:
     return np.swapaxes(x, -1, -2).conj()
+
+
+def _own(name: str, x: np.ndarray) -> Callable[..., Sequence[np.ndarray]]:
+    """LAPACK's own routine for the type of a matrix."""
+    from scipy.linalg import get_lapack_funcs  # type: ignore[import-untyped]  # scipy ships no types
+
+    (routine,) = get_lapack_funcs([name], [x])
+    return cast("Callable[..., Sequence[np.ndarray]]", routine)
 
 
 def _done(x: np.ndarray, inner: int = 2) -> np.ndarray:
@@ -109,6 +118,48 @@ def geqrf(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     return np.swapaxes(packed, -1, -2), scales
 
 
+def geqp3(options: dict[str, str], a: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, ...]:
+    """As geqrf, columns exchanged, and their order, from 1; those that are given another one than 0 come first."""
+    del options
+
+    def factor(m: np.ndarray, order: np.ndarray) -> Sequence[np.ndarray]:
+        fixed, places = 0, np.arange(1, m.shape[1] + 1)
+        for k in np.flatnonzero(order).tolist():
+            places[[fixed, k]] = places[[k, fixed]]
+            fixed += 1
+        x, scales = m[:, places - 1], np.zeros(min(m.shape), m.dtype)
+        done = min(fixed, len(scales))
+        if done:
+            front, scales[:done] = geqrf({}, x[:, :fixed])
+            (q,) = orgqr({}, np.pad(front[:, :done], [(0, 0), (0, len(m) - done)]), scales[:done])
+            x = np.concatenate([front, _adjoint(q) @ x[:, fixed:]], axis=1)
+        if done < len(scales) and fixed < m.shape[1]:
+            packed, exchanged, rest, *_ = _own("geqp3", m)(x[done:, fixed:])
+            x[:done, fixed:] = x[:done, fixed:][:, exchanged - 1]
+            x[done:, fixed:], scales[done:] = packed, rest
+            places[fixed:] = places[fixed:][exchanged - 1]
+        return x, places, scales
+
+    flat = a.reshape(prod(a.shape[:-2]), *a.shape[-2:])
+    results = [factor(*pair) for pair in zip(flat, given.reshape(len(flat), a.shape[-1]), strict=True)]
+    if not results:
+        return a, given, np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
+    return tuple(np.stack(parts).reshape((*a.shape[:-2], *parts[0].shape)) for parts in zip(*results, strict=True))
+
+
+def gehrd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A Hessenberg form, reflectors below it, and their scales."""
+    low, high = (ord(options[name]) - 1 for name in ("low", "high"))
+
+    def reduced(m: np.ndarray) -> Sequence[np.ndarray]:
+        packed, scales, info = _own("gehrd", m)(m, low, high)
+        return packed, scales, np.asarray(info)
+
+    if not a.size:
+        return a, np.zeros((*a.shape[:-2], max(a.shape[-1] - 1, 0)), a.dtype), np.zeros(a.shape[:-2])
+    return tuple(_each(reduced, a))
+
+
 def orgqr(options: dict[str, str], a: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, ...]:
     """The first columns of the product of reflectors 1 - scale v v^H."""
     del options
@@ -176,24 +227,48 @@ def sytrd(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
 def geev(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Eigenvalues (of real matrices both parts) and left and right eigenvectors of length 1."""
     wanted = [options[key] == "V" for key in ("compute_left", "compute_right")]
-    if any(wanted):
-        values, right = _safely(np.linalg.eig, a)
-    else:  # another algorithm, which gives another order
-        (values,) = _safely(lambda m: (np.linalg.eigvals(m),), a)
-        right = np.zeros_like(a)
-    left = np.zeros_like(right)
-    if wanted[0]:
-        (left,) = _safely(lambda m: (_normal(_adjoint(np.linalg.inv(m))),), right)
-    asked = right if wanted[1] else np.zeros_like(right)
-    parts = (values,) if a.dtype.kind == "c" else (values.real, values.imag)
-    return *parts, left, asked, _done(a)
+
+    def found(m: np.ndarray) -> Sequence[np.ndarray]:
+        *values, left, right, info = _own("geev", m)(m, *wanted)
+        sides = [
+            _unpacked(v, values) if asked else np.zeros_like(m, dtype=np.result_type(m, np.complex64))
+            for v, asked in zip((left, right), wanted, strict=True)
+        ]
+        return *values, *sides, np.asarray(info)
+
+    return _finite(found, a)
 
 
-def _normal(vectors: np.ndarray) -> np.ndarray:
-    """Columns of length 1 whose largest element is real."""
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., np.newaxis, :], axis=-2)
-    turned = vectors * np.where(largest.imag == 0, 1, largest.conj() / np.abs(largest))
-    return np.asarray(turned / np.linalg.norm(turned, axis=-2, keepdims=True))
+def _unpacked(vectors: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
+    """Vectors of a real matrix, of whose pairs LAPACK gives both parts; complex ones as they are."""
+    if len(values) == 1:
+        return vectors
+    first = values[1] > 0
+    other = np.roll(first, 1)
+    following = np.roll(vectors, -1, axis=1)
+    whole = np.where(first, vectors + 1j * following, np.roll(vectors, 1, axis=1) - 1j * vectors)
+    return np.where(first | other, whole, vectors)
+
+
+def _finite(function: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A function of one matrix, whose last result is `info`, on every one; NaN for those that are not finite."""
+    fine = _done(a)
+    *results, info = _each(function, np.where(fine[..., np.newaxis, np.newaxis] == 0, a, 0).astype(a.dtype))
+    kept = [np.where(fine.reshape(*fine.shape, *[1] * (r.ndim - fine.ndim)) == 0, r, np.nan) for r in results]
+    return *kept, np.where(fine == 0, info, fine)
+
+
+def gees(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A Schur form, its vectors, eigenvalues (of real matrices both parts), and 0 as the number of sorted ones."""
+    if options["sort"] != "N":
+        raise HloError("gees with eigenvalues in an order (sort) is not supported")
+
+    def found(m: np.ndarray) -> Sequence[np.ndarray]:
+        form, _, *values, vectors, _, info = _own("gees", m)(lambda *_: 0, m)
+        return form, vectors, *values, np.asarray(info)
+
+    *results, info = _finite(found, a)
+    return *results, np.zeros(info.shape), info
 
 
 def ormqr_options(i: Instruction) -> tuple[bool, bool]:
@@ -289,6 +364,9 @@ def gtsv(
 _ROUTINES: dict[str, Routine] = {
     "potrf": potrf,
     "getrf": getrf,
+    "gees": gees,
+    "gehrd": gehrd,
+    "geqp3": geqp3,
     "geqrf": geqrf,
     "orgqr": orgqr,
     "ungqr": orgqr,

@@ -121,32 +121,57 @@ class Householder:
     def _panel(self, x: Instruction) -> State:
         """A panel of at least as many rows as columns, packed, and its scales, `[b, 1, w]`."""
         scales = self.m.r.full(0, array(x.shape.dtype, (x.dims[0], 1, x.dims[2])))
-        return counted_loop(self.m.r, self.callees, x.dims[2], [x, scales], self._column, Rewriter, "qr")
+        return counted_loop(self.m.r, self.callees, x.dims[2], [x, scales], self.column, Rewriter, "qr")
 
-    def _column(self, r: Rewriter, k: Instruction, state: State) -> Sequence[Instruction]:
+    def column(self, r: Rewriter, k: Instruction, state: State) -> Sequence[Instruction]:
         """Make the reflector of column k, and let it act on the columns behind."""
         m = Matrices(r)
         x, scales = state
         shape = x.shape
-        column = m.at(x, None, k)
-        tall = column.i.shape
-        below = m.index(tall, 1).test("GT", m.scalar(k, tall))
-        on_row = m.index(tall, 1).test("EQ", m.scalar(k, tall))
-        top = m.at(x, k, k)
-        rest = column.where(below, 0)
-        end, scale, divisor = reflector(m, self.callees, top, rest.i)
-        vector = (column / m.spread(divisor, tall)).where(below, column.like(1).where(on_row, 0))
-        spread = m.spread(vector, shape)
+        made = ColumnReflector.of(m, self.callees, x, k, k)
+        spread = m.spread(made.vector, shape)
         dots = m.reduced(self.callees, "add", (Real(r, m.conjugate(spread.i)) * Real(r, x)).i, (1,))
         line = array(shape.dtype, (shape.dims[0], 1, shape.dims[2]))
-        factor = Real(r, r.reshaped(dots, line.dims)) * m.spread(Real(r, m.conjugate(scale.i)), line)
+        factor = Real(r, r.reshaped(dots, line.dims)) * m.spread(Real(r, m.conjugate(made.scale.i)), line)
         after = Real(r, x) - spread * m.spread(factor, shape)
         number, current = m.index(shape, 2), m.scalar(k, shape)
-        packed = spread.where(m.spread(Real(r, below), shape).i, Real(r, x))
-        packed = m.spread(end, shape).where(m.spread(Real(r, on_row), shape).i, packed)
+        packed = m.spread(made.packed, shape)
         result = after.where(number.test("GT", current), packed.where(number.test("EQ", current), Real(r, x)))
-        noted = m.spread(scale, line).where(m.index(line, 2).test("EQ", m.scalar(k, line)), Real(r, scales))
-        return [result.i, noted.i]
+        return [result.i, made.noted(scales, k)]
+
+
+@dataclass(frozen=True)
+class ColumnReflector:
+    """The reflector of one column of each matrix, which leaves zeros below one of its rows.
+
+    Attributes:
+        m: makes instructions.
+        vector: v, `[b, m, 1]`, zeros above the row.
+        scale: s, `[b, 1, 1]`.
+        packed: the column as LAPACK packs it: as it was above the row, what is left in the row, v below.
+    """
+
+    m: Matrices
+    vector: Real
+    scale: Real
+    packed: Real
+
+    @staticmethod
+    def of(m: Matrices, callees: Callees, x: Instruction, k: Instruction, row: Instruction) -> ColumnReflector:
+        """Of column k of `[b, m, n]`, with zeros below a row."""
+        column = m.at(x, None, k)
+        tall = column.i.shape
+        below, on_row = (m.index(tall, 1).test(way, m.scalar(row, tall)) for way in ("GT", "EQ"))
+        end, scale, divisor = reflector(m, callees, m.at(x, row, k), column.where(below, 0).i)
+        vector = (column / m.spread(divisor, tall)).where(below, column.like(1).where(on_row, 0))
+        packed = vector.where(below, m.spread(end, tall).where(on_row, column))
+        return ColumnReflector(m, vector, scale, packed)
+
+    def noted(self, scales: Instruction, k: Instruction) -> Instruction:
+        """Scales, `[b, 1, n]`, with this one in place k."""
+        m, line = self.m, scales.shape
+        here = m.index(line, 2).test("EQ", m.scalar(k, line))
+        return m.spread(self.scale, line).where(here, Real(m.r, scales)).i
 
 
 def reflector(m: Matrices, callees: Callees, top: Real, rest: Instruction) -> tuple[Real, Real, Real]:

@@ -11,10 +11,14 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.lapack import eigh_lower, options_of, ormqr_options, trsm_options
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.linalg.cholesky import factored
+from systolith.compiler.passes.linalg.eig import Eig
 from systolith.compiler.passes.linalg.eigh import Eigh
+from systolith.compiler.passes.linalg.hessenberg import HessenbergForm
 from systolith.compiler.passes.linalg.householder import Householder
 from systolith.compiler.passes.linalg.lu import Lu
 from systolith.compiler.passes.linalg.matrices import BLOCK, Matrices
+from systolith.compiler.passes.linalg.pivoted_qr import PivotedQr
+from systolith.compiler.passes.linalg.schur import Schur
 from systolith.compiler.passes.linalg.svd import Svd
 from systolith.compiler.passes.linalg.tridiagonal import Tridiagonal
 from systolith.compiler.passes.linalg.tridiagonal_form import TridiagonalForm
@@ -27,7 +31,7 @@ from systolith.isa.dtypes import S32
 class ExpandLapack:
     """Expand custom calls of routines on matrices, as JAX makes them for CPUs and TPUs.
 
-    They give factors (Cholesky, LU, QR), solutions of triangular systems, eigenvalues of symmetric matrices, and
+    They give factors (Cholesky, LU, QR), solutions of triangular systems, eigenvalues, Hessenberg and Schur forms, and
     singular values.
 
     Attributes:
@@ -72,6 +76,14 @@ class ExpandLapack:
         factors, pivots = Lu(m, callees, self.block).factored(m.taken(i.operands[0]))
         info = _first(m, Real(r, factors).test("EQ", 0.0), callees, pivots.dims[1])
         return _given(m, i, factors, (Real(r, pivots) + 1).i, info[1])
+
+    def _geqp3(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """As `geqrf`, columns exchanged, and the order, from 1; those that are given another one than 0 come first."""
+        m = Matrices(r)
+        x = m.taken(i.operands[0])
+        fixed = r.converted(_lines(m, i.operands[1], x.dims[0]), S32)
+        packed, scales, order = PivotedQr(m, callees).factored(x, fixed)
+        return _given(m, i, packed, (Real(r, order) + 1).i, scales)
 
     def _trsm(self, r: Rewriter, i: Instruction, _: Callees) -> Instruction:
         left, lower, transpose, unit = trsm_options(options_of(i))
@@ -140,6 +152,40 @@ class ExpandLapack:
         made = TridiagonalForm(m, callees).made(m.taken(i.operands[0]), options_of(i)["uplo"] == "L")
         return _given(m, i, *made, r.full(0, i.shape.elements[-1]))
 
+    def _gehrd(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """A Hessenberg form, packed, the reflectors' scales, and 0; beside `low` to `high` there is nothing to do."""
+        m = Matrices(r)
+        packed, scales = HessenbergForm(m, callees, self.block).made(m.taken(i.operands[0]))
+        return _given(m, i, packed, scales, r.full(0, i.shape.elements[-1]))
+
+    def _gees(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction | None:
+        """A Schur form and its vectors, eigenvalues, 0 as the number of sorted ones, and `info`.
+
+        Sorted ones are not supported: the call does not say by what.
+        """
+        m = Matrices(r)
+        if options_of(i)["sort"] != "N":
+            return None
+        found = Schur.of(m, callees, self.block, m.taken(i.operands[0]))
+        form, *values = (found.scaled(m, x) for x in (found.form, *Eig(m, callees, found).values()))
+        none = r.full(0, i.shape.elements[-2])
+        return _given(m, i, form, found.given.checked(m, found.vectors), *values, none, found.info(m))
+
+    def _geev(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """Eigenvalues, of real matrices both parts, left and right eigenvectors, where asked for, and `info`."""
+        m = Matrices(r)
+        found = Schur.of(m, callees, self.block, m.taken(i.operands[0]), balanced=True)
+        eig = Eig(m, callees, found)
+        values = [found.scaled(m, x) for x in eig.values()]
+        sides = [options_of(i)[f"compute_{side}"] == "V" for side in ("left", "right")]
+        vectors = [r.full(0, i.shape.elements[-2])] * 2
+        if any(sides):
+            vectors = [
+                found.given.checked(m, v) if wanted else none
+                for v, wanted, none in zip(eig.vectors(), sides, vectors, strict=True)
+            ]
+        return _given(m, i, *values, *vectors, found.info(m))
+
     def _eigh(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
         """XLA's own call; values are in order even if they need not be."""
         m = Matrices(r)
@@ -199,9 +245,13 @@ def _first(m: Matrices, test: Instruction, callees: Callees, n: int) -> tuple[In
     return found, Real(r, r.full(0, found.shape)).where(order.test("EQ", n), order + 1).i
 
 
-_Routine = Callable[[ExpandLapack, Rewriter, Instruction, Callees], Instruction]
+_Routine = Callable[[ExpandLapack, Rewriter, Instruction, Callees], Instruction | None]
 
 _LAPACK: dict[str, _Routine] = {
+    "gees": ExpandLapack._gees,
+    "geev": ExpandLapack._geev,
+    "gehrd": ExpandLapack._gehrd,
+    "geqp3": ExpandLapack._geqp3,
     "geqrf": ExpandLapack._geqrf,
     "gesdd": ExpandLapack._gesdd,
     "gesvd": ExpandLapack._gesdd,

@@ -59,7 +59,7 @@ class Lu:
         def exchange(r: Rewriter, k: Instruction, state: State) -> Sequence[Instruction]:
             order, pivots = state
             other = self._picked(r, pivots, self._places(r, pivots, k))
-            return [self._exchanged(r, order, k, other), pivots]
+            return [Matrices(r).exchanged(self.callees, order, 1, k, other), pivots]
 
         first = r.emit("iota", shape=array(S32, (batch, rows)), iota_dimension=1)
         return counted_loop(r, self.callees, count, [first, pivots], exchange, Rewriter, "order")[0]
@@ -112,7 +112,7 @@ class Lu:
         result = Real(r, x).where(spread.test("EQ", 0.0), reduced.where(changed, swapped))
         zero = r.reshaped(pivot.i, shape.dims[:1])
         moved = Real(r, best).where(Real(r, zero).test("NE", 0.0), m.scalar(k, array(S32, shape.dims[:1])))
-        return [result.i, self._noted(r, pivots, k, best), self._exchanged(r, order, k, moved.i)]
+        return [result.i, self._noted(r, pivots, k, best), m.exchanged(self.callees, order, 1, k, moved.i)]
 
     def _pivot(self, m: Matrices, column: Real, k: Instruction) -> Instruction:
         """The first row, from row k on, of the largest magnitude; NaN is less than all."""
@@ -145,19 +145,3 @@ class Lu:
     def _places(self, r: Rewriter, line: Instruction, k: Instruction) -> Instruction:
         number = Real(r, r.emit("iota", shape=array(S32, line.dims), iota_dimension=1))
         return number.test("EQ", Real(r, r.spread(k, number.i.shape)))
-
-    def _exchanged(self, r: Rewriter, line: Instruction, k: Instruction, other: Instruction) -> Instruction:
-        """Rows with the elements of column k and of another one exchanged."""
-        number = Real(r, r.emit("iota", shape=array(S32, line.dims), iota_dimension=1))
-        there = number.test("EQ", Real(r, r.emit("broadcast", other, shape=line.shape, dimensions=(0,))))
-        zero = r.constant(0, line.shape.dtype)
-        moved = Matrices(r).reduced(
-            self.callees, "add", r.emit("select", there, line, r.spread(zero, line.shape)), (1,)
-        )
-        own = r.emit(
-            "dynamic-slice", line, r.constant(0, S32), k, shape=array(S32, (line.dims[0], 1)),
-            dynamic_slice_sizes=(line.dims[0], 1),
-        )  # fmt: skip
-        own = r.emit("reshape", own, shape=array(S32, line.dims[:1]))
-        spread = r.emit("broadcast", own, shape=line.shape, dimensions=(0,))
-        return self._noted(r, r.emit("select", there, spread, line), k, moved)

@@ -75,6 +75,11 @@ class Matrices:
         squares = [part * part for part in parts]
         return (squares[0] + squares[1] if x.shape.dtype.kind is Kind.COMPLEX else squares[0]).i
 
+    def times(self, x: Instruction, factor: Real) -> Instruction:
+        """Numbers times real ones, in as many dimensions."""
+        parts = [(Real(self.r, self._part(name, x)) * factor).i for name in ("real", "imag")]
+        return self.r.emit("complex", *parts) if x.shape.dtype.kind is Kind.COMPLEX else parts[0]
+
     def finite(self, x: Instruction) -> Instruction:
         """Whether each number is neither infinite nor NaN."""
         real, imaginary = (
@@ -147,6 +152,19 @@ class Matrices:
             index_vector_dim=2,
             slice_sizes=(1, 1, x.dims[2]),
         )
+
+    def exchanged(self, callees: Callees, x: Instruction, d: int, k: Instruction, other: Instruction) -> Instruction:
+        """With element k along a dimension of each, and another, `[b]`, in each other's places."""
+        r, kept = self.r, [e for e in range(x.shape.rank) if e != d]
+        number = self.index(x.shape, d)
+        here, there = number.test("EQ", self.scalar(k, x.shape)), number.test("EQ", self.along(other, x.shape, 0))
+        moved = self.reduced(callees, "add", Real(r, x).where(there, 0).i, (d,))
+        sizes = tuple(1 if e == d else n for e, n in enumerate(x.dims))
+        starts = [k if e == d else r.constant(0, S32) for e in range(x.shape.rank)]
+        own = r.emit("dynamic-slice", x, *starts, shape=array(x.shape.dtype, sizes), dynamic_slice_sizes=sizes)
+        own = r.reshaped(own, moved.dims)
+        first, second = (Real(r, r.emit("broadcast", y, shape=x.shape, dimensions=tuple(kept))) for y in (moved, own))
+        return first.where(here, second.where(there, Real(r, x))).i
 
     def index(self, shape: Shape, d: int) -> Real:
         """The row (1) or column (2) of each element."""

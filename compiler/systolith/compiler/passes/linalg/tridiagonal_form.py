@@ -9,7 +9,7 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.counted_loop import State, counted_loop
-from systolith.compiler.passes.linalg.householder import reflector
+from systolith.compiler.passes.linalg.householder import ColumnReflector
 from systolith.compiler.passes.linalg.matrices import Matrices
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
@@ -65,25 +65,18 @@ class TridiagonalForm:
         """Make the reflector of column k, and let it act on the rows and columns behind, from both sides."""
         m = Matrices(r)
         x, scales = state
-        shape, (batch, n, _) = x.shape, x.dims
+        shape = x.shape
         following = r.emit("add", k, r.constant(1, S32))
-        column = m.at(x, None, k)
-        tall = column.i.shape
-        row, first = m.index(tall, 1), m.scalar(following, tall)
-        below, on_row = row.test("GT", first), row.test("EQ", first)
-        end, scale, divisor = reflector(m, self.callees, m.at(x, following, k), column.where(below, 0).i)
-        v = (column / m.spread(divisor, tall)).where(below, column.like(1).where(on_row, 0))
-        spread = m.spread(scale, tall)
-        w = (Real(r, m.product(x, v.i)) * spread).where(row.test("GE", first), 0)
+        made = ColumnReflector.of(m, self.callees, x, k, following)
+        v, tall = made.vector, made.vector.i.shape
+        spread = m.spread(made.scale, tall)
+        w = (Real(r, m.product(x, v.i)) * spread).where(m.index(tall, 1).test("GE", m.scalar(following, tall)), 0)
         inner = m.reduced(self.callees, "add", (Real(r, m.conjugate(w.i)) * v).i, (1, 2))
         w = w - m.along((Real(r, inner) * 0.5).i, tall, 0) * spread * v
         both = (m.product(w.i, m.adjoint(v.i)), m.product(v.i, m.adjoint(w.i)))
         after = Real(r, x) - Real(r, both[0]) - Real(r, both[1])
-        packed = v.where(below, m.spread(end, tall).where(on_row, column))
         number = m.index(shape, 2).test("EQ", m.scalar(k, shape))
-        line = array(shape.dtype, (batch, 1, n))
-        noted = m.spread(scale, line).where(m.index(line, 2).test("EQ", m.scalar(k, line)), Real(r, scales))
-        return [m.spread(packed, shape).where(number, after).i, noted.i]
+        return [m.spread(made.packed, shape).where(number, after).i, made.noted(scales, k)]
 
 
 def _reversed(r: Rewriter, x: Instruction, *dimensions: int) -> Instruction:
