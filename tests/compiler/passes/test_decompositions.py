@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,37 @@ def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: 
     whole[..., at[1:], at[:-1]], whole[..., at[:-1], at[1:]] = lower[..., 1:], upper[..., :-1]
     size = np.abs(whole).max() * np.abs(x).max()
     assert np.abs(whole @ x - b).max() <= 2e-6 * max(size, float(np.abs(b).max()))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([(), (2,), (0,)]), st.integers(1, 6), st.integers(1, 3), st.booleans(),
+    st.sampled_from(["any", "singular", "zero", "tiny"]),
+)  # fmt: skip
+@example((2,), 4, 2, False, "singular")
+def test_tridiagonal_systems_that_are_perturbed(
+    batch: tuple[int, ...], n: int, m: int, imaginary: bool, kind: str
+) -> None:
+    """Solutions of singular systems are finite, and have the direction of JAX's."""
+    size = {"zero": 0, "tiny": 1e-36}.get(kind, 1)
+    lower, diagonal, upper = (np.array(matrix((*batch, n, 1), "any", imaginary, k)[..., 0]) * size for k in range(3))
+    if kind == "singular":
+        lower[..., 1:] = upper[..., :-1] = 0
+        diagonal[..., n // 2] = 0
+    b = matrix((*batch, n, m), "any", imaginary, 3)
+    solve = jax.jit(partial(jax.lax.linalg.tridiagonal_solve, perturb_singular=True))
+    arguments = [lower.astype(b.dtype), diagonal.astype(b.dtype), upper.astype(b.dtype), b]
+    text = lowered(solve, *arguments)
+    want = np.asarray(solve(*arguments))
+    for (x,) in (expanded(text, arguments), evaluate(parse_hlo(text), *arguments)):
+        assert np.isfinite(x).all()
+        if kind == "zero":  # by how much pivots are changed decides
+            continue
+        largest = [np.abs(v).max(axis=-2, initial=0, keepdims=True) for v in (x, want)]
+        a, c = (v / np.where(y > 0, y, 1) for v, y in zip((x, want), largest, strict=True))
+        assert error(a, c) <= 1e-4
+        if kind == "any":
+            assert error(x, want) <= 1e-4
 
 
 @settings(max_examples=12, deadline=None)

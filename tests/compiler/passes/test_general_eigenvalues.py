@@ -187,6 +187,7 @@ FUNCTIONS: dict[str, Any] = {
     "schur": jax.scipy.linalg.schur,
 }
 LONGER: dict[str, Any] = {
+    "eigh_tridiagonal": lambda x: jnp.abs(jax.scipy.linalg.eigh_tridiagonal(x[0, 0].real, x[0, 1, 1:].real)[1]),
     "complex schur": lambda x: jax.scipy.linalg.schur(x, output="complex"),
     "eigvals": lambda x: jnp.sort(jnp.abs(jnp.linalg.eigvals(x))),
     "roots": lambda x: jnp.sort(jnp.abs(jnp.roots(x[0, 0], strip_zeros=False))),

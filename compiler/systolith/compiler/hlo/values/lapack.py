@@ -336,6 +336,20 @@ def gtsv(
     The lower diagonal's last element and the upper one's are not used; pivoting's fill-in goes to the lower one.
     """
     del options
+    return _gtsv(lower, diagonal, upper, b, False)
+
+
+def perturbed(
+    options: dict[str, str], lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """A system that may be singular: a pivot whose quotients would be infinite is changed a little."""
+    del options
+    return (_gtsv(lower, diagonal, upper, b, True)[3],)
+
+
+def _gtsv(
+    lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray, perturb: bool
+) -> tuple[np.ndarray, ...]:
     n = diagonal.shape[-1]
     dl, d, du, x = (np.moveaxis(v.copy(), axis, 0) for v, axis in ((lower, -1), (diagonal, -1), (upper, -1), (b, -2)))
     # JAX gives lower diagonals whose first element is not used.
@@ -344,21 +358,35 @@ def gtsv(
     for k in range(n - 1):
         swap = np.abs(dl[k]) > np.abs(d[k])
         top = np.where(swap, dl[k], d[k])
-        factor = np.where(swap, d[k], dl[k]) / top
+        smaller = np.where(swap, d[k], dl[k])
+        factor = np.where(smaller != 0, smaller / top, 0)  # both may be 0
         below, beside = np.where(swap, du[k], d[k + 1]), np.where(swap, d[k + 1], du[k])
         du2[k] = np.where(swap, du[k + 1], 0)
         du[k + 1] = np.where(swap, -factor * du[k + 1], du[k + 1])
         d[k], du[k], d[k + 1] = top, beside, below - factor * beside
         first, second = np.where(swap[..., None], x[k + 1], x[k]), np.where(swap[..., None], x[k], x[k + 1])
         x[k], x[k + 1] = first, second - factor[..., None] * first
+    # An upper diagonal may have one more element, which is not used.
+    used = [np.abs(v[: n - away]).max(axis=0, initial=0) for away, v in enumerate((d, du, du2))]
+    info = np.finfo(d.dtype)
+    change = np.maximum(np.maximum.reduce(used) * info.eps, info.smallest_normal)
     for k in reversed(range(n)):
         rest = x[k]
         for diagonal_of_u, at in ((du, k + 1), (du2, k + 2)):
             rest = rest - diagonal_of_u[k][..., None] * x[at] if at < n else rest
-        x[k] = rest / d[k][..., None]
+        x[k] = rest / (_away(d[k], rest, change) if perturb else d[k])[..., None]
     solved = np.moveaxis(x, 0, -2)
     dl, d, du = (np.moveaxis(v, 0, -1) for v in (du2, d, du))
     return dl, d, du, solved, np.where(np.isfinite(solved).all(axis=(-1, -2)), 0, 1)
+
+
+def _away(pivot: np.ndarray, sides: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Pivots farther from 0 where a quotient by one would be infinite."""
+    size, most = np.abs(pivot), np.abs(sides).max(axis=-1, initial=0)
+    least = most * np.finfo(pivot.dtype).smallest_normal
+    infinite = (size == 0) | (least > size)
+    change = np.maximum(change, least)
+    return np.where(infinite, pivot + np.where(pivot.real >= 0, change, -change), pivot).astype(pivot.dtype)
 
 
 _ROUTINES: dict[str, Routine] = {
@@ -404,5 +432,6 @@ LAPACK: dict[str, Callable[[Instruction, list[Value]], Value]] = {
     "LuDecomposition": _xla_lu,
     "ProductOfElementaryHouseholderReflectors": _target(orgqr),
     "Qr": _target(geqrf),
+    "tridiagonal_solve_perturbed_ffi": _target(perturbed),
 }
 """Target to function: LAPACK's, and those that JAX calls on other platforms."""

@@ -130,6 +130,13 @@ class ExpandLapack:
         info = Real(r, r.full(0, array(S32, fine.dims))).where(fine, 1).i
         return _given(m, i, *i.operands[:3], x, info)
 
+    def _perturbed(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
+        """JAX's own call: a tridiagonal system that may be singular."""
+        m = Matrices(r)
+        b = m.taken(i.operands[3])
+        lower, diagonal, upper = (_lines(m, x, b.dims[0]) for x in i.operands[:3])
+        return _given(m, i, Tridiagonal(m, callees).solved(lower, diagonal, upper, b, perturbed=True))
+
     def _gesdd(self, r: Rewriter, i: Instruction, callees: Callees) -> Instruction:
         """Singular values and, but in mode N, vectors; -1 for a matrix with an element that is not finite, or 0."""
         m, mode = Matrices(r), options_of(i)["mode"]
@@ -275,5 +282,6 @@ ROUTINES: dict[str, _Routine] = {
     "LuDecomposition": ExpandLapack._lu,
     "ProductOfElementaryHouseholderReflectors": ExpandLapack._orgqr,
     "Qr": ExpandLapack._geqrf,
+    "tridiagonal_solve_perturbed_ffi": ExpandLapack._perturbed,
 }
 """How to expand a custom call, by its target."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from systolith.compiler.hlo.attributes import PadDim
 from systolith.compiler.hlo.ir import Instruction
@@ -32,10 +33,13 @@ class Tridiagonal:
     m: Matrices
     callees: Callees
 
-    def solved(self, lower: Instruction, diagonal: Instruction, upper: Instruction, b: Instruction) -> Instruction:
+    def solved(
+        self, lower: Instruction, diagonal: Instruction, upper: Instruction, b: Instruction, perturbed: bool = False
+    ) -> Instruction:
         """X, `[b, n, r]`, of three diagonals, `[b, n]`: in row i stands `lower[i]` beside `diagonal[i]` and `upper[i]`.
 
-        The first element of `lower` and the last of `upper` are not used.
+        The first element of `lower` and the last of `upper` are not used. `perturbed`: a pivot whose quotients would be
+        infinite is changed by the rounding of the largest element of U, so that singular systems have a solution.
         """
         m, r, n = self.m, self.m.r, b.dims[1]
         row = Real(r, r.emit("iota", shape=array(S32, lower.dims), iota_dimension=1))
@@ -46,8 +50,19 @@ class Tridiagonal:
             (rows,) = counted_loop(r, self.callees, n - 1, [rows], _eliminate, Rewriter, "tridiagonal")
         edges = (PadDim(0, 0, 0), PadDim(0, 2, 0), PadDim(0, 0, 0))
         behind = r.emit("pad", r.full(0, b.shape), r.constant(0, b.shape.dtype), padding=edges)
-        found, _ = counted_loop(r, self.callees, n, [behind, rows], _substitute, Rewriter, "tridiagonal")
+        state = [behind, rows, *([self._perturbation(rows)] if perturbed else [])]
+        substitute = partial(_substitute, self.callees)
+        found, *_ = counted_loop(r, self.callees, n, state, substitute, Rewriter, "tridiagonal")
         return m.cut(found, (0, n), (0, b.dims[2]))
+
+    def _perturbation(self, rows: Instruction) -> Instruction:
+        """What pivots are changed by, `[b, 1, 1]`."""
+        m, (batch, n, _) = self.m, rows.dims
+        upper = m.cut(rows, (0, n), (1, DIAGONALS))
+        largest = Real(m.r, m.reduced(self.callees, "maximum", m.size(upper), (1, 2), 0.0))
+        info = largest.i.shape.dtype.finfo
+        change = (largest * float(info.eps)).of("maximum", largest.like(float(info.smallest_normal)))
+        return m.r.reshaped(change.i, (batch, 1, 1))
 
     def _ahead(self, x: Instruction) -> Instruction:
         """Each element one place before, and a zero."""
@@ -66,7 +81,8 @@ def _eliminate(r: Rewriter, k: Instruction, state: State) -> Sequence[Instructio
     swap = Real(r, m.magnitude(below.i)).test("GT", Real(r, m.magnitude(top.i)))
     zero = below.like(0)
     pivot = below.where(swap, top)
-    factor = top.where(swap, below) / pivot
+    smaller = top.where(swap, below)
+    factor = (smaller / pivot).where(smaller.test("NE", 0.0), zero)  # both may be 0
     beside, beyond = other.where(swap, above), last.where(swap, zero)
     under, after = above.where(swap, other), zero.where(swap, last)
     wide = _sides(m, first).i.shape
@@ -83,10 +99,10 @@ def _eliminate(r: Rewriter, k: Instruction, state: State) -> Sequence[Instructio
     return [r.emit("dynamic-update-slice", rows, made, none, k, none)]
 
 
-def _substitute(r: Rewriter, step: Instruction, state: State) -> Sequence[Instruction]:
+def _substitute(callees: Callees, r: Rewriter, step: Instruction, state: State) -> Sequence[Instruction]:
     """Row n - 1 - step of X, of the two rows behind it."""
     m = Matrices(r)
-    found, rows = state
+    found, rows, *change = state
     k = r.emit("subtract", r.constant(rows.dims[1] - 1, S32), step)
     line = Real(r, _rows(r, rows, k, 1))
     pivot, above, beyond = (_column(m, line, at) for at in (1, 2, 3))
@@ -95,8 +111,21 @@ def _substitute(r: Rewriter, step: Instruction, state: State) -> Sequence[Instru
     rest = sides
     for at, factor in ((0, above), (1, beyond)):
         rest = rest - m.spread(factor, sides.i.shape) * Real(r, m.cut(behind, (at, at + 1), (0, behind.dims[2])))
-    none = r.constant(0, S32)
-    return [r.emit("dynamic-update-slice", found, (rest / m.spread(pivot, sides.i.shape)).i, none, k, none), rows]
+    for x in change:
+        pivot = _perturbed(m, callees, pivot, rest, Real(r, x))
+    none, quotients = r.constant(0, S32), (rest / m.spread(pivot, sides.i.shape)).i
+    return [r.emit("dynamic-update-slice", found, quotients, none, k, none), rows, *change]
+
+
+def _perturbed(m: Matrices, callees: Callees, pivot: Real, sides: Real, change: Real) -> Real:
+    """Pivots, `[b, 1, 1]`, farther from 0 where a quotient by one would be infinite."""
+    r, size = m.r, Real(m.r, m.size(pivot.i))
+    most = m.reduced(callees, "maximum", m.size(sides.i), (1, 2), 0.0)
+    least = Real(r, r.reshaped(most, size.i.dims)) * float(size.i.shape.dtype.finfo.smallest_normal)
+    infinite = r.emit("or", size.test("EQ", 0.0), least.test("GT", size))
+    change = change.of("maximum", least)
+    signed = change.where(Real(r, m.real(pivot.i)).test("GE", 0.0), -change)
+    return (pivot + Real(r, r.converted(signed.i, pivot.i.shape.dtype))).where(infinite, pivot)
 
 
 def _rows(r: Rewriter, x: Instruction, k: Instruction, count: int) -> Instruction:
