@@ -85,6 +85,29 @@ def test_others_are_stored(old: str, new: str) -> None:
     assert not [name for name in again(made) if name.startswith("apart")]
 
 
+CAUSAL = """
+  at = s32[64] iota(), iota_dimension=0
+  row = s32[1,64,64] broadcast(at), dimensions={1}
+  column = s32[1,64,64] broadcast(at), dimensions={2}
+  mask = pred[1,64,64] compare(row, column), direction=GE
+  flat = pred[64,64] reshape(mask)
+  low = f32[] constant(-1)
+  lows = f32[64,64] broadcast(low), dimensions={}
+  ROOT s = f32[64,64] select(flat, q, lows)
+"""
+
+
+def test_a_mask_of_indices_is_not_kept() -> None:
+    """JAX broadcasts masks by a reshape that leaves out a dimension of one."""
+    text = print_hlo(module(CAUSAL)).replace("64", "128")
+    made = parse_hlo(text)
+    (decision,) = run_pass(made, Recompute(CHIP)).decisions
+    assert decision.chosen == "flat from few bytes"
+    assert again(made) == ["row.again", "column.again", "mask.again", "flat.again"]
+    given = arguments_of(made)
+    assert_same_bits(evaluate(parse_hlo(text), *given), evaluate(made, *given))
+
+
 def test_values_on_the_chip() -> None:
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(p.dims).astype(np.float32) for p in module(LATER).entry.parameters]

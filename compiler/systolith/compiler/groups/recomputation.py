@@ -143,7 +143,9 @@ class _Values:
 
 
 def _folds(i: Instruction) -> bool:
-    """Whether it is elementwise and of few cycles, or spreads a value."""
+    """Whether it is elementwise and of few cycles, spreads a value, or leaves out dimensions of one."""
+    if i.opcode == "reshape":
+        return [n for n in i.dims if n > 1] == [n for n in i.operands[0].dims if n > 1]
     return (is_elementwise(i) and not info(i).expensive) or i.opcode == "broadcast"
 
 
