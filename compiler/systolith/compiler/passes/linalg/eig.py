@@ -73,8 +73,7 @@ class Eig:
         sign = above.like(1.0).where(above.test("GE", 0.0), -1.0)
         wide = above.of("abs").test("GE", below.of("abs"))
         first = below.test("NE", 0.0)
-        signs = [sign.like(1.0).where(r.emit("and", first, keep), sign) for keep in (wide, r.emit("not", wide))]
-        signs = [x.where(first, 1.0) for x in signs]
+        signs = [sign.like(1.0).where(keep, sign).where(first, 1.0) for keep in (wide, r.emit("not", wide))]
         results = [self._paired(self._normal(x, sign), first) for x, sign in zip(sides, signs, strict=True)]
         return results[0], results[1]
 
