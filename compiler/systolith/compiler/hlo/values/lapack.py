@@ -61,7 +61,11 @@ def _each(function: Callable[[np.ndarray], Sequence[np.ndarray]], x: np.ndarray)
 def _safely(function: Callable[..., Sequence[np.ndarray]], x: np.ndarray) -> list[np.ndarray]:
     """A function of numpy.linalg; NaN for matrices that have an element that is not finite."""
     bad = _done(x) != 0
-    results = function(np.where(bad[..., np.newaxis, np.newaxis], np.eye(*x.shape[-2:]), x))
+    return _marked(bad, function(np.where(bad[..., np.newaxis, np.newaxis], np.eye(*x.shape[-2:]), x)))
+
+
+def _marked(bad: np.ndarray, results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Results of a batch, with NaN for bad matrices."""
     return [np.where(bad.reshape(*bad.shape, *[1] * (r.ndim - bad.ndim)), np.nan, r) for r in results]
 
 
@@ -252,10 +256,10 @@ def _unpacked(vectors: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
 
 def _finite(function: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray) -> tuple[np.ndarray, ...]:
     """A function of one matrix, whose last result is `info`, on every one; NaN for those that are not finite."""
-    fine = _done(a)
-    *results, info = _each(function, np.where(fine[..., np.newaxis, np.newaxis] == 0, a, 0).astype(a.dtype))
-    kept = [np.where(fine.reshape(*fine.shape, *[1] * (r.ndim - fine.ndim)) == 0, r, np.nan) for r in results]
-    return *kept, np.where(fine == 0, info, fine)
+    done = _done(a)
+    bad = done != 0
+    *results, info = _each(function, np.where(bad[..., np.newaxis, np.newaxis], np.zeros_like(a), a))
+    return *_marked(bad, results), np.where(bad, done, info)
 
 
 def gees(options: dict[str, str], a: np.ndarray) -> tuple[np.ndarray, ...]:

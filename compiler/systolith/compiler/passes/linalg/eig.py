@@ -10,7 +10,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.counted_loop import State, counted_loop
 from systolith.compiler.passes.linalg.matrices import Matrices
-from systolith.compiler.passes.linalg.schur import SchurForm, block, length, transformed
+from systolith.compiler.passes.linalg.schur import SchurForm, block, transformed, unit_vector
 from systolith.compiler.passes.real_expression import Real
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.isa.dtypes import DTYPES, PRED, S32, Kind
@@ -161,9 +161,7 @@ def _split(r: Rewriter, k: Instruction, state: State) -> Sequence[Instruction]:
     upper, lower = (Real(r, m.real(x.i)) for x in (b, c))
     none = lower.test("EQ", 0.0)
     size = upper.of("abs").of("sqrt") * lower.of("abs").of("sqrt")
-    whole = length(upper, size)
-    unit = whole.like(1.0).where(none, whole)
-    x, y = (upper / unit).where(r.emit("not", none), 1.0), (size / unit).where(r.emit("not", none), 0.0)
+    x, y = unit_vector(upper, size, none)
     zero = x.like(0.0)
     diagonal, beside = r.emit("complex", x.i, zero.i), r.emit("complex", zero.i, y.i)
     rows = [m.joined(pair, 2) for pair in ([diagonal, beside], [beside, diagonal])]

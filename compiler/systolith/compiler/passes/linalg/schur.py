@@ -97,12 +97,10 @@ class Schur:
             return x, m.identity(x.shape), r.full(False, array(PRED, (batch,)))
         hessenberg = HessenbergForm(m, self.callees, self.block)
         packed, scales = hessenberg.made(x)
-        # The last step turns two rows with zeros in place of a third one.
-        edge = tuple(PadDim(0, self._rows - 2 if d else 0, 0) for d in range(3))
-        halves = [
-            r.emit("pad", y, r.constant(0, x.shape.dtype), padding=edge) if self.real else y
-            for y in (packed, hessenberg.product(packed, scales))
-        ]
+        halves = [packed, hessenberg.product(packed, scales)]
+        if self.real:  # the last step turns two rows, with zeros in place of a third one
+            edge = tuple(PadDim(0, int(d > 0), 0) for d in range(3))
+            halves = [r.emit("pad", y, r.constant(0, x.shape.dtype), padding=edge) for y in halves]
         size = halves[0].dims[1]
         h, found = self._deflated(r, halves[0])
         state = [m.joined([h, halves[1]], 1), *found, r.full(0, array(S32, (batch,)))]
@@ -150,17 +148,16 @@ class Schur:
         return r.emit("and", size.test("GT", tiny), r.emit("or", first, second))
 
     def _last_block(self, r: Rewriter, large: Instruction) -> list[Instruction]:
-        """Rows of a block from where elements beside the diagonal are not zero."""
+        """The first and last row of the last block that is not done, from where elements beside the diagonal stay."""
         m, (batch, n, _) = Matrices(r), large.dims
         joined = m.reduced(self.callees, "or", large, (1,))  # row k and the next one
         line = array(S32, (batch, n))
-        number = m.index(line, 1)
-        open_ = joined
+        number, left = m.index(line, 1), joined
         if self.real:  # blocks of two rows are done
             flat = r.emit("pad", joined, r.constant(False, PRED), padding=(PadDim(0, 0, 0), PadDim(1, 1, 0)))
             neighbours = [r.narrowed(flat, 1, first, first + n) for first in (0, 2)]
-            open_ = r.emit("and", joined, r.emit("or", *neighbours))
-        last = m.reduced(self.callees, "maximum", (number + 1).where(open_, 0).i, (1,), 0)
+            left = r.emit("and", joined, r.emit("or", *neighbours))
+        last = m.reduced(self.callees, "maximum", (number + 1).where(left, 0).i, (1,), 0)
         before = r.emit("and", number.test("LT", m.along(last, line, 0)), r.emit("not", joined))
         first = m.reduced(self.callees, "maximum", (number + 1).where(before, 0).i, (1,), 0)
         return [first, last]
@@ -257,33 +254,38 @@ class Schur:
         """Rows k and k + 1, where they are a block: turned to be triangular, or to have equal diagonals."""
         m, (w,) = Matrices(r), state
         a, b, c, d = block(m, w, k)
-        half, product = (a - d) * 0.5, b * c
-        square = half * half + product
-        zero = half.like(0.0)
-        root = square.of("maximum", zero).of("sqrt")
+        half, none = (a - d) * 0.5, c.test("EQ", 0.0)
+        square = half * half + b * c
+        real = square.test("GE", 0.0)
+        x, y = unit_vector(*self._direction(half, b + c, c, square, real), none)
+        rows = [m.joined([p.i, q.i], 2) for p, q in ((x, -y), (y, x))]
+        w = transformed(m, w, k, m.joined(rows, 1))
+        a, _, _, d = block(m, w, k)
+        row, column = (m.index(w.shape, dim) - m.scalar(k, w.shape) for dim in (1, 2))
+        pair = m.spread(Real(r, r.emit("not", r.emit("or", none, real))), w.shape).i
+        on = r.emit("or", *(r.emit("and", row.test("EQ", at), column.test("EQ", at)) for at in (0, 1)))
+        below = r.emit("and", row.test("EQ", 1), column.test("EQ", 0))
+        zero = Real(r, w).like(0).where(r.emit("and", below, m.spread(Real(r, real), w.shape).i), Real(r, w))
+        return [m.spread((a + d) * 0.5, w.shape).where(r.emit("and", on, pair), zero).i]
+
+    @staticmethod
+    def _direction(half: Real, sums: Real, c: Real, square: Real, real: Instruction) -> tuple[Real, Real]:
+        """Along which a block [[a, b], [c, d]] is turned: an eigenvector, or what makes the diagonal equal.
+
+        Args:
+            half: (a - d) / 2.
+            sums: b + c.
+            c: the element below.
+            square: of half the distance of the eigenvalues, negative where they are no real numbers.
+            real: whether they are.
+        """
+        root = square.of("maximum", 0.0).of("sqrt")
         z = half + root.where(half.test("GE", 0.0), -root)
-        sums = b + c
         spread = length(half * 2.0, sums)
         whole = spread.where(spread.test("NE", 0.0), 1.0)
         cosine = ((sums.of("abs") / whole + 1.0) * 0.5).of("sqrt")
         way = half.like(1.0).where(sums.test("GE", 0.0), -1.0)
-        real = square.test("GE", 0.0)
-        pair = [z.where(real, cosine), c.where(real, -(half / (whole * cosine)) * way)]
-        whole = length(*pair)
-        still = r.emit("or", c.test("EQ", 0.0), whole.test("EQ", 0.0))
-        unit = whole.like(1.0).where(still, whole)
-        x, y = (pair[0] / unit).where(r.emit("not", still), 1.0), (pair[1] / unit).where(r.emit("not", still), 0.0)
-        rows = [m.joined([p.i, q.i], 2) for p, q in ((x, -y), (y, x))]
-        w = transformed(m, w, k, m.joined(rows, 1))
-        a, _, _, d = block(m, w, k)
-        number = [m.index(w.shape, dim) - m.scalar(k, w.shape) for dim in (1, 2)]
-        corner = r.emit("and", number[0].test("EQ", 1), number[1].test("EQ", 0))
-        pairs = r.emit("and", c.test("NE", 0.0), r.emit("not", real))
-        equal = m.spread(((a + d) * 0.5), w.shape)
-        inside = [r.emit("and", *(n.test("EQ", at) for n in number)) for at in (0, 1)]
-        both = r.emit("and", r.emit("or", *inside), m.spread(Real(r, pairs), w.shape).i)
-        below = r.emit("and", corner, m.spread(Real(r, real), w.shape).i)
-        return [equal.where(both, Real(r, w).like(0).where(below, Real(r, w))).i]
+        return z.where(real, cosine), c.where(real, -(half / (whole * cosine)) * way)
 
 
 def block(m: Matrices, w: Instruction, k: Instruction) -> tuple[Real, Real, Real, Real]:
@@ -312,3 +314,11 @@ def length(x: Real, y: Real) -> Real:
     large = x.of("abs").of("maximum", y.of("abs"))
     unit = large.where(large.test("NE", 0.0), 1.0)
     return ((x / unit) * (x / unit) + (y / unit) * (y / unit)).of("sqrt") * unit
+
+
+def unit_vector(x: Real, y: Real, none: Instruction) -> tuple[Real, Real]:
+    """(x, y) over its length; (1, 0) where `none` holds, and of (0, 0)."""
+    whole = length(x, y)
+    still = x.r.emit("or", none, whole.test("EQ", 0.0))
+    turns, unit = x.r.emit("not", still), whole.like(1.0).where(still, whole)
+    return (x / unit).where(turns, 1.0), (y / unit).where(turns, 0.0)
