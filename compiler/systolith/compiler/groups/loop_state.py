@@ -68,8 +68,13 @@ def plain(outer: Computation, loop: Instruction) -> bool:
     (state,), body, condition = loop.operands, loop.computation("body"), loop.computation("condition")
     alone = state.opcode == "tuple" and outer.users()[state] == [loop] and state is not outer.result
     made = body.result.opcode == "tuple" and not body.users()[body.result]
-    readers = [i for c in (body, condition) for i in c.instructions if c.parameters[0] in i.operands]
-    return alone and made and all(i.opcode == "get-tuple-element" for i in readers)
+    return alone and made and _is_taken_apart(body) and _is_taken_apart(condition)
+
+
+def _is_taken_apart(computation: Computation) -> bool:
+    """Whether all that takes its one parameter takes elements of it."""
+    (given,) = computation.parameters
+    return all(i.opcode == "get-tuple-element" for i in computation.instructions if given in i.operands)
 
 
 def leaves_of(value: Instruction) -> list[Instruction]:
