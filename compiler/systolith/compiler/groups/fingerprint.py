@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.metadata import version
 
-from systolith.compiler.hlo.ir import Instruction
+from systolith.compiler.groups.structure import structure
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -21,15 +21,7 @@ def group_key(ctx: TileBuilder, group: Group, operands: Sequence[Array], results
         operands, results: its arrays.
         free: bytes of VMEM that it may count on.
     """
-    body = group.body
-    number = {i: n for n, i in enumerate(body.instructions)}
-    operations = [(i.opcode, str(i.shape), [number[o] for o in i.operands], _attributes(i)) for i in body.instructions]
     arrays = [(int(a.buf.space), a.dtype.name, a.dims, a.strides, a.origin) for a in (*operands, *results)]
     machine = (ctx.chip.digest(), version("systolith"), ctx.options.precision, ctx.budget, free)
-    what = (_attributes(group), operations, number[body.result], arrays, machine)
+    what = (structure(group.body), group.unit, group.tiling, arrays, machine)
     return sha256(repr(what).encode()).hexdigest()
-
-
-def _attributes(i: Instruction) -> list[tuple[str, str]]:
-    ignored = ("metadata", "calls", "to_apply")
-    return sorted((name, repr(value)) for name, value in i.attributes.items() if name not in ignored)

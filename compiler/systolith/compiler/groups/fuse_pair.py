@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from systolith.compiler.errors import LimitError
 from systolith.compiler.groups.fusion import Limits
+from systolith.compiler.groups.structure import structure
 from systolith.compiler.hlo.ir import Computation, Instruction
-from systolith.compiler.index.affine import Box
-from systolith.compiler.ops.expression import Micro, Pieces
+from systolith.compiler.index.affine import Box, IndexMap
+from systolith.compiler.ops.expression import Load, Micro, Pieces, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, root_operations
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.pieces import kernel_sizes
@@ -85,21 +86,77 @@ class Kernels:
     _plans: dict[Computation, GroupPlan] = field(default_factory=dict)
     _single: dict[Computation, int] = field(default_factory=dict)
     _turns: dict[Computation, bool] = field(default_factory=dict)
+    _saved: dict[Hashable, int | NotJointError] = field(default_factory=dict)
     _full: dict[Instruction, bool] = field(default_factory=dict)
+    _loaded: dict[Computation, list[tuple[int, IndexMap, int]]] = field(default_factory=dict)
 
     def is_full(self, group: Group) -> bool:
         """Whether it has so many operations that no kernel has room for those of another group."""
         if group not in self._full:
             operations = sum(family(i) is Family.ELEMENTWISE for i in group.body.instructions)
-            self._full[group] = operations > 2 * self.limits.micro_ops
+            self._full[group] = operations > 2 * self.limits.micro_ops or self._fills(group)
         return self._full[group]
+
+    def _fills(self, group: Group) -> bool:
+        """Whether a group takes all micro-operations of a kernel, or all streams but for another result."""
+        try:
+            if not group.reduces:
+                return kernel_sizes(self._plan(group.body))[0] > self.limits.micro_ops
+            r = reduction_of(group.body)
+        except (NotJointError, LimitError):
+            return True
+        loads = sum(isinstance(n, Load) and n.leaf.shape.size > 1 for n in topological([*r.inputs, *r.side_nodes]))
+        return loads + len(r.roots) >= self.limits.streams
+
+    def check_streams(self, first: Group, second: Group, made: Container[Instruction], results: int) -> None:
+        """Whether a kernel has the streams that two elementwise groups load from and store so many results to.
+
+        `made`: what the second has from the first.
+
+        Raises:
+            NotJointError: it does not.
+        """
+        if first.reduces or second.reduces:
+            return
+        loads = {
+            (operand, index, fill)
+            for group in (first, second)
+            for operand, index, fill in self._loads(group)
+            if group is first or operand not in made
+        }
+        if len(loads) + results > self.limits.streams:
+            raise NotJointError(f"too large for a kernel: {len(loads) + results} streams", True)
+
+    def _loads(self, group: Group) -> Iterator[tuple[Instruction, IndexMap, int]]:
+        """What a group loads; nothing of one that concatenates, whose kernels load parts of it."""
+        if group.body not in self._loaded:
+            plan = self._plan(group.body)
+            number = {p: n for n, p in enumerate(group.body.parameters)}
+            loads = () if _in_pieces(plan) else (n for n in plan.all_nodes if isinstance(n, Load))
+            self._loaded[group.body] = [(number[load.leaf], load.map, load.fill) for load in loads]
+        return ((group.operands[n], index, fill) for n, index, fill in self._loaded[group.body])
 
     def saved(self, first: Group, second: Group, joint: Joint) -> int:
         """Cycles that the vector unit takes less for a joint group than for the two.
 
+        Layers that are alike have pairs that are alike: each is looked at once.
+
         Raises:
             NotJointError: no kernel can have it, or it would compute more than the two.
         """
+        key = structure(first.body), structure(second.body), structure(joint.computation)
+        if key not in self._saved:
+            try:
+                self._saved[key] = self._saved_of(first, second, joint)
+            except NotJointError as e:
+                self._saved[key] = e
+        found = self._saved[key]
+        if isinstance(found, NotJointError):
+            raise NotJointError(str(found), found.costs)
+        return found
+
+    def _saved_of(self, first: Group, second: Group, joint: Joint) -> int:
+        """The same, looked at."""
         if root_operations(joint.computation):
             if any(not root_operations(g.body) and self._turned(g.body) for g in (first, second)):
                 raise NotJointError("the cross-lane unit transposes one of them", True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.cones import cone_again
@@ -48,7 +49,7 @@ class RecomputeRows:
         for computation in list(module.computations):
             loops = [i for i in computation.instructions if i.opcode == "while"]
             for n, reader in enumerate(loops):
-                for writer in loops[:n]:
+                for writer in filter(partial(_feeds, reader), loops[:n]):
                     pair = _Pair(computation, writer, reader, names, self.chip)
                     for name, size in pair.again(self.chip.vmem.bytes // LARGE):
                         what = f"rows of {name} are computed again in {reader.name}"
@@ -57,6 +58,11 @@ class RecomputeRows:
             for tidy in TIDY:
                 tidy.run(module)
         return Outcome(bool(decisions), tuple(decisions))
+
+
+def _feeds(reader: Instruction, writer: Instruction) -> bool:
+    """Whether a loop begins with an element of what another one leaves."""
+    return any(i.opcode == "get-tuple-element" and i.operands[0] is writer for i in reader.operands[0].operands)
 
 
 class _Pair:

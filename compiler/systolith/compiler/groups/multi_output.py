@@ -282,6 +282,8 @@ class _Merging:
             for k, v in enumerate(values)
             if k >= len(of_first) or v is self._now(self.computation.result) or set(self.users[v]) - {second}
         ]
+        if first.unit is not Unit.MXU:
+            self.kernels.check_streams(first, second, of_first, len(needed))
         joint = join(first, second, of_first, needed)
         if first.unit is Unit.MXU:
             self._check_memory(first, second, joint, move)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
 
-import numpy as np
-
-from systolith.compiler.hlo.ir import Computation, Instruction, Literal
+from systolith.compiler.groups.structure import structure
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf, Dynamic, Entry
@@ -59,7 +55,7 @@ def source_of(ctx: TileBuilder, group: Group, operands: Sequence[Array], results
     inside = [i.name for i in group.body.instructions]
     called = [b.name.partition("~")[0] for b in bufs]
     names = (group.name, *inside, *(b.name for b in bufs), *called)
-    key = (_structure(group.body), group.unit, group.tiling, len(operands), places, lying, _relations(names))
+    key = (structure(group.body), group.unit, group.tiling, len(operands), places, lying, _relations(names))
     in_blocks, asks = group.unit is None, group.unit is Unit.VPU
     return Source((*key, ctx.options.precision), names, tuple(bufs), tuple(dynamics), in_blocks, asks)
 
@@ -67,43 +63,6 @@ def source_of(ctx: TileBuilder, group: Group, operands: Sequence[Array], results
 def _form(place: Dynamic) -> tuple[int, ...]:
     """All of a place that only a run knows but its registers."""
     return (place.pitch, int(place.offset is None)) if isinstance(place, Entry) else ()
-
-
-def _structure(computation: Computation) -> Hashable:
-    """Its operations, whatever they are called."""
-    number = {i: n for n, i in enumerate(computation.instructions)}
-    rows = [
-        (i.opcode, str(i.shape), i.number, tuple(number[o] for o in i.operands), _value(i), _attributes(i), _tiled(i))
-        for i in computation.instructions
-    ]
-    return (*rows, number[computation.result])
-
-
-def _tiled(i: Instruction) -> Hashable:
-    return (i.unit, i.tiling) if isinstance(i, Group) else None
-
-
-def _value(i: Instruction) -> Hashable:
-    return None if i.opcode != "constant" else "" if i.literal is None else _bytes(i.literal)
-
-
-def _bytes(literal: Literal) -> Hashable:
-    if isinstance(literal, tuple):
-        return tuple(map(_bytes, literal))
-    value = np.ascontiguousarray(literal)
-    return value.dtype.str, value.shape, sha256(value.tobytes()).digest()
-
-
-def _attributes(i: Instruction) -> Hashable:
-    return tuple(sorted((name, _attribute(v)) for name, v in i.attributes.items() if name != "metadata"))
-
-
-def _attribute(value: Any) -> Any:
-    if isinstance(value, Computation):
-        return _structure(value)
-    if isinstance(value, tuple) and any(isinstance(v, Computation) for v in value):
-        return tuple(map(_attribute, value))
-    return repr(value)
 
 
 def _relations(names: Sequence[str]) -> Hashable:
