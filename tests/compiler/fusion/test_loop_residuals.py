@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.modules import lowered
+from systolith.compiler.groups import loop_residuals
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -249,3 +250,25 @@ def test_slices_of_rows_after_the_loops_are_computed_again(rows: tuple[str, str]
     for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(source), *arguments()), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
     check(source, arguments(), CHIP)
+
+
+def test_only_loops_that_give_rows_to_others_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten loops, each of which begins with what the one before it leaves, nine pairs and not forty-five."""
+
+    def chained(x: jax.Array) -> jax.Array:
+        for _ in range(10):
+            x = jax.lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) + i, x)
+        return x
+
+    pairs = []
+    whole = loop_residuals._Pair.again
+
+    def counted(pair: loop_residuals._Pair, least: int) -> Iterator[tuple[str, int]]:
+        pairs.append(pair)
+        return whole(pair, least)
+
+    monkeypatch.setattr(loop_residuals._Pair, "again", counted)
+    module = canonicalise(parse_hlo(lowered(chained, [jnp.zeros(64)])))
+    assert sum(i.opcode == "while" for i in module.entry.instructions) == 10
+    again(module)
+    assert len(pairs) == 9
