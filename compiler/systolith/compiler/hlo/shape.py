@@ -209,6 +209,11 @@ class Shape:
         return f"{self.element.name}[{dims}]{self.layout if shown else ''}"
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        """Kept, as keys of computations are made of it again and again."""
         return self.text(layout=False)
 
 
