@@ -22,7 +22,6 @@ from systolith.compiler.lower.installed import register_installed
 from systolith.compiler.memory.aliasing import most_in_place
 from systolith.compiler.memory.rematerialise import Remade
 from systolith.compiler.memory.report import Layout, MemoryUse
-from systolith.compiler.memory.residency import leaf_shapes
 from systolith.compiler.memory.vmem import MemoryPlan
 from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
@@ -368,7 +367,7 @@ def _assembled(
 def _check_interface(module: Module, chip: Chip) -> None:
     """Refuse what cannot fit before any work is done on it."""
     parameters = sum(p.shape.bytes for p in module.entry.parameters)
-    results = sum(s.bytes for s in leaf_shapes(module.entry.result.shape)) - most_in_place(module)
+    results = sum(s.bytes for s in module.entry.result.shape.arrays) - most_in_place(module)
     if parameters + results > chip.hbm.bytes:
         raise HbmError(
             f"module {module.name!r} needs {parameters + results} bytes of HBM (parameters {parameters}, results"

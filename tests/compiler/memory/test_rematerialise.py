@@ -21,7 +21,7 @@ from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.memory.linear_schedule import ORDERS, LinearSchedule, line_of, rewritten
 from systolith.compiler.memory.rematerialise import Rematerialiser
-from systolith.compiler.memory.residency import Leaf, leaf_shapes
+from systolith.compiler.memory.residency import Leaf
 from systolith.compiler.ops.group import Group, read_groups
 from systolith.isa.chip import Chip
 from tests.compiler.driver.random_modules import random_module
@@ -49,7 +49,7 @@ def grouped(text: str) -> Module:
 def all_leaves(module: Module) -> set[Leaf]:
     """Every value that a group, a loop or a conditional makes."""
     made = (i for i in module.instructions() if isinstance(i, Group) or i.opcode in ("while", "conditional"))
-    return {(i, k) for i in made for k in range(len(leaf_shapes(i.shape)))}
+    return {(i, k) for i in made for k in range(len(i.shape.arrays))}
 
 
 # Schedules before and after.

@@ -162,6 +162,11 @@ class Shape:
         else:
             yield self
 
+    @cached_property
+    def arrays(self) -> tuple[Shape, ...]:
+        """The arrays among `leaves`; kept, as the state of a loop may have hundreds that are asked for one by one."""
+        return tuple(s for s in self.leaves() if s.is_array)
+
     @staticmethod
     @checked
     def parse(text: str) -> Shape:

@@ -14,7 +14,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
 from systolith.compiler.memory.aliasing import Uses
-from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by, leaf_shapes
+from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.induction import Induction
@@ -48,7 +48,7 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
     before, budget = flatten(operands[0]), ctx.budget
     kept = kept_by(i)
     state: list[Array] = []
-    for k, (array, shape) in enumerate(zip(before, leaf_shapes(i.shape), strict=True)):
+    for k, (array, shape) in enumerate(zip(before, i.shape.arrays, strict=True)):
         if kept[k] or array.buf.parts:  # stacks are updated in place
             state.append(array)
             continue

@@ -17,7 +17,6 @@ from systolith.compiler.hlo.values.host_calls import marked
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.values import Value, flatten, shaped
-from systolith.compiler.memory.residency import leaf_shapes
 from systolith.compiler.tile.arrays import view
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.views import recast
@@ -29,7 +28,7 @@ def lower_infeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> S
     """Lower an `infeed`: its arrays, depth first, are taken from the queue."""
     number, role = _queue_number(lowering, i), Role.INFEED if marked(i) is None else Role.RETURN
     places = lowering.results(i)
-    for place, shape in zip(places, leaf_shapes(i.shape), strict=True):
+    for place, shape in zip(places, i.shape.arrays, strict=True):
         if place.buf.space is Space.NONE or not shape.size:
             continue
         queue = lowering.ctx.feed(i, role, shape, number, config_of(i))
@@ -46,7 +45,7 @@ def lower_outfeed(lowering: Lowering, i: Instruction, operands: list[Value]) -> 
     """Lower an `outfeed`: the arrays of its operand, depth first, are put into the queue."""
     number, call = _queue_number(lowering, i), marked(i)
     role, data = (Role.OUTFEED, b"") if call is None else (Role.CALL, call.to_bytes())
-    for array, shape in zip(flatten(operands[0]), leaf_shapes(i.operands[0].shape), strict=True):
+    for array, shape in zip(flatten(operands[0]), i.operands[0].shape.arrays, strict=True):
         if not shape.size:
             continue
         queue = lowering.ctx.feed(i, role, shape, number, config_of(i), data)

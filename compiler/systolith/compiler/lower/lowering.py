@@ -31,7 +31,6 @@ from systolith.compiler.memory.residency import (
     is_allocation,
     is_stack,
     is_unstack,
-    leaf_shapes,
 )
 from systolith.compiler.memory.shares import Shares
 from systolith.compiler.memory.update_places import update_places
@@ -166,7 +165,7 @@ class Lowering:
         given: list[Array] = []
         values: list[Value] = []
         for p in computation.parameters:
-            shapes = leaf_shapes(p.shape)
+            shapes = p.shape.arrays
             arrays = []
             for n, s in enumerate(shapes, len(given)):
                 found = sizes.of_parameter(n, s.rank)
@@ -238,7 +237,7 @@ class Lowering:
 
     def _place(self, i: Group, values: Mapping[Instruction, Value]) -> None:
         """Let results of a group that an update puts into an array in HBM, in place, be made there."""
-        for k, shape in enumerate(leaf_shapes(i.shape)):
+        for k, shape in enumerate(i.shape.arrays):
             if (i, k) in self.homes or (i, k) not in self.placement.spilled:
                 continue
             found = self._rows.place((i, k), values)
@@ -293,7 +292,7 @@ class Lowering:
 
     def results(self, i: Instruction) -> list[Array]:
         """Where the results of an instruction are to lie."""
-        return [self.result((i, k), shape) for k, shape in enumerate(leaf_shapes(i.shape))]
+        return [self.result((i, k), shape) for k, shape in enumerate(i.shape.arrays)]
 
     def result(self, leaf: Leaf, shape: Shape) -> Array:
         """Where one result is to lie."""

@@ -20,7 +20,6 @@ from systolith.compiler.memory.residency import (
     CACHED_SHARE,
     VALUES_SHARE,
     Leaf,
-    leaf_shapes,
     place,
     result_leaves,
     running,
@@ -75,11 +74,11 @@ def lower_module(
     ctx = TileBuilder(chip, options)
     lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module))
     results = []
-    shapes, sizes = leaf_shapes(entry.result.shape), EntrySizes.of(module)
+    shapes, sizes = entry.result.shape.arrays, EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
         dims = sizes.of_result(number, shape.rank)
         array = ctx.table(f"result{number}", Role.RESULT, shape.dtype, shape.dims, number, sizes=dims)
-        made = leaf_shapes(leaf[0].shape)[leaf[1]]
+        made = leaf[0].shape.arrays[leaf[1]]
         results.append((leaf, recast(array, made.dims, made.dtype)))
     ctx.explain += donation.decisions
     lowering.entry(entry, results, donation, sizes)

@@ -28,7 +28,6 @@ from systolith.compiler.memory.residency import (
     is_allocation,
     leaf_bytes,
     leaf_liveness,
-    leaf_shapes,
     leaves_of,
 )
 from systolith.compiler.ops.expression_builder import group_roots
@@ -99,7 +98,7 @@ def read_aliases(module: Module) -> list[ResultAlias]:
                 f"{ATTRIBUTE}: result {{{output}}} is {shape.dtype}{list(shape.dims)}, parameter {number} {{{index}}}"
                 f" {given.dtype}{list(given.dims)}; they share memory only if they are alike"
             )
-        before = sum(len(leaf_shapes(p.shape)) for p in parameters[: int(number)])
+        before = sum(len(p.shape.arrays) for p in parameters[: int(number)])
         found.append(ResultAlias(result, before + parameter, kind == "must"))
     for what, numbers in (("result", [a.result for a in found]), ("parameter", [a.parameter for a in found])):
         if len(set(numbers)) < len(numbers):
@@ -121,7 +120,7 @@ def read_donors(module: Module) -> list[int]:
             raise CompileError(f"{DONORS}: parameter {number}: the module has {len(parameters)}")
         path = ", ".join(map(str, index))
         leaf, _ = _leaf(parameters[number].shape, path, f"{DONORS}: parameter {number}")
-        leaf += sum(len(leaf_shapes(p.shape)) for p in parameters[:number])
+        leaf += sum(len(p.shape.arrays) for p in parameters[:number])
         if leaf in aliased or leaf in found:
             other = f"has an {ATTRIBUTE}, too" if leaf in aliased else "is named twice"
             raise CompileError(f"{DONORS}: parameter {number} {{{path}}} {other}; name it once")
@@ -131,8 +130,8 @@ def read_donors(module: Module) -> list[int]:
 
 def most_in_place(module: Module) -> int:
     """Bytes of results that parameters may have memory for, at most."""
-    shapes = leaf_shapes(module.entry.result.shape)
-    given = [s.bytes for p in module.entry.parameters for s in leaf_shapes(p.shape)]
+    shapes = module.entry.result.shape.arrays
+    given = [s.bytes for p in module.entry.parameters for s in p.shape.arrays]
     aliased = {a.result for a in read_aliases(module)}
     donated = Counter(given[n] for n in read_donors(module))
     others = Counter(s.bytes for n, s in enumerate(shapes) if n not in aliased)
@@ -145,7 +144,7 @@ def _leaf(shape: Shape, path: str, what: str) -> tuple[int, Shape]:
     for step in [int(s) for s in path.split(",") if s.strip()]:
         if step >= len(shape.elements):
             raise CompileError(f"{what} {{{path}}}: there is no such element")
-        number += sum(len(leaf_shapes(s)) for s in shape.elements[:step])
+        number += sum(len(s.arrays) for s in shape.elements[:step])
         shape = shape.elements[step]
     if not shape.is_array:
         raise CompileError(f"{what} {{{path}}}: is no array")

@@ -15,7 +15,7 @@ from systolith.compiler.hlo.clone import clone, clone_computation
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape
 from systolith.compiler.memory.liveness import Liveness, liveness
-from systolith.compiler.memory.residency import Aliases, Leaf, leaf_bytes, leaf_shapes, leaves_of
+from systolith.compiler.memory.residency import Aliases, Leaf, leaf_bytes, leaves_of
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.rewrite import Names
@@ -233,7 +233,7 @@ class _Writer:
     def _leaf(self, value: int) -> Instruction:
         found, number = self.maker[value], self.line.leaves[value][1]
         while found.shape.is_tuple:
-            counts = [len(leaf_shapes(s)) for s in found.shape.elements]
+            counts = [len(s.arrays) for s in found.shape.elements]
             index = next(n for n in range(len(counts)) if number < sum(counts[: n + 1]))
             number -= sum(counts[:index])
             found = self._new("get-tuple-element", found.shape.elements[index], [found])

@@ -106,19 +106,14 @@ class Placement:
     shares: Shares = TILES
 
 
-def leaf_shapes(shape: Shape) -> list[Shape]:
-    """Arrays of a shape, depth first."""
-    return [s for s in shape.leaves() if s.is_array]
-
-
 def leaf_bytes(leaf: Leaf) -> int:
     """Bytes of a leaf."""
-    return leaf_shapes(leaf[0].shape)[leaf[1]].bytes
+    return leaf[0].shape.arrays[leaf[1]].bytes
 
 
 def leaves_of(*makers: Instruction) -> list[Leaf]:
     """The leaves of instructions, as though each made them all."""
-    return [(i, k) for i in makers for k in range(len(leaf_shapes(i.shape)))]
+    return [(i, k) for i in makers for k in range(len(i.shape.arrays))]
 
 
 def running(entry: Computation) -> list[Computation]:
@@ -151,8 +146,8 @@ class Aliases:
             return self.leaves[i.operands[1]]
         if i.opcode == "get-tuple-element":
             (operand,), index = i.operands, i.integer("index")
-            start = sum(len(leaf_shapes(s)) for s in operand.shape.elements[:index])
-            return self.leaves[operand][start : start + len(leaf_shapes(i.shape))]
+            start = sum(len(s.arrays) for s in operand.shape.elements[:index])
+            return self.leaves[operand][start : start + len(i.shape.arrays)]
         if i.opcode == "while":
             given = self.leaves[i.operands[0]]
             return tuple(
@@ -174,7 +169,7 @@ def _keeps(loop: Instruction, k: int) -> Steps[bool]:
         if i.opcode == "tuple":
             i, at = _part(i, at)
         elif i.opcode == "get-tuple-element":
-            at += sum(len(leaf_shapes(s)) for s in i.operands[0].shape.elements[: i.integer("index")])
+            at += sum(len(s.arrays) for s in i.operands[0].shape.elements[: i.integer("index")])
             i = i.operands[0]
         elif i.opcode == "bitcast" or (i.opcode == "while" and (yield _keeps(i, at))):
             i = i.operands[0]
@@ -188,7 +183,7 @@ def _part(made: Instruction, leaf: int) -> tuple[Instruction, int]:
     if all(o.shape.is_array for o in made.operands):
         return made.operands[leaf], 0
     for operand in made.operands:
-        count = len(leaf_shapes(operand.shape))
+        count = len(operand.shape.arrays)
         if leaf < count:
             return operand, leaf
         leaf -= count
@@ -276,7 +271,7 @@ def _waits_by_rows(leaf: Leaf) -> bool:
         return False
     body = loop.computation("body")
     (parameter,), root = body.parameters, body.result
-    shapes = [len(leaf_shapes(s)) for s in loop.shape.elements]
+    shapes = [len(s.arrays) for s in loop.shape.elements]
     if sum(map(_has_product, body.instructions)) < LAYER or root.opcode != "tuple" or shapes != [1] * len(shapes):
         return False
     made = root.operands[k]
