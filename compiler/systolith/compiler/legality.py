@@ -162,7 +162,7 @@ def _check_shape(i: Instruction, chip: Chip, obstacles: Mapping[PairedTypes, Cal
 
 def _check_wide(i: Instruction, shapes: Iterable[Shape], chip: Chip, split: Iterable[PairedTypes]) -> None:
     """Refuse types of 64 bits and more that do not become pairs."""
-    for leaf in (leaf for s in shapes for leaf in s.leaves() if leaf.is_array and leaf.size):
+    for leaf in (leaf for s in shapes for leaf in s.arrays if leaf.size):
         stored = chip.features.wide and leaf.dtype.kind is not Kind.COMPLEX  # such a chip moves them
         if leaf.dtype.bits >= 64 and not stored and not any(types.splits(leaf) for types in split):
             hint = "use c64, or pairs of f32" if leaf.dtype.kind is Kind.COMPLEX else "convert to 32 bits before"

@@ -86,7 +86,7 @@ class Kernels:
     _plans: dict[Computation, GroupPlan] = field(default_factory=dict)
     _single: dict[Computation, int] = field(default_factory=dict)
     _turns: dict[Computation, bool] = field(default_factory=dict)
-    _saved: dict[Hashable, int | NotJointError] = field(default_factory=dict)
+    _saved: dict[Hashable, int | tuple[str, bool]] = field(default_factory=dict)
     _full: dict[Instruction, bool] = field(default_factory=dict)
     _loaded: dict[Computation, list[tuple[int, IndexMap, int]]] = field(default_factory=dict)
 
@@ -149,10 +149,10 @@ class Kernels:
             try:
                 self._saved[key] = self._saved_of(first, second, joint)
             except NotJointError as e:
-                self._saved[key] = e
+                self._saved[key] = str(e), e.costs  # not the error: it holds on to all that was being done
         found = self._saved[key]
-        if isinstance(found, NotJointError):
-            raise NotJointError(str(found), found.costs)
+        if isinstance(found, tuple):
+            raise NotJointError(*found)
         return found
 
     def _saved_of(self, first: Group, second: Group, joint: Joint) -> int:

@@ -82,7 +82,7 @@ def _make(
     while stack:
         i = stack[-1]
         if i in at:
-            operands = [body.parameters[0]]
+            operands = [body.first_parameter]
             made[i] = Instruction(names.fresh(i.name), "get-tuple-element", i.shape, operands, {"index": at[i]})
         elif missing := [o for o in i.operands if o not in made]:
             stack += missing
@@ -92,7 +92,7 @@ def _make(
             made[i].name = names.fresh(i.name)
         out += [made[i]] if made[i] not in out else []
         stack.pop()
-    first = body.instructions.index(body.parameters[0]) + 1
+    first = body.instructions.index(body.first_parameter) + 1
     body.instructions[first:first] = out
     for reader in body.instructions:
         if reader is not body.result and any(part in reader.operands for part in parts):

@@ -218,7 +218,7 @@ class _Place:
         return self.out[-1]
 
     def _element(self, shape: Shape, number: int) -> Instruction:
-        return self._add("get-tuple-element", shape, [self._pair.body.parameters[0]], index=number)
+        return self._add("get-tuple-element", shape, [self._pair.body.first_parameter], index=number)
 
     def kept(self, i: Instruction) -> Instruction:
         """What the writer's state keeps, in the reader; what that changes is not there after it."""

@@ -45,12 +45,12 @@ def kept(outer: Computation, loop: Instruction, value: Instruction, names: Names
         place.remove(given)
         place.insert(place.index(loop), given)
     body.root = body.result
-    parameter = body.parameters[0]
+    parameter = body.first_parameter
     part = Instruction(names.fresh("kept"), "get-tuple-element", value.shape, [parameter], {"index": at})
     body.instructions.insert(body.instructions.index(body.root), part)
     body.root.operands = [*body.root.operands, part]
     shape = tuple_of([o.shape for o in given.operands])
-    for changed in (given, loop, body.root, parameter, condition.parameters[0]):
+    for changed in (given, loop, body.root, parameter, condition.first_parameter):
         changed.shape = shape
         changed.attributes.pop("sharding", None)
     return at

@@ -161,6 +161,11 @@ class Computation:
         return sorted(found, key=lambda i: -1 if i.number is None else i.number)
 
     @property
+    def first_parameter(self) -> Instruction:
+        """The parameter of number 0, which stands near the beginning: this is much faster than all of `parameters`."""
+        return next(i for i in self.instructions if i.opcode == "parameter" and i.number == 0)
+
+    @property
     def result(self) -> Instruction:
         """The root, or the last instruction where none is marked.
 

@@ -213,7 +213,7 @@ class Literal:
 
     def _arrays(self) -> Iterator[tuple[DType, Array]]:
         """Element type and value of each array in it."""
-        shapes = (leaf for leaf in self.shape.leaves() if leaf.is_array)
+        shapes = self.shape.arrays
         return ((shape.dtype, value) for shape, value in zip(shapes, _leaves(self.value), strict=True))
 
     def _bits(self) -> list[bytes]:

@@ -266,12 +266,12 @@ def _sort(analysis: HloCostAnalysis, i: Instruction, cost: Properties) -> None:
 
 
 def _random(analysis: HloCostAnalysis, i: Instruction, cost: Properties) -> None:
-    cost[TRANSCENDENTALS] = np.float32(sum(leaf.size for leaf in i.shape.leaves() if leaf.is_array))
+    cost[TRANSCENDENTALS] = np.float32(sum(leaf.size for leaf in i.shape.arrays))
 
 
 def _all_reduce(analysis: HloCostAnalysis, i: Instruction, cost: Properties) -> None:
     """As between two devices: an addition for each element of the result."""
-    arrays = [leaf for leaf in i.shape.leaves() if leaf.is_array]
+    arrays = i.shape.arrays
     written = sum(map(shape_bytes, arrays))
     cost[FLOPS] = np.float32(sum(a.size for a in arrays))
     _set(cost, written + sum(shape_bytes(o.shape) for o in i.operands), written)

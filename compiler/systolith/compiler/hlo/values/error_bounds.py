@@ -74,7 +74,7 @@ def _instruction(
     if i.opcode == "custom-call" and routines.is_known(i.word("custom_call_target")):
         return _routine(i, results, given)
     exact = not any(e.any() for e in given)
-    if exact and (i.opcode in _EXACT or not any(_rounds(leaf.dtype) for leaf in i.shape.leaves() if leaf.is_array)):
+    if exact and (i.opcode in _EXACT or not any(_rounds(leaf.dtype) for leaf in i.shape.arrays)):
         return [np.zeros(r.shape) for r in results]
     operands = [x for o in i.operands for x in flatten(values[o])]
     if i.opcode in ("reduce", "reduce-window"):
@@ -96,7 +96,7 @@ def _routine(i: Instruction, results: list[np.ndarray], given: Errors) -> list[n
     """Floats are as near to the reference as the routine says; on inexact operands nothing is known."""
     if any(e.any() for e in given):
         return [_unknown(r, given) for r in results]
-    ulp, dtypes = routines.find(i.word("custom_call_target")).ulp, [s.dtype for s in i.shape.leaves() if s.is_array]
+    ulp, dtypes = routines.find(i.word("custom_call_target")).ulp, [s.dtype for s in i.shape.arrays]
     pairs = zip(results, dtypes, strict=True)
     return [_settled(ulp * rounding(r, d), r) if _rounds(d) else np.zeros(r.shape) for r, d in pairs]
 

@@ -167,7 +167,7 @@ def _result(device: Device, value: Literal) -> DeviceResult:
 def _arguments(module: Module, arrays: Sequence[np.ndarray]) -> list[Literal]:
     """Values of the entry computation's parameters."""
     parameters = module.entry.parameters
-    leaves = [leaf for p in parameters for leaf in p.shape.leaves() if leaf.is_array]
+    leaves = [leaf for p in parameters for leaf in p.shape.arrays]
     if len(arrays) != len(leaves):
         raise HloError(f"{module.name!r} takes {len(leaves)} arrays, got {len(arrays)}")
     taken: list[np.ndarray] = []

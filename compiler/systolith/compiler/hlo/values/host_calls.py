@@ -92,4 +92,4 @@ def _leaves(value: Literal) -> Iterator[Array]:
 
 
 def _arrays(shape: Shape) -> Iterator[ArrayType]:
-    return ((leaf.dtype.name, leaf.dims) for leaf in shape.leaves() if leaf.is_array)
+    return ((leaf.dtype.name, leaf.dims) for leaf in shape.arrays)

@@ -41,7 +41,7 @@ class ExpandRng:
     def run(self, module: Module) -> bool:
         first = {i: _first(i) for i in module.instructions() if _has_state(i)}
         kept = [i for i in first if self.across_runs and i.opcode != "rng"]
-        given = sum(1 for p in module.entry.parameters for leaf in p.shape.leaves() if leaf.is_array)
+        given = sum(len(p.shape.arrays) for p in module.entry.parameters)
         numbers = thread_states(module, first, U64, lambda r, i, s: _STEPS[i.opcode](r, i, Real(r, s)), kept)
         if numbers:
             _share(module, numbers)

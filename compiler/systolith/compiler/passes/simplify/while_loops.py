@@ -78,9 +78,9 @@ class _Carried:
             return False
         if control_predecessors(condition) or control_predecessors(body) or body.result.opcode != "tuple":
             return False
-        if i in self.pinned or i is self.computation.result or condition.result is condition.parameters[0]:
+        if i in self.pinned or i is self.computation.result or condition.result is condition.first_parameter:
             return False
-        states = [(c, c.parameters[0]) for c in (condition, body)]
+        states = [(c, c.first_parameter) for c in (condition, body)]
         readers = [u for c, state in states for u in c.instructions if state in u.operands]
         return all(u.opcode == "get-tuple-element" and u not in self.pinned for u in (*self.users[i], *readers))
 
@@ -102,8 +102,8 @@ class _Carried:
         place = {k: at for at, k in enumerate(kept)}
         for callee in (condition, body):
             drop_dead(callee, self.effects)
-            callee.parameters[0].shape = shape
-            callee.parameters[0].attributes.pop("sharding", None)
+            callee.first_parameter.shape = shape
+            callee.first_parameter.attributes.pop("sharding", None)
             for j in callee.instructions:
                 if (number := element(j, callee)) is not None:
                     j.attributes["index"] = place[number]
@@ -142,7 +142,7 @@ def _needed(condition: Computation, body: Computation, outside: set[int], effect
     """Elements of the state that are read after the loop, by its condition, or by its body for those or an effect."""
     needed = set(outside)
     seen: set[Instruction] = set()
-    parameters = {condition.parameters[0], body.parameters[0]}
+    parameters = {condition.first_parameter, body.first_parameter}
     stack = [condition.result, *(i for c in (condition, body) for i in c.instructions if effects.of(i))]
     stack += [body.result.operands[k] for k in needed]
     while stack:

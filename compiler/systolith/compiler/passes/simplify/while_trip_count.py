@@ -72,7 +72,7 @@ def scalar(i: Instruction) -> int | None:
 
 def element(i: Instruction, computation: Computation) -> int | None:
     """Which element of the state an instruction is."""
-    if i.opcode == "get-tuple-element" and i.operands[0] is computation.parameters[0]:
+    if i.opcode == "get-tuple-element" and i.operands[0] is computation.first_parameter:
         return i.integer("index")
     return None
 
