@@ -13,7 +13,7 @@ from systolith.compiler.tile.ir import Array
 
 
 def group_key(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array], free: int) -> str:
-    """A key of a group, equal where the cycles of all plans are; names do not count.
+    """A key of a group, equal for groups of the same operations on the same arrays; names do not count.
 
     Args:
         ctx: where it is to be lowered.
