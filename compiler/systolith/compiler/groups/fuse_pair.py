@@ -91,7 +91,7 @@ class Kernels:
     _loaded: dict[Computation, list[tuple[int, IndexMap, int]]] = field(default_factory=dict)
 
     def is_full(self, group: Group) -> bool:
-        """Whether it has so many operations that no kernel has room for those of another group."""
+        """Whether it has so many operations or streams that no kernel has room for those of another group."""
         if group not in self._full:
             operations = sum(family(i) is Family.ELEMENTWISE for i in group.body.instructions)
             self._full[group] = operations > 2 * self.limits.micro_ops or self._fills(group)
@@ -105,6 +105,7 @@ class Kernels:
             r = reduction_of(group.body)
         except (NotJointError, LimitError):
             return True
+        # Scalars may be operands of the instruction, which take no stream.
         loads = sum(isinstance(n, Load) and n.leaf.shape.size > 1 for n in topological([*r.inputs, *r.side_nodes]))
         return loads + len(r.roots) >= self.limits.streams
 
