@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from systolith.compiler.hlo.attributes import SliceDim
+from systolith.compiler.hlo.attributes import SliceDim, Window, WindowDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.ops.dim_rules import NotBlockableError
@@ -71,13 +71,15 @@ def blocked_dims(
     for i, d in results:
         ask(i, None if i in accumulated else d)
         if i in accumulated:
-            ask(accumulation(i), d)
+            for o, e in accumulation(i, d):
+                ask(o, e)
     whole = {i.operands[1] for i in accumulated}
     for i in reversed(computation.instructions):
         if i not in found:
             continue
         if i in whole:
-            found[i.operands[1]] = None
+            if i.opcode == "reduce":
+                found[i.operands[1]] = None  # its initial value
             continue
         blocked = found[i]
         for k, operand in enumerate(i.operands):
@@ -109,11 +111,19 @@ def resized(computation: Computation, dims: Mapping[Instruction, int | None], si
             shape = array(shape.dtype, (*shape.dims[:blocked], size, *shape.dims[blocked + 1 :]))
             if i.opcode == "slice":
                 attributes["slice"] = _resized_slice(i, blocked, size)
+        elif i.opcode == "convolution" and dims.get(i.operands[0]) in i.conv_dims.input_spatial:
+            attributes["window"] = _resized_window(i, dims[i.operands[0]], size)
         operands = [made[o] for o in i.operands]
         made[i] = replace(i, shape=shape, operands=operands, attributes=attributes)
         if i.opcode == "tuple":
             made[i].shape = replace(i.shape, elements=tuple(o.shape for o in operands))
     return Computation(computation.name, list(made.values()), made[computation.result])
+
+
+def _resized_window(i: Instruction, d: int | None, size: int) -> Attribute:
+    """The window of a convolution that sums dimension `d` of its first operand."""
+    n = i.conv_dims.input_spatial.index(d)
+    return Window((*i.window.dims[:n], WindowDim(size), *i.window.dims[n + 1 :]))
 
 
 def _resized_slice(i: Instruction, d: int, size: int) -> Attribute:

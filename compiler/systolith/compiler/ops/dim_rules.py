@@ -64,14 +64,50 @@ def dot_dim(i: Instruction, k: int, d: int) -> int | None:
     return free[1][place - len(free[0])] if place >= len(free[0]) else None
 
 
+def summed_dims(i: Instruction, d: int) -> list[tuple[Instruction, int]]:
+    """The operands that an operation sums along dimension `d` of its first one, index by index, and the dimension of
+    each; none: it does not.
+
+    So `reduce`, `dot`, and `convolution` over its features, or over a spatial dimension that its window fills.
+    """
+    if i.opcode == "reduce":
+        return [(i.operands[0], d)] if d in i.ints("dimensions") else []
+    right = _SUMMED[i.opcode](i, d) if i.opcode in _SUMMED else None
+    return [] if right is None else [(i.operands[0], d), (i.operands[1], right)]
+
+
+def _summed_by_dot(i: Instruction, d: int) -> int | None:
+    left = i.ints("lhs_contracting_dims", ())
+    return i.ints("rhs_contracting_dims")[left.index(d)] if d in left else None
+
+
+def _summed_by_convolution(i: Instruction, d: int) -> int | None:
+    dims = i.conv_dims
+    if i.integer("feature_group_count", 1) != 1 or i.integer("batch_group_count", 1) != 1:
+        return None
+    if d in dims.input_spatial:
+        n = dims.input_spatial.index(d)
+        return dims.kernel_spatial[n] if i.window.dims[n] == WindowDim(i.operands[0].dims[d]) else None
+    return dims.kernel_input if d == dims.input_feature else None
+
+
+_SUMMED = {"dot": _summed_by_dot, "convolution": _summed_by_convolution}
+"""For each product, the dimension of its second operand that is summed with one of the first; None: there is none."""
+
+
 def _taken(i: Instruction) -> list[tuple[int, ...]]:
     return [i.ints(f"{s}_batch_dims", ()) + i.ints(f"{s}_contracting_dims", ()) for s in ("lhs", "rhs")]
 
 
 def convolution_dim(i: Instruction, k: int, d: int) -> int | None:
-    """The batch."""
-    if d == i.conv_dims.output_batch and i.integer("batch_group_count", 1) == 1:
-        return i.conv_dims.input_batch if k == 0 else None
+    """The batch, or a spatial dimension along which the window is of one element."""
+    dims = i.conv_dims
+    if d == dims.output_batch and i.integer("batch_group_count", 1) == 1:
+        return dims.input_batch if k == 0 else None
+    if d in dims.output_spatial:
+        n = dims.output_spatial.index(d)
+        if i.window.dims[n] == WindowDim(1, reversal=i.window.dims[n].reversal):
+            return dims.input_spatial[n] if k == 0 else None
     raise NotBlockableError("the convolution needs other indices of the dimension")
 
 

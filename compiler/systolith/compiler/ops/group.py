@@ -16,6 +16,7 @@ from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 from systolith.compiler.hlo.visiting import cone
+from systolith.compiler.ops.dim_rules import summed_dims
 from systolith.compiler.ops.expression_builder import group_roots, reads_in_place, root_operations
 from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, reached
 from systolith.compiler.ops.table import ROOTS, Family, family, info
@@ -130,6 +131,14 @@ class Group(Instruction):
         return self.unit is Unit.VPU and family(self.root) in ROOTS
 
     @property
+    def sums_products(self) -> bool:
+        """Whether it runs in blocks, and accumulates products."""
+        if self.tiling is None:
+            return False
+        roots = group_roots(self.body)
+        return any(family(roots[n].operands[1]) is Family.CONTRACTION for n in self.tiling.accumulated)
+
+    @property
     def kind(self) -> str:
         """XLA's word for it."""
         if self.unit is Unit.VPU:
@@ -239,10 +248,12 @@ def _runs_along(root: Instruction, d: object, accumulated: bool) -> bool:
     """Whether a result of a blocked group has the dimension of its tiling, or, accumulated, reduces it."""
     if not accumulated:
         return type(d) is int and 0 <= d < len(root.dims)
-    opcodes = [o.opcode for o in root.operands]
-    return type(d) is int and opcodes == ["parameter", "reduce"] and d in root.operands[1].ints("dimensions")
+    if type(d) is not int or len(root.operands) != 2 or root.operands[0].opcode != "parameter":
+        return False
+    part = root.operands[1]
+    return bool(summed_dims(part, d)) and (part.opcode == "reduce" or root.opcode == "add")
 
 
-def accumulation(root: Instruction) -> Instruction:
-    """What an accumulated result of a blocked group reduces."""
-    return root.operands[1].operands[0]
+def accumulation(root: Instruction, d: int) -> list[tuple[Instruction, int]]:
+    """What an accumulated result of a blocked group reduces, and along which dimensions."""
+    return summed_dims(root.operands[1], d)

@@ -1,7 +1,8 @@
 """Reductions along the dimension in which a region runs in blocks: every block goes on from what the last one gave.
 
-The gradients of a normalisation's scale and offset are such sums, over rows that a block has in VMEM in any case.  In
-the region a reduction becomes the block's own, combined with a parameter; the first block's is the initial value.
+The gradients of a normalisation's scale and offset are such sums, over rows that a block has in VMEM in any case; the
+gradient of a product's weights is another, of products.  In the region a reduction becomes the block's own, combined
+with a parameter; the first block's is the initial value, or zeros.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from systolith.compiler.groups.cones import cone
 from systolith.compiler.groups.recomputation import MOST
 from systolith.compiler.hlo.ir import Computation, Instruction
+from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.ops.dim_propagation import operand_dim
+from systolith.compiler.ops.dim_rules import summed_dims
 from systolith.compiler.ops.reduction import repeatable
 from systolith.compiler.ops.table import info, is_elementwise
 
@@ -25,20 +30,26 @@ class Accumulations:
     Attributes:
         users: of each instruction of the computation.
         place: of each instruction in it.
+        products: whether products are taken in, too, that sum along the blocks.
     """
 
     users: Mapping[Instruction, list[Instruction]]
     place: Mapping[Instruction, int]
+    products: bool = False
 
     def of(self, region: Mapping[Instruction, int]) -> dict[Instruction, int]:
-        """The reductions, outside of the region, of its values and operands, and the dimension that each reduces."""
+        """The reductions, outside of the region, of its values and operands, and the dimension of its first operand
+        that each reduces.
+        """
         values = dict(region) | read_along(region)
-        found = {
-            user: d
-            for value, d in values.items()
-            for user in self.users[value]
-            if user not in region and user.operands[0] is value and _accumulates(user, d)
-        }
+        found: dict[Instruction, int] = {}
+        for value in values:
+            for user in self.users[value]:
+                if user in region or (user.opcode != "reduce" and not self.products):
+                    continue
+                d = _summed(user, values)
+                if d is not None and _accumulates(user):
+                    found[user] = d
         outside = [o for i in region for o in i.operands if o not in region] if found else []
         needed = made_of(outside, self.place, min(map(self.place.__getitem__, found), default=0))
         return {r: found[r] for r in sorted(found.keys() - needed, key=self.place.__getitem__)}
@@ -101,15 +112,34 @@ def own_copies(
     return copies
 
 
-def _accumulates(i: Instruction, d: int) -> bool:
-    """Whether it reduces the dimension by one operation, over and over from its initial value if need be."""
-    if i.opcode != "reduce" or not i.shape.is_array or d not in i.ints("dimensions"):
+def _summed(i: Instruction, values: Mapping[Instruction, int]) -> int | None:
+    """The dimension of its first operand that it sums, where that of each of its operands is the one of `values`."""
+    for d in range(i.operands[0].shape.rank if i.operands and i.operands[0].shape.is_array else 0):
+        along = summed_dims(i, d)
+        if along and all(values.get(o, e) == e for o, e in along) and any(o in values for o, _ in along):
+            return d
+    return None
+
+
+def _accumulates(i: Instruction) -> bool:
+    """Whether parts of it can be combined: 32-bit sums of products, and what reduces by one operation, over and over
+    from its initial value if need be.
+    """
+    if not i.shape.is_array or i.shape.dtype.bits != 32:
         return False
-    one = i.shape.dtype.bits == 32 and plain_operation(i.computation()) is not None
-    return one and repeatable(i, i.operands[1:])
+    if i.opcode != "reduce":
+        return True
+    return plain_operation(i.computation()) is not None and repeatable(i, i.operands[1:])
 
 
-def start(within: Computation, i: Instruction) -> Instruction:
-    """What the first block of a reduction goes on from, as an instruction that is not in the computation yet."""
+def start(within: Computation, i: Instruction) -> list[Instruction]:
+    """Instructions that make what the first block of a reduction goes on from, which are not in the computation yet."""
+    made = []
+    if i.opcode == "reduce":
+        initial = i.operands[1]
+    else:
+        zero = np.zeros((), i.shape.dtype.stored)
+        initial = Instruction(within.fresh_name(f"{i.name}.zero"), "constant", array(i.shape.dtype), literal=zero)
+        made.append(initial)
     name = within.fresh_name(f"{i.name}.start")
-    return Instruction(name, "broadcast", i.shape, [i.operands[1]], {"dimensions": ()}, line=i.line)
+    return [*made, Instruction(name, "broadcast", i.shape, [initial], {"dimensions": ()}, line=i.line)]

@@ -22,7 +22,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.memory.residency import running
 from systolith.compiler.ops.dim_propagation import operand_dim, result_dim
-from systolith.compiler.ops.dim_rules import NotBlockableError
+from systolith.compiler.ops.dim_rules import NotBlockableError, summed_dims
 from systolith.compiler.ops.group import Group, Tiling, is_cheap
 from systolith.compiler.ops.table import Family, family, info, is_elementwise
 from systolith.compiler.passes.outline import Outline
@@ -58,7 +58,7 @@ class BlockNormalisations:
         taken = Names(c.name for c in module.computations)
         changed = False
         for computation in running(module.entry):
-            for made in _Blocking(computation, self.chip, entry=computation is module.entry).outline(taken):
+            for made in Regions(computation, self.chip, entry=computation is module.entry).outline(taken):
                 module.computations.insert(module.computations.index(computation), made)
                 changed = True
         return changed
@@ -70,11 +70,11 @@ def outline(computation: Computation, chip: Chip) -> None:
     In a block every operand that such a product needs whole is read again for each block within it; outside this would
     be the weights of all products that follow a normalisation.
     """
-    _Blocking(computation, chip, rows=True).outline(Names([computation.name]))
+    Regions(computation, chip, rows=True).outline(Names([computation.name]))
 
 
-class _Blocking:
-    """Regions of one computation.
+class Regions:
+    """Regions of one computation around its normalisations.
 
     Args:
         computation: it.
@@ -83,39 +83,47 @@ class _Blocking:
         entry: whether parameters and results lie in HBM, so that regions that load and store much are blocked.
     """
 
+    why = "a reduction meets its operand again"
+    products = False
+    """Whether a region accumulates products, too."""
+
     def __init__(self, computation: Computation, chip: Chip, rows: bool = False, entry: bool = False) -> None:
         self.computation, self.chip, self.rows, self.entry = computation, chip, rows, entry
         self.again: dict[Instruction, Instruction] = {}
         self.large = chip.vmem.bytes // LARGE
-        self._look_up()
+        self.look_up()
 
-    def _look_up(self) -> None:
+    def look_up(self) -> None:
         """See who uses what, and where it stands."""
         self.users = self.computation.users()
         self.place = {i: n for n, i in enumerate(self.computation.instructions)}
-        self.accumulations = Accumulations(self.users, self.place)
+        self.accumulations = Accumulations(self.users, self.place, self.products)
 
     def outline(self, taken: Names) -> list[Computation]:
         """Replace each region by a group; gives their computations."""
         made = []
         done: set[Instruction] = set()
         for i in list(self.computation.instructions):
-            if i in done or not self._normalises(i):
+            if i in done or i not in self.place or not self.is_seed(i):
                 continue
-            region = self._best(i, done)
+            region = self.best(i, done)
             if region:
                 self._take_sums(region, done)
-                reduced = self._reduced(region, done)
+                self.prepare(self.reduced(region, done))
+                reduced = self.reduced(region, done)
                 if copy_for_users(self.computation, region, region.keys() | reduced.keys(), self.large):
-                    self._look_up()
+                    self.look_up()
                 done |= region.keys() | reduced.keys()
                 made.append(self._replace(region, reduced, taken.fresh(f"group.{i.name}")))
-                self._look_up()
+                self.look_up()
         drop_unused(self.computation, {i for i in self.computation.instructions if isinstance(i, Group)})
         return made
 
-    def _normalises(self, i: Instruction) -> bool:
-        """Whether a reduction's result is broadcast to elements that it reduces."""
+    def prepare(self, reduced: Region) -> None:
+        """Change the reductions that a region is to accumulate, in place, where another form of them is better."""
+
+    def is_seed(self, i: Instruction) -> bool:
+        """Whether to look for a region around it: a reduction's result is broadcast to elements that it reduces."""
         if i.opcode != "reduce" or not i.shape.is_array or not i.shape.rank:
             return False
         seen, todo = {i}, [i]
@@ -129,12 +137,12 @@ class _Blocking:
                 todo.append(user)
         return False
 
-    def _best(self, seed: Instruction, done: set[Instruction]) -> Region:
+    def best(self, seed: Instruction, done: set[Instruction]) -> Region:
         """The largest region over a dimension of the seed that is worth blocking; empty if there is none."""
         best: Region = {}
         for d in range(seed.shape.rank):
             if seed.dims[d] > 1:
-                region = self._grow(seed, d, done)
+                region = self.grow(seed, d, done)
                 if len(region) > len(best) and self._is_worth(region):
                     best = region
         return best
@@ -151,7 +159,8 @@ class _Blocking:
         results = {result, *(result.operands if result.opcode == "tuple" else ())}
         return sum(i.shape.bytes for i in (*inputs, *(results & region.keys())))
 
-    def _grow(self, seed: Instruction, d: int, done: set[Instruction]) -> Region:
+    def grow(self, seed: Instruction, d: int, done: set[Instruction]) -> Region:
+        """The region around a seed along one of its dimensions; empty: it would be left out."""
         region: Region = {seed: d}
         before = 0
         while len(region) != before:
@@ -162,9 +171,11 @@ class _Blocking:
         self._trim(region)
         return region if seed in region else {}
 
-    def _reduced(self, region: Region, done: set[Instruction]) -> dict[Instruction, int]:
+    def reduced(self, region: Region, done: set[Instruction]) -> dict[Instruction, int]:
         """The reductions along the blocks that the region may accumulate; see `Accumulations.of`."""
-        return {i: d for i, d in self.accumulations.of(region).items() if i not in done}
+        found = {i: d for i, d in self.accumulations.of(region).items() if i not in done}
+        inside = region | found
+        return {i: d for i, d in found.items() if i.opcode == "reduce" or not self._depends(i, inside)}
 
     def _take_sums(self, region: Region, done: set[Instruction]) -> None:
         """Take in what leads to further reductions along the blocks: copies of what others use, too."""
@@ -177,17 +188,17 @@ class _Blocking:
                 for o in c.operands:
                     if o in there:
                         self._take_users(o, there[o], [c], grown, done)
-            if grown.keys() >= set(cone) and i in self._reduced(grown, done):
+            if grown.keys() >= set(cone) and i in self.reduced(grown, done):
                 own = own_copies(self.computation, cone, i)
                 region |= {own.get(c, c): grown[c] for c in cone}
-                self._look_up()
+                self.look_up()
 
     def _grow_up(self, region: Region, done: set[Instruction]) -> None:
         """Take in operands that nothing else uses."""
-        inside = region.keys() | self._reduced(region, done).keys()
+        inside = region.keys() | self.reduced(region, done).keys()
         for i in sorted(region, key=self.place.__getitem__, reverse=True):
             for o in i.operands:
-                if o in region or o in done or o is self.computation.result or not _may_join(o):
+                if o in region or o in done or o is self.computation.result or not self.may_join(o):
                     continue
                 if any(u not in region and u not in inside for u in self.users[o]):
                     continue
@@ -213,7 +224,7 @@ class _Blocking:
     ) -> None:
         """Take in users of a value in blocks along a dimension."""
         for user in users:
-            if user in region or user in done or not _may_join(user) or self._depends(user, region):
+            if user in region or user in done or not self.may_join(user) or self._depends(user, region):
                 continue
             try:
                 dim = result_dim(user, i, d)
@@ -230,6 +241,10 @@ class _Blocking:
                 continue
             if agree and self._computes(user, dim):
                 region[user] = dim
+
+    def may_join(self, i: Instruction) -> bool:
+        """Whether a region may take in such an operation."""
+        return i.shape.is_array and (is_cheap(i) or i.opcode in ("reduce", "dot"))
 
     def _computes(self, i: Instruction, d: int) -> bool:
         """Whether an operation works on its blocked dimension as a region may: a dot on a batch dimension, or a row."""
@@ -304,11 +319,12 @@ class _Blocking:
     def _bytes(self, region: Region) -> int:
         """Bytes that the region reads and writes, and the largest that it keeps between its operations."""
         inputs = {o for i in region for o in i.operands if o not in region}
-        outputs = self._outputs(region)
+        outputs = self.outputs(region)
         kept = [i.shape.bytes for i in region if len(self.users[i]) > 1 and i not in outputs]
         return sum(i.shape.bytes for i in (*inputs, *outputs)) + max(kept, default=0)
 
-    def _outputs(self, region: Iterable[Instruction]) -> list[Instruction]:
+    def outputs(self, region: Iterable[Instruction]) -> list[Instruction]:
+        """Those of its values that anything outside reads, in order."""
         inside = set(region)
         return [
             i
@@ -319,23 +335,24 @@ class _Blocking:
     def _replace(self, region: Region, reduced: Region, name: str) -> Computation:
         """Outline a region, in place, and the reductions along its blocks that it accumulates."""
         dims = region | reduced
-        outputs = self._outputs(dims)
+        outputs = self.outputs(dims)
         copy = RegionOutline(region, self.again)
         starts = {i: start(self.computation, i) for i in reduced}
         for i in [i for i in self.computation.instructions if i in dims]:
             if i in reduced:
-                copy.accumulate(i, reduced[i], starts[i])
+                copy.accumulate(i, reduced[i], starts[i][-1])
             else:
                 copy.take(i)
         body = copy.computation(name, [copy.copies[o] for o in outputs], "tuple")
         last, operands = outputs[-1], copy.values
         accumulated = tuple(n for n, o in enumerate(outputs) if o in reduced)
-        why = "a reduction meets its operand again"
+        why = self.why
         if turned := lay_rows_across(body, self.chip):
             why += ", in short rows, which are transposed"
         along = tuple(turned[dims[o]] if turned and o in reduced else dims[o] for o in outputs)
         tiling = Tiling(along, accumulated)
-        self._insert(Group.of(last.name, body, operands, last, None, tiling, why), dims, outputs, [*starts.values()])
+        made = [s for some in starts.values() for s in some]
+        self._insert(Group.of(last.name, body, operands, last, None, tiling, why), dims, outputs, made)
         return body
 
     def _insert(self, group: Group, region: Region, outputs: list[Instruction], starts: Sequence[Instruction]) -> None:
@@ -384,28 +401,37 @@ class RegionOutline(Outline):
         return self.copies[i]
 
     def accumulate(self, i: Instruction, d: int, start: Instruction) -> None:
-        """A reduction along dimension `d` of its operand, on what the blocks before gave; at first that is `start`."""
-        value, initial = i.operands
-        operand = self.copies[value] if value in self.copies else self.parameter(value, d)
-        part = self.add(i, [operand, trampoline(self._operand(initial, i, 1, None))])
+        """A reduction along dimension `d` of its first operand, on what the blocks before gave; at first that is
+        `start`.
+        """
+        operands = [trampoline(self._value(o, e)) for o, e in summed_dims(i, d)]
+        combines = "add"
+        if i.opcode == "reduce":
+            operands.append(trampoline(self._operand(i.operands[1], i, 1, None)))
+            combines = i.computation().result.opcode
+        part = self.add(i, operands)
         part.name = f"{i.name}.part"
-        combined = Instruction(i.name, i.computation().result.opcode, i.shape, line=i.line)
+        combined = Instruction(i.name, combines, i.shape, line=i.line)
         self.copies[i] = self.add(combined, [self.parameter(start), part])
 
     def _operand(self, o: Instruction, user: Instruction, k: int, d: int | None) -> Steps[Instruction]:
+        """Operand `k` of an instruction that is blocked along dimension `d`."""
+        return self._value(o, None if d is None else operand_dim(user, k, d))
+
+    def _value(self, o: Instruction, d: int | None) -> Steps[Instruction]:
+        """What stands for a value along one of its dimensions; None: for all of it."""
         if o in self.copies:
             return self.copies[o]
-        key = o, None if d is None else operand_dim(user, k, d)
-        made_again = None if key[1] is None else self.again.get(o)
-        if made_again or _is_repeated(o, key[1]):
-            if key not in self._repeated:
+        made_again = None if d is None else self.again.get(o)
+        if made_again or _is_repeated(o, d):
+            if (o, d) not in self._repeated:
                 operands: list[Instruction] = []
                 source = made_again or o
                 for n, p in enumerate(source.operands):
-                    operands.append((yield self._operand(p, source, n, key[1])))
-                self._repeated[key] = self.add(source, operands)
-            return self._repeated[key]
-        return self.parameter(*key)
+                    operands.append((yield self._operand(p, source, n, d)))
+                self._repeated[o, d] = self.add(source, operands)
+            return self._repeated[o, d]
+        return self.parameter(o, d)
 
 
 def _is_repeated(o: Instruction, d: int | None) -> bool:
@@ -434,7 +460,3 @@ def _downstream(
         if started and i not in inside and i not in needed:
             found.add(i)
     return found
-
-
-def _may_join(i: Instruction) -> bool:
-    return i.shape.is_array and (is_cheap(i) or i.opcode in ("reduce", "dot"))
