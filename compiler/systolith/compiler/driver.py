@@ -47,6 +47,7 @@ OPTIONAL = {
     "layer-loops": ("loop", "layers are written out", "layers in loops"),
     "slice-views": ("memory", "all dynamic slices are copied", "some are read where they lie"),
     "producer-fusion": ("prologue", "all operands of products are stored", "some are computed in tiles"),
+    "product-blocking": ("region", "products one after another", "some in blocks of rows"),
     "batch-loops": ("loop", "no loops", "segments in loops"),
     "blocking": ("fusion", "no blocks", "normalisations in blocks"),
 }

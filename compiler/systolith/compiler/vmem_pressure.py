@@ -22,6 +22,7 @@ from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.module import lower_module
 from systolith.compiler.memory.residency import TILE_SHARES, TILES, VALUES_SHARES, Leaf, leaf_bytes, leaves_of
 from systolith.compiler.memory.shares import Shares
+from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
@@ -79,6 +80,9 @@ def _fitted(module: Module, chip: Chip, options: Options, copies: GroupCopies | 
     if plan is not None:
         planned = next((v for v in VALUES_SHARES if plan.has("memory", "", _values_text(v))), VALUES_SHARES[0])
         return _Attempt(module, chip, options, planned, copies).fitted()
+    if any(isinstance(i, Group) and i.sums_products for i in module.instructions()):
+        # Their blocks wait for HBM, and have weights and sums in VMEM; values that stay there would be in the way.
+        return _Attempt(module, chip, options, VALUES_SHARES[1], copies).fitted()
     usual = _Attempt(module, chip, options, VALUES_SHARES[0], copies)
     if usual.lowering.oversized or not usual.lowering.lacks_room(VALUES_SHARES[1]):
         return usual.fitted()

@@ -26,6 +26,7 @@ from systolith.compiler.passes.simplify.tuples import ExpandBarriers
 from systolith.compiler.passes.simplify.unique_names import UniqueNames
 from systolith.compiler.tiling.batch_loops import BatchLoops
 from systolith.compiler.tiling.blocking import BlockNormalisations
+from systolith.compiler.tiling.product_blocking import BlockProducts
 from systolith.isa.chip import Chip
 
 
@@ -49,6 +50,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "softmax-products": lambda chip, options: SoftmaxProducts(),
     "blocking": lambda chip, options: BlockNormalisations(chip),
     "barriers": lambda chip, options: ExpandBarriers(),
+    "product-blocking": lambda chip, options: BlockProducts(chip, options.precision),
     "fusion": lambda chip, options: Fuse(Limits(large=chip.vmem.bytes / LARGE), _units(chip, options)),
     "producer-fusion": FusePrologues,
     "multi-output-fusion": FuseOutputs,
