@@ -283,3 +283,23 @@ def test_lockstep(text: str) -> None:
     with Lockstep(chip) as both:
         result = both.run(bound(made.program, [a.reshape(-1).view(np.uint8) for a in arguments(text, 3)]))
     assert result.ok, result.difference
+
+
+@pytest.mark.usefixtures("always")
+def test_what_waits_for_a_sum_is_not_in_its_blocks() -> None:
+    """The gradient of weights may need a sum along the rows first."""
+    text = f"""{HEAD}
+ENTRY e {{
+  x = f32[40,8] parameter(0)
+  w = f32[8,8] parameter(1)
+  zero = f32[] constant(0)
+  y = f32[40,8] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  s = f32[8] reduce(y, zero), dimensions={{0}}, to_apply=sum
+  sb = f32[40,8] broadcast(s), dimensions={{1}}
+  d = f32[40,8] multiply(y, sb)
+  dw = f32[8,8] dot(x, d), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  ROOT all = (f32[40,8], f32[8], f32[8,8]) tuple(y, s, dw)
+}}
+"""
+    (chosen,) = regions(compare(text, arguments(text), TINY))
+    assert chosen == "in blocks along dimension 0, with s"
