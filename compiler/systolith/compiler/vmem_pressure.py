@@ -78,13 +78,16 @@ def _fitted(module: Module, chip: Chip, options: Options, copies: GroupCopies | 
     """
     plan = options.plan
     if plan is not None:
-        planned = next((v for v in VALUES_SHARES if plan.has("memory", "", _values_text(v))), VALUES_SHARES[0])
-        return _Attempt(module, chip, options, planned, copies).fitted()
-    if any(isinstance(i, Group) and i.sums_products for i in module.instructions()):
-        # Their blocks wait for HBM, and have weights and sums in VMEM; values that stay there would be in the way.
-        return _Attempt(module, chip, options, VALUES_SHARES[1], copies).fitted()
+        wanted = [v for v in VALUES_SHARES if plan.has("memory", "", _values_text(v))]
+    else:
+        # Blocks that sum products wait for HBM, and have weights and sums in VMEM: values there would be in the way.
+        sums = any(isinstance(i, Group) and i.sums_products for i in module.instructions())
+        wanted = [VALUES_SHARES[1]] if sums else []
+    found = _fastest([_Attempt(module, chip, options, share, copies) for share in wanted])
+    if found is not None:
+        return found
     usual = _Attempt(module, chip, options, VALUES_SHARES[0], copies)
-    if usual.lowering.oversized or not usual.lowering.lacks_room(VALUES_SHARES[1]):
+    if plan is not None or usual.lowering.oversized or not usual.lowering.lacks_room(VALUES_SHARES[1]):
         return usual.fitted()
     less = _Attempt(module, chip, options, VALUES_SHARES[1], copies)
     if less.lowering.oversized or less.price > usual.price * (1 + CLEARLY):

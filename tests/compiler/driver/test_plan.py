@@ -22,6 +22,7 @@ from systolith.runtime.commands.explain import explanation
 from systolith.runtime.inputs.sources import parse_module
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_batch_loops import SMALL, mlp
+from tests.compiler.fusion.test_product_blocking import convolved
 from tests.compiler.machine import error, run
 from tests.corpus.load import load
 from tests.runtime.command import systolith
@@ -46,6 +47,7 @@ ENTRY e {
 }
 """
 MLP = mlp(8, 40, 16, 64)
+GRADIENTS = convolved(8, 32, 64, 32, 1)
 
 
 def compile_it(text: str, chip: Chip, folder: Path, plan: Any = None) -> Compiled:
@@ -74,6 +76,7 @@ def decisions(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
         ("dot", TINY),
         ("softmax", TINY),
         ("mlp", SMALL),
+        ("gradients", load_chip("small")),
         ("lstm_scan", load_chip("small")),
         ("mlp_infer", load_chip("tpu_v3")),
         pytest.param("gpt2_decode_kvcache", load_chip("tpu_v3"), marks=pytest.mark.slow),
@@ -82,7 +85,7 @@ def decisions(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     ids=lambda of: of if isinstance(of, str) else of.name,
 )
 def test_a_plan_that_was_printed_gives_the_same_binary(name: str, chip: Chip, tmp_path: Path) -> None:
-    text = {"dot": DOT, "softmax": SOFTMAX, "mlp": MLP}.get(name) or load(name).text
+    text = {"dot": DOT, "softmax": SOFTMAX, "mlp": MLP, "gradients": GRADIENTS}.get(name) or load(name).text
     before = compile_it(text, chip, tmp_path)
     after = compile_it(text, chip, tmp_path, record(before, chip))
     assert to_bytes(after.program) == to_bytes(before.program)
