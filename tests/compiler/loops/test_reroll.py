@@ -280,3 +280,31 @@ def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
 @pytest.mark.parametrize(("heads", "length"), [(3, 96), pytest.param(5, 256, marks=pytest.mark.slow)])
 def test_loops_of_blocks_of_attention_give_the_same_bits(heads: int, length: int) -> None:
     assert same_as_written_out(attention(heads, length, 16))
+
+
+WEIGHTS = """HloModule weights
+ENTRY e {
+  x = f32[4,35,35,12] parameter(0)
+  g = f32[4,32,32,64] parameter(1)
+  c = f32[64] parameter(2)
+  z = f32[4,32,32,64] parameter(3)
+  s = f32[64] parameter(4)
+  cb = f32[4,32,32,64] broadcast(c), dimensions={3}
+  a = f32[4,32,32,64] multiply(g, cb)
+  sb = f32[4,32,32,64] broadcast(s), dimensions={3}
+  b = f32[4,32,32,64] multiply(z, sb)
+  d = f32[4,32,32,64] add(a, b)
+  ROOT r = f32[4,4,12,64] convolution(x, d), window={size=32x32}, dim_labels=f01b_i01o->01bf
+}
+"""
+"""Images one after another: of two that are loops, tiles of the second are made beside the last ones of the first."""
+
+
+def test_what_one_loop_leaves_to_the_next_stays_where_it_is() -> None:
+    chip = load_chip("small")
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=1 << 20))
+    args = [
+        np.random.default_rng(0).standard_normal(p.dims).astype(np.float32) for p in parse_hlo(WEIGHTS).entry.parameters
+    ]
+    (got,), (wanted,) = run(compiled(WEIGHTS, chip).program, chip, args), evaluate(parse_hlo(WEIGHTS), *args)
+    assert error(got, wanted) <= 1e-5

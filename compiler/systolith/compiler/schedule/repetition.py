@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -127,6 +127,7 @@ class Repetition:
         period: items.
         segment: places of operations between which there are no regions.
         lives: of operations and buffers.
+        placed: buffers that lie in the memory of loops already, which others may have in common with this one.
 
     Attributes:
         count: repetitions that differ as a loop's iterations may.
@@ -134,8 +135,18 @@ class Repetition:
         strides: of each item of a period: how far each repetition moves the offsets of its streams.
     """
 
-    def __init__(self, forms: Sequence[Form], start: int, end: int, period: int, segment: range, lives: Lives) -> None:
+    def __init__(
+        self,
+        forms: Sequence[Form],
+        start: int,
+        end: int,
+        period: int,
+        segment: range,
+        lives: Lives,
+        placed: Collection[Buf] = (),
+    ) -> None:
         self.forms, self.start, self.period, self.segment, self.lives = forms, start, period, segment, lives
+        self.placed = placed
         self.strides: list[list[int]] = []
         self._next: dict[Buf, Buf] = {}
         self._before: set[Buf] = set()
@@ -194,7 +205,8 @@ class Repetition:
 
     def _movable(self, buf: Buf) -> bool:
         inside = self.segment.start <= self.lives.first[buf] and self.lives.last[buf] < self.segment.stop
-        return inside and buf.space is Space.VMEM and buf not in self.lives.whole
+        stays = buf in self.lives.whole or buf in self.placed
+        return inside and buf.space is Space.VMEM and not stays
 
     # The loop.
 

@@ -199,7 +199,7 @@ class _Search:
             at = 0
             for start, end in _stretches(keys, sizes, period):
                 while (start := max(start, at)) + 3 * period <= end:
-                    found = Repetition(forms, start, end, period, segment, self.lives)
+                    found = Repetition(forms, start, end, period, segment, self.lives, self.places.of)
                     loop = (
                         found.loop(self._variables, self.places, self.room, self.spare, self.chip)
                         if found.count > 2
