@@ -54,6 +54,22 @@ def test_each_group_is_checked() -> None:
     assert report.executions == report.groups == len(program.program.probes)
 
 
+def scaled(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+    """A group that first reads the first of two products, and the second one only later."""
+    y: jax.Array = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    s: jax.Array = (y.reshape(128, -1) @ v).sum(0)
+    return jnp.exp(y - y.max((1, 2), keepdims=True)) * s
+
+
+def test_operands_of_a_group_lie_where_they_are_with_its_first_kernel() -> None:
+    """Those, too, that this kernel has no use for: unwritten ones would leave the group unchecked."""
+    rng = np.random.default_rng(0)
+    args: list[Array] = [rng.standard_normal(s).astype(np.float32) for s in ((2, 64, 16, 3), (3, 3, 3, 16), (256, 16))]
+    report = checked(compiled(hlo(scaled, args), TINY, "highest"), TINY, args)
+    assert report.executions == report.groups
+    assert report.unchecked == 0
+
+
 def test_a_pool_is_made_while_the_matrix_units_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     early = simulate(made()[0].program, TINY, mode="time").cycles
 

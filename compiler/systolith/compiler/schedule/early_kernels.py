@@ -9,7 +9,7 @@ before it that it depends on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import cast
@@ -48,6 +48,9 @@ def last_parts(cut: Cut) -> dict[TileOp, TileOp]:
 
 def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
     after: dict[int, list[TileOp]] = defaultdict(list)
+    read: dict[str, set[Buf]] = defaultdict(set)
+    for each in _each(ops):
+        read[each.origin.group].update(each.buffers)
     product = -WINDOW
     for place, op in enumerate(ops):
         if isinstance(op, Loop):
@@ -55,6 +58,8 @@ def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
         product = place if op.op == "mxu.matmul" else product
         parts = _parts(op, chip) if place - product < WINDOW else []
         places = list(accumulate((_last(part, ops, place) for part in parts), max))
+        if parts:
+            places[-1] = max(places[-1], _operands_made(op.origin.group, read, ops, place))
         if 2 * sum(at < product for at in places) > len(places):  # the matrix units multiply after most parts may start
             cut[op] = parts
             for part, at in zip(parts, places, strict=True):
@@ -66,6 +71,23 @@ def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
         out += [] if op in cut else [op]
         out += after[place]
     return out
+
+
+def _each(items: Iterable[TileOp | Loop]) -> Iterator[TileOp]:
+    """Operations, those of loops included."""
+    for item in items:
+        yield from item.body.ops() if isinstance(item, Loop) else [item]
+
+
+def _operands_made(group: str, read: Mapping[str, set[Buf]], ops: Segment, place: int) -> int:
+    """Place of the last operation before `place` that makes an operand of a group, also if this kernel has no use for
+    it: with the last part of its first kernel all operands of a group lie where they are (`GroupRecord`).
+    """
+    for at in range(place - 1, max(-1, place - WINDOW), -1):
+        for op in _each(ops[at : at + 1]):
+            if op.origin.group != group and any(ref.buf in read[group] for ref in op.written):
+                return at
+    return max(-1, place - WINDOW)
 
 
 def _parts(op: TileOp, chip: Chip) -> list[TileOp]:
