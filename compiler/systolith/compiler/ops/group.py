@@ -43,7 +43,7 @@ class Tiling:
         dims: the dimension of each result that the blocks are along; of one that is accumulated, that of what it
             reduces.
         accumulated: numbers of the results that every block combines with what the blocks before gave: operations on
-            a parameter, which stands for that, and a reduction of the block.
+            a parameter, which stands for that, and a reduction of the block, or a product of it, which is added.
     """
 
     dims: tuple[int, ...]

@@ -143,10 +143,10 @@ class Repetition:
         period: int,
         segment: range,
         lives: Lives,
-        placed: Collection[Buf] = (),
+        placed: Collection[Buf],
     ) -> None:
-        self.forms, self.start, self.period, self.segment, self.lives = forms, start, period, segment, lives
-        self.placed = placed
+        self.forms, self.start, self.period, self.segment = forms, start, period, segment
+        self.lives, self.placed = lives, placed
         self.strides: list[list[int]] = []
         self._next: dict[Buf, Buf] = {}
         self._before: set[Buf] = set()

@@ -96,7 +96,7 @@ class ProductRegions(Regions):
         for i in self.computation.instructions:
             if not is_elementwise(i) or info(i).expensive or i.shape.bytes < self.large:
                 continue
-            read = _read_along(i)
+            read = _not_spread(i)
             stored = len(read) == 1 and (family(read[0]) not in ROOTS or len(self.users[read[0]]) > 1)
             if stored and steps.get(read[0], 0) < MOST:
                 steps[i] = steps.get(read[0], 0) + 1
@@ -105,7 +105,7 @@ class ProductRegions(Regions):
     def base(self, value: Instruction) -> Instruction:
         """The value in memory that a region reads for one that it computes again."""
         while value in self.again:
-            (value,) = _read_along(self.again[value])
+            (value,) = _not_spread(self.again[value])
         return value
 
     def grow(self, seed: Instruction, d: int, done: set[Instruction]) -> Region:
@@ -115,13 +115,22 @@ class ProductRegions(Regions):
         while region:
             inside = region.keys() | self.reduced(region, done).keys()
             ends = [i for i in region if i is not seed and inside.isdisjoint(self.users[i])]
-            made = _made_of(seed, region)
+            made = self._made_of(seed, region)
             left = [i for i in ends if i not in made or self._is_left(i, region, inside)]
             if not left:
                 break
             for i in left:
                 del region[i]
         return region
+
+    def _made_of(self, seed: Instruction, region: Region) -> set[Instruction]:
+        """What is computed from a seed in its region, itself included."""
+        found, todo = {seed}, [seed]
+        while todo:
+            more = [u for u in self.users[todo.pop()] if u in region and u not in found]
+            found.update(more)
+            todo += more
+        return found
 
     def _is_made_again(self, i: Instruction, grown: Region) -> bool:
         """Whether each region makes it for itself, of what lies outside."""
@@ -131,7 +140,7 @@ class ProductRegions(Regions):
 
     def _is_left(self, end: Instruction, region: Region, inside: Collection[Instruction]) -> bool:
         """Whether an end is to be computed outside: of a value that is not larger, or is stored as well."""
-        read = _read_along(end)
+        read = _not_spread(end)
         if len(read) != 1 or read[0] not in region:
             return False
         stored = any(u not in inside for u in self.users[read[0]])
@@ -282,23 +291,7 @@ class _Estimate:
         return contraction_cycles(c, self.chip) * len(passes)
 
 
-def _made_of(seed: Instruction, region: Region) -> set[Instruction]:
-    """What is computed from a seed in its region, itself included."""
-    users: dict[Instruction, list[Instruction]] = {i: [] for i in region}
-    for i in region:
-        for o in i.operands:
-            if o in region:
-                users[o].append(i)
-    found, todo = {seed}, [seed]
-    while todo:
-        for user in users[todo.pop()]:
-            if user not in found:
-                found.add(user)
-                todo.append(user)
-    return found
-
-
-def _read_along(i: Instruction) -> list[Instruction]:
+def _not_spread(i: Instruction) -> list[Instruction]:
     """The operands of an elementwise operation, or of data movement, that are not spread for it."""
     return [o for o in dict.fromkeys(i.operands) if o.dims and o.opcode not in _SPREAD]
 
