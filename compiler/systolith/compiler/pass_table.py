@@ -223,7 +223,7 @@ def _early_kernels(tile: TileModule, chip: Chip) -> TileModule:
 def _share_temporaries(tile: TileModule, results: int = 0) -> TileModule:
     """Let temporaries in HBM share memory (1: and lie in the memory of results that are not made yet)."""
     hosts = [b for b in tile.buffers if results and b.decl is not None and b.decl.role is Role.RESULT]
-    share_temporaries(tile.block, hosts)
+    share_temporaries(tile.block, hosts, tile.records)
     return replace(tile, buffers=buffer_table(tile.buffers))
 
 

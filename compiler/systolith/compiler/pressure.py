@@ -62,7 +62,7 @@ class Lowered:
         buffers = self.lowering.ctx.buffers
         results = [b for b in buffers if b.decl is not None and b.decl.role is Role.RESULT]
         owners = self.lowering.ctx.donated.union(b.memory for b in results if into_results)
-        share_temporaries(self.fitted.block, [b for b in buffers if b.memory in owners])
+        share_temporaries(self.fitted.block, [b for b in buffers if b.memory in owners], self._records())
 
     def tile(self, records: bool) -> TileModule:
         """The module in tile IR; `records`: with what checks need to know of each group."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from systolith.compiler.memory.hbm import buffer_table, share_temporaries
 from systolith.compiler.memory.vmem import lives
-from systolith.compiler.tile.ir import Block, Buf, Ref, TileOp, VReg, While
+from systolith.compiler.tile.ir import Array as TileArray
+from systolith.compiler.tile.ir import Block, Buf, GroupRecord, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
@@ -43,6 +44,17 @@ def test_the_tightest_piece_is_taken() -> None:
     large, small, last = temp("large", 800), temp("small", 400), temp("last", 300)
     share_temporaries(Block([use(large, small), use(last)]))
     assert last.memory is small
+
+
+def test_results_of_a_group_stay_until_it_ends() -> None:
+    """A load that moved ahead reads the first result before the group makes the second one."""
+    operand, first, second, read = temp("operand", 400), temp("first", 400), temp("second", 400), temp("read", 400)
+    ops = [use(operand), use(operand), use(first), use(first, read), use(second), use(second, read)]
+    arrays = {b.name: (b.name, TileArray(b, S32, (100,), (4,), (0,))) for b in (operand, first, second)}
+    share_temporaries(Block([*ops]), (), [GroupRecord("g", ops[2], ops[4], (arrays["operand"],), (arrays["first"],))])
+    assert first.memory not in {operand.memory, second.memory}
+    share_temporaries(Block([*ops]))
+    assert len({b.memory for b in (operand, first, second)}) == 1
 
 
 def test_what_is_carried_by_a_loop_is_not_shared_within_it() -> None:

@@ -8,13 +8,13 @@ the order that tokens keep.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from systolith.compiler.errors import CompileError
-from systolith.compiler.memory.liveness import Live
-from systolith.compiler.memory.vmem import lives
-from systolith.compiler.tile.ir import Block, Buf
+from systolith.compiler.memory.liveness import Live, Liveness
+from systolith.compiler.memory.vmem import lives, positions
+from systolith.compiler.tile.ir import Block, Buf, GroupRecord
 from systolith.isa.instruction import Space
 from systolith.isa.program import Role
 
@@ -33,19 +33,22 @@ class Piece:
         )
 
 
-def share_temporaries(block: Block, hosts: Collection[Buf] = ()) -> None:
+def share_temporaries(block: Block, hosts: Collection[Buf] = (), records: Iterable[GroupRecord] = ()) -> None:
     """Set `shares` of the temporaries of a scheduled program.
 
     Args:
         block: the program.
         hosts: parameters and results in whose memory temporaries may lie, too, while nothing else does; all those that
             share a memory.
+        records: of its groups, whose operands and results are where these say as long as that.
     """
     given = [b for b in hosts if _role(b) is Role.PARAMETER]
     made = [b for b in hosts if _role(b) is Role.RESULT]
     pieces = {b: Piece(b) for b in sorted({b.memory for b in hosts}, key=lambda b: (-b.bytes, b.name))}
     temporaries = []
-    for live in lives(block, (Space.HBM,), given, made):
+    found = lives(block, (Space.HBM,), given, made)
+    _keep_recorded(found, block, records)
+    for live in found:
         if _role(live.value) is Role.TEMP:
             live.value.shares = None
             temporaries.append(live)
@@ -59,6 +62,18 @@ def share_temporaries(block: Block, hosts: Collection[Buf] = ()) -> None:
         else:
             piece = pieces[live.value] = Piece(live.value)
         piece.values.append(live)
+
+
+def _keep_recorded(found: Liveness[Buf], block: Block, records: Iterable[GroupRecord]) -> None:
+    """Let operands of a group live until its first operation, and results until its last one: loads that moved ahead
+    may have read them before.
+    """
+    place = {op: position for position, op in positions(block, [])}
+    for record in records:
+        for op, arrays in ((record.first, record.inputs), (record.last, record.outputs)):
+            for _, array in arrays:
+                if array.buf in found.last:
+                    found.last[array.buf] = max(found.last[array.buf], place[op])
 
 
 def _role(buf: Buf) -> Role | None:

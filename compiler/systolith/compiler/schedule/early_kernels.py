@@ -9,7 +9,7 @@ before it that it depends on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import cast
@@ -48,18 +48,11 @@ def last_parts(cut: Cut) -> dict[TileOp, TileOp]:
 
 def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
     after: dict[int, list[TileOp]] = defaultdict(list)
-    read: dict[str, set[Buf]] = defaultdict(set)
-    for each in _each(ops):
-        read[each.origin.group].update(each.buffers)
-    product = -WINDOW
-    for place, op in enumerate(ops):
-        if isinstance(op, Loop):
-            continue
-        product = place if op.op == "mxu.matmul" else product
-        parts = _parts(op, chip) if place - product < WINDOW else []
+    candidates = list(_candidates(ops, chip))
+    makers = _makers(ops) if candidates else {}
+    for op, place, product, parts in candidates:
         places = list(accumulate((_last(part, ops, place) for part in parts), max))
-        if parts:
-            places[-1] = max(places[-1], _operands_made(op.origin.group, read, ops, place))
+        places[-1] = max(places[-1], _operands_made(makers[op.origin.group], ops, place))
         if 2 * sum(at < product for at in places) > len(places):  # the matrix units multiply after most parts may start
             cut[op] = parts
             for part, at in zip(parts, places, strict=True):
@@ -67,27 +60,49 @@ def _segment(ops: Segment, chip: Chip, cut: Cut) -> Segment:
     if not after:
         return ops
     out: list[TileOp | Loop] = [*after[-1]]
-    for place, op in enumerate(ops):
-        out += [] if op in cut else [op]
+    for place, item in enumerate(ops):
+        out += [] if item in cut else [item]
         out += after[place]
     return out
+
+
+def _candidates(ops: Segment, chip: Chip) -> Iterator[tuple[TileOp, int, int, list[TileOp]]]:
+    """Kernels that come in parts, with their places and those of the last operation on matrix units before them."""
+    product = -WINDOW
+    for place, op in enumerate(ops):
+        if isinstance(op, Loop):
+            continue
+        product = place if op.op == "mxu.matmul" else product
+        if place - product < WINDOW and (parts := _parts(op, chip)):
+            yield op, place, product, parts
+
+
+def _makers(ops: Segment) -> dict[str, set[str]]:
+    """For each group the others that make its operands."""
+    used: dict[str, set[Buf]] = defaultdict(set)
+    made: dict[Buf, set[str]] = defaultdict(set)
+    for op in _each(ops):
+        used[op.origin.group].update(op.buffers)
+        for ref in op.written:
+            if ref.buf is not None:
+                made[ref.buf].add(op.origin.group)
+    return {group: {maker for buf in bufs for maker in made[buf]} - {group} for group, bufs in used.items()}
+
+
+def _operands_made(makers: Collection[str], ops: Segment, place: int) -> int:
+    """Place of the last operation before `place` of the groups that make a group's operands, also if this kernel has
+    no use for it: with the last part of its first kernel all operands of a group lie where they are (`GroupRecord`).
+    """
+    for at in range(place - 1, max(-1, place - WINDOW), -1):
+        if any(op.origin.group in makers for op in _each(ops[at : at + 1])):
+            return at
+    return max(-1, place - WINDOW)
 
 
 def _each(items: Iterable[TileOp | Loop]) -> Iterator[TileOp]:
     """Operations, those of loops included."""
     for item in items:
         yield from item.body.ops() if isinstance(item, Loop) else [item]
-
-
-def _operands_made(group: str, read: Mapping[str, set[Buf]], ops: Segment, place: int) -> int:
-    """Place of the last operation before `place` that makes an operand of a group, also if this kernel has no use for
-    it: with the last part of its first kernel all operands of a group lie where they are (`GroupRecord`).
-    """
-    for at in range(place - 1, max(-1, place - WINDOW), -1):
-        for op in _each(ops[at : at + 1]):
-            if op.origin.group != group and any(ref.buf in read[group] for ref in op.written):
-                return at
-    return max(-1, place - WINDOW)
 
 
 def _parts(op: TileOp, chip: Chip) -> list[TileOp]:
