@@ -8,10 +8,12 @@ differ in address and transfers run ahead.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from systolith.compiler.memory.liveness import Live, Liveness
@@ -287,34 +289,57 @@ class _Placed:
         return _Sweep(sorted(self._all), margin)
 
 
+Place = tuple[int, int, int, int]
+"""Where something begins and ends in memory, and its first and last position."""
+
+
 class _Sweep:
-    """Places that are taken, looked at from one time to the next.
+    """Places that are taken, by address, looked at from one time to the next.
 
     Args:
         entries: from which to which position a place is taken, and its addresses; in their order.
-        margin: positions before a time at which it counts what is taken, too.
+        margin: positions after its last one for which a place is remembered.
     """
 
     def __init__(self, entries: Sequence[tuple[int, int, int, int]], margin: int) -> None:
-        self._entries, self._margin = entries, margin
-        self._begun = 0
-        self._taken: list[tuple[int, int, int]] = []
+        self._entries, self._margin, self._begun = entries, margin, 0
+        self._places: list[Place] = []
+        self._ends: list[tuple[int, Place]] = []
 
-    def until(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        """Address intervals taken at some position from `first` less the margin to `last`, and until when each is;
-        `first` never decreases.
+    def take(self, place: Place, margin: int = 0) -> None:
+        """Remember a place until so many positions after its last one."""
+        insort(self._places, place)
+        heappush(self._ends, (place[3] + margin, place))
+
+    def advance(self, first: int, last: int) -> None:
+        """Go on to what lives from `first`, which never decreases, to `last`."""
+        entries = self._entries
+        while self._begun < len(entries) and entries[self._begun][0] <= last:
+            begin, end, start, stop = entries[self._begun]
+            self.take((start, stop, begin, end), self._margin)
+            self._begun += 1
+        while self._ends and self._ends[0][0] < first:
+            _, place = heappop(self._ends)
+            del self._places[bisect_left(self._places, place)]
+
+    def free(self, size: int, since: int, until: int, pointer: int, limit: int, step: int) -> int | None:
+        """The first place of a size, a multiple of `step`, that is free from one position to another: at or after
+        `pointer`, else the first one of all; None: there is none.
         """
-        entries, at = self._entries, self._begun
-        while at < len(entries) and entries[at][0] <= first:
-            at += 1
-        begun = entries[self._begun : at]
-        self._begun = at
-        least = first - self._margin
-        self._taken = [t for t in self._taken if t[2] >= least]
-        self._taken += [(a, e, t) for _, t, a, e in begun if t >= least]
-        while at < len(entries) and entries[at][0] <= last:
-            at += 1
-        return [*self._taken, *((a, e, t) for _, t, a, e in entries[self._begun : at])]
+        places = self._places
+        for start in (pointer, 0):
+            at = -(-start // step) * step
+            first = bisect_left(places, (at,))
+            reach = max((e for _, e, f, t in places[:first] if e > at and f <= until and t >= since), default=at)
+            at = -(-reach // step) * step
+            for a, e, f, t in islice(places, first, None):
+                if e > at and f <= until and t >= since:
+                    if a - at >= size:
+                        break
+                    at = max(at, -(-e // step) * step)
+            if at + size <= limit:
+                return at
+        return None
 
 
 def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | None:
@@ -328,27 +353,20 @@ def _highest(taken: Iterable[tuple[int, int]], size: int, limit: int) -> int | N
 
 def _tiles(plan: MemoryPlan, tiles: list[Live[Buf]], placed: _Placed, limit: int, line: int) -> None:
     """Place tiles in order of first use, each after the last one (around the end)."""
-    active: list[tuple[Live[Buf], int, int]] = []
-    values = placed.sweep(MARGINS[0])
+    taken = placed.sweep(MARGINS[0])
     pointer = 0
     for live in tiles:
         size = -(-live.value.bytes // line) * line
-        active = [t for t in active if t[0].last >= live.first]
-        around = values.until(live.first, live.last)
+        taken.advance(live.first, live.last)
         step = max(line, live.value.align)
-        address = None
-        for margin in MARGINS:
-            near = [(a, e) for a, e, last in around if last >= live.first - margin]
-            taken = sorted([*near, *((a, e) for _, a, e in active)])
-            address = first_free(taken, size, pointer, limit, step)
-            if address is not None:
-                break
+        found = (taken.free(size, live.first - margin, live.last, pointer, limit, step) for margin in MARGINS)
+        address = next((at for at in found if at is not None), None)
         if address is None:
             plan.failures.append(live)
             continue
         plan.address[live.value] = address
-        active.append((live, address, address + size))
         pointer = address + size
+        taken.take((address, pointer, live.first, live.last))
 
 
 def first_free(taken: Sequence[tuple[int, int]], size: int, pointer: int, limit: int, step: int = 1) -> int | None:
