@@ -7,7 +7,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.memory.vmem import LASTING, LoopSpan, MemoryPlan, lives, plan_memory, positions
+from systolith.compiler.memory.vmem import (
+    LASTING,
+    LoopSpan,
+    MemoryPlan,
+    _Sweep,
+    first_free,
+    lives,
+    plan_memory,
+    positions,
+)
 from systolith.compiler.schedule.prefetch import Lookahead, prefetch
 from systolith.compiler.tile.ir import Block, Buf, Item, Loop, Ref, TileOp, VReg, While
 from systolith.isa.dtypes import S32
@@ -73,6 +82,30 @@ def test_buffers_of_long_and_short_lives_do_not_overlap(drawn: list[tuple[int, i
     plan = plan_memory(Block([_use(*each) for each in uses]), set(bufs[:whole]), 2048, 1024, 32)
     check_places(plan, 2048)
     assert {v.value for v in plan.failures} == set(bufs) - set(plan.address)
+
+
+ENTRIES = st.tuples(st.integers(0, 30), st.integers(0, 8), st.integers(0, 12), st.integers(1, 6))
+"""The first position and others, the first address and others: of a place that is taken, or wanted."""
+
+
+@given(st.lists(ENTRIES, max_size=12), st.lists(ENTRIES, max_size=12), st.sampled_from([1, 2, 4]), st.integers(0, 3))
+def test_the_next_free_place_is_found(
+    taken: list[tuple[int, int, int, int]], wanted: list[tuple[int, int, int, int]], step: int, margin: int
+) -> None:
+    """As in a list of all that is taken, from which tiles are picked whose times meet."""
+    limit = 24
+    values = sorted((first, first + more, start, start + size) for first, more, start, size in taken)
+    sweep, tiles = _Sweep(values, margin), list[tuple[int, int, int, int]]()
+    for first, more, pointer, size in sorted(wanted):
+        last = first + more
+        sweep.advance(first, last)
+        near = [(a, e) for f, t, a, e in values if f <= last and t >= first - margin]
+        near += [(a, e) for f, t, a, e in tiles if t >= first]
+        at = sweep.free(size, first - margin, last, pointer, limit, step)
+        assert at == first_free(sorted(near), size, pointer, limit, step)
+        if at is not None:
+            sweep.take((at, at + size, first, last))
+            tiles.append((first, last, at, at + size))
 
 
 @given(blocks())
