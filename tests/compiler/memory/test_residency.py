@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
-from systolith.compiler.memory.residency import CACHED_SHARE, LONG, TILES, WAITING_SHARE, Placement, place
+from systolith.compiler.memory.residency import CACHED_SHARE, LONG, ROOM_BITS, TILES, WAITING_SHARE, Placement, place
+from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import load_chip
+from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import check
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -128,3 +132,31 @@ def test_whole_copies_are_let_go_between_far_uses(between: int, loads: int) -> N
     assert CHIP.vmem.bytes == 32 * 32 * 4 * CACHED_SHARE
     made = check(text, args, CHIP)
     assert len(re.findall(r"dma\.load src=Ref\(%w,", made.stages["tile.txt"])) == loads
+
+
+def room(columns: int) -> tuple[int, int]:
+    """Bytes of VMEM and of tiles that a softmax in blocks counts on while a value of so many columns waits."""
+
+    def function(x: jax.Array, v: jax.Array, w: jax.Array) -> jax.Array:
+        early = x @ v
+        return jax.nn.softmax(early @ w).T @ early
+
+    shapes = (256, 16), (16, columns), (columns, 64)
+    grouped = parse_hlo(hlo(function, [np.zeros(s, np.float32) for s in shapes]))
+    chip = replace(CHIP, vmem=replace(CHIP.vmem, bytes=1 << 18))
+    for make in GROUPING.values():
+        run_pass(grouped, make(chip, Options()))
+    placement = place(grouped, chip.vmem.bytes, TILES, (), ())
+    (blocks,) = [i for i in placement.live if isinstance(i, Group) and i.tiling]
+    return chip.vmem.bytes - placement.live[blocks], placement.budget[blocks]
+
+
+def test_a_little_room_makes_no_difference_to_blocks() -> None:
+    """Beside a value that is a little larger they have the same room, and it is within 1/16 of what is free."""
+    sizes = range(64, 97, 4)
+    rooms = [room(columns) for columns in sizes]
+    assert 1 < len(set(rooms)) < len(rooms)
+    for (found, budget), columns in zip(rooms, sizes, strict=True):
+        free = (1 << 18) - 4 * 256 * (64 + columns)
+        assert abs(found - free) * (1 << ROOM_BITS) <= free
+        assert budget == int(found * TILES.usual)

@@ -60,8 +60,11 @@ AT_ONCE = 4
 TURNS = 2
 """Blocks whose sums lie beside each other, at most: one is summed while the results of the one before it are taken."""
 
-LOOKED_AT = 3
-"""Blocks in blocks that are put in order for an estimate; others take as long as the last of them."""
+LOOKED_AT = 16
+"""Blocks that are put in order for an estimate; others take as long as those in the middle."""
+
+NESTED_LOOKED_AT = 3
+"""Blocks in blocks that are; others take as long as the last of them."""
 
 LEAST_COPIED = 2
 """Blocks of full size beyond which those after the second are copies of it."""
@@ -396,7 +399,7 @@ def _tried(
             raise
         return None, "no tiles of a block fit"
     outside = {a.buf for a in (*inputs, *results)}
-    some = blocks if len(block) == 1 else min(blocks, LOOKED_AT)
+    some = min(blocks, LOOKED_AT if len(block) == 1 else NESTED_LOOKED_AT)
     every = copies(block, some, lowering.ctx.chip, sub.ctx.unit, rows, outside)
     for at_once in range(min(AT_ONCE, len(every)), 0, -1):
         order = interleave(every, at_once, lowering.ctx.chip.fifo.depth)
@@ -404,10 +407,19 @@ def _tried(
         if taken <= room:
             break
     fits = at_once >= min(2, blocks) and taken <= room
-    cycles = order.cycles
-    if some < blocks:
-        cycles += (blocks - some) * (order.done[len(every) - 1] - order.done[len(every) - len(block) - 1])
+    cycles = _cycles(order, len(block), some, blocks)
     return Blocking(size, blocks, taken, at_once, cycles, apart), "" if fits else f"two do not fit in {room:,} bytes"
+
+
+def _cycles(order: Order, parts: int, some: int, blocks: int) -> int:
+    """Cycles of so many blocks, of which some are in order, each as `parts`; others take as long as those in the
+    middle, around which others are in the making.
+    """
+    if some == blocks:
+        return order.cycles
+    first, last = (some // 4, 3 * some // 4) if parts == 1 else (some - 2, some - 1)
+    start, end = (order.done[(n + 1) * parts - 1] for n in (first, last))
+    return order.cycles + (blocks - some) * (end - start) // (last - first)
 
 
 def _decision(

@@ -48,6 +48,12 @@ LONG = 8
 WAITING_SHARE = 0.25
 """Part of VMEM that values may take together while they wait long: what runs meanwhile needs the room for its tiles."""
 
+ROOM_BITS = 4
+"""Leading bits that count of the VMEM which values leave to a group in blocks, to the nearest: those that are alike but
+for a little room are lowered alike, once.  With 5 it takes 9 % longer to compile a training step of ResNet-50, and 20 %
+longer with all.
+"""
+
 CACHED_SHARE = 64
 """Parameters and constants of up to this part of VMEM are loaded whole, once."""
 
@@ -96,7 +102,7 @@ class Placement:
     Attributes:
         spilled: leaves that lie in HBM.
         budget: bytes of VMEM for the tiles of each group.
-        live: bytes of whole values alive at each group.
+        live: bytes of whole values alive at each group, at one in blocks about (`ROOM_BITS`).
         shares: parts of the free VMEM that each group's tiles may take.
     """
 
@@ -306,6 +312,12 @@ def place(
     """
     placement = Placement(set(spilled) | set(fixed), shares=shares)
     place_computation(placement, module.entry, vmem, int(vmem * values), 0)
+    for i in placement.live:
+        if isinstance(i, Group) and i.tiling is not None:
+            free = vmem - placement.live[i]
+            step = 1 << max(0, free.bit_length() - ROOM_BITS)
+            room = (free + step // 2) // step * step
+            placement.live[i], placement.budget[i] = vmem - room, int(room * shares.of(i))
     return placement
 
 
