@@ -3,7 +3,8 @@
 Greedy by size: the largest temporaries first, each in the tightest piece of memory none of whose values is alive with
 it; the first one of a piece, its largest, owns it.  Memory of parameters that nothing reads any more, and of results
 that are not there yet, is a piece like others, which costs nothing.  Lives are those of the scheduled program, which is
-the order that tokens keep.
+the order that tokens keep; operands of a group live until it begins, its results until it ends, so that it can be
+checked.
 """
 
 from __future__ import annotations

@@ -328,15 +328,10 @@ class _Sweep:
         """
         places = self._places
         for start in (pointer, 0):
-            at = -(-start // step) * step
-            first = bisect_left(places, (at,))
-            reach = max((e for _, e, f, t in places[:first] if e > at and f <= until and t >= since), default=at)
-            at = -(-reach // step) * step
-            for a, e, f, t in islice(places, first, None):
-                if e > at and f <= until and t >= since:
-                    if a - at >= size:
-                        break
-                    at = max(at, -(-e // step) * step)
+            first = bisect_left(places, (start,))
+            reach = max((e for _, e, f, t in places[:first] if e > start and f <= until and t >= since), default=start)
+            behind = ((a, e) for a, e, f, t in islice(places, first, None) if f <= until and t >= since)
+            at = _free_from(reach, behind, size, step)
             if at + size <= limit:
                 return at
         return None
@@ -379,16 +374,21 @@ def first_free(taken: Sequence[tuple[int, int]], size: int, pointer: int, limit:
         step: places are multiples of it.
     """
     for start in (pointer, 0):
-        at = -(-start // step) * step
-        for a, e in taken:
-            if e <= at:
-                continue
-            if a - at >= size:
-                break
-            at = max(at, -(-e // step) * step)
+        at = _free_from(start, taken, size, step)
         if at + size <= limit:
             return at
     return None
+
+
+def _free_from(at: int, taken: Iterable[tuple[int, int]], size: int, step: int) -> int:
+    """The first free place at or after `at`, arguments as for `first_free`; behind all that is taken there is room."""
+    at = -(-at // step) * step
+    for a, e in taken:
+        if e > at:
+            if a - at >= size:
+                break
+            at = max(at, -(-e // step) * step)
+    return at
 
 
 def _covered(starts: list[int], ends: list[int]) -> int:
