@@ -36,20 +36,33 @@ def test_blocks_have_the_values_of_lines(
     scale = 1 if dtype.is_float else 40
     x = (np.random.default_rng(0).uniform(-1.5, 1.5, dims) * scale).astype(dtype.stored)
     wanted = evaluate(module, x)[0]
-    assert SplitScans(block, 6, 1 << 30).run(module) == (dims[dim] >= 6)
+    assert SplitScans(block, 6, 1 << 30, 0).run(module) == (dims[dim] >= 6)
     verify(module)
     assert error(evaluate(module, x)[0], wanted) <= {F32: 1e-5, BF16: 8e-3}.get(dtype, 0)
     longest = max((i.dims[s[0]] for c in module.computations for i in c.instructions if (s := scanned(i))), default=0)
     assert longest < 6
 
 
-@pytest.mark.parametrize(("long", "few"), [(41, 64), (9, 3)])
-def test_short_lines_and_many_lines_stay(long: int, few: int) -> None:
-    assert not SplitScans(8, long, few).run(parse_hlo(text((3, 40), 1)))
+@pytest.mark.parametrize(
+    ("long", "few", "each", "split"), [(9, 4, 13, True), (41, 4, 13, False), (9, 3, 13, False), (9, 4, 14, False)]
+)
+def test_short_lines_and_many_lines_stay(long: int, few: int, each: int, split: bool) -> None:
+    assert SplitScans(8, long, few, each).run(parse_hlo(text((3, 40), 1))) == split
 
 
-@pytest.mark.parametrize(("dims", "most"), [((1_000_000,), 3), ((8, 100_000), 4)])
-def test_one_long_line_takes_a_few_times_the_time_of_its_bytes(dims: tuple[int, ...], most: int) -> None:
+@pytest.mark.parametrize("n", [256, 1000, 1024, 4000, 10_000, 1 << 20])
+def test_blocks_need_no_padding_where_a_line_has_a_divisor(n: int) -> None:
+    module = parse_hlo(text((n,), 0))
+    assert SplitScans().run(module)
+    (first, *_) = [i.shape for c in module.computations for i in c.instructions if i.opcode == "reshape"]
+    assert np.prod(first.dims) == n
+    assert max(first.dims) <= 2 * max(128, np.sqrt(n))
+
+
+@pytest.mark.parametrize(
+    ("dims", "most"), [((1_000_000,), 2), ((1 << 20,), 1.9), ((8, 100_000), 2.5), ((4000,), 25), ((2, 999), 45)]
+)
+def test_one_long_line_takes_a_few_times_the_time_of_its_bytes(dims: tuple[int, ...], most: float) -> None:
     chip = load_chip("tpu_v3")
     cycles = simulate(compiled(text(dims, len(dims) - 1), chip).program, chip, mode="time").cycles
     assert cycles is not None

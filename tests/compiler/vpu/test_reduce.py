@@ -11,7 +11,7 @@ from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES
 from systolith.isa.kernel import Kernel
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import check, run
+from tests.compiler.machine import CHIPS, check, run
 from tests.compiler.vpu.harness import Values, limits, run_groups, sample
 from tests.compiler.vpu.movement import show
 from tests.examples import examples
@@ -352,3 +352,34 @@ def test_bits_do_not_depend_on_what_keeps_lanes_of_a_sum_apart() -> None:
     s = np.exp2(np.random.default_rng(8).integers(-3, 4, 11)).astype(np.float32)
     (many,), (one,) = (run_groups(text, x, s, chip="tiny", budget=budget) for budget in (1 << 12, 1 << 20))
     np.testing.assert_array_equal(many.got[0], one.got[0])
+
+
+@pytest.mark.parametrize("reduced", [(0, 1), (0, 1, 2), (2,)])
+def test_operands_are_computed_to_memory_in_parts_where_it_does_not_hold_them(reduced: tuple[int, ...]) -> None:
+    """No kernel has loops and conditions for three padded dimensions and interior padding: 42,000 bytes, in 16 KiB."""
+    kept = [n for d, n in enumerate((300, 7, 5)) if d not in reduced]
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = f32[148,3,1] parameter(0)
+ z = f32[] constant(0)
+ p = f32[300,7,5] pad(x, z), padding=2_3_1x1_3x1_3
+ ROOT r = f32[{show(tuple(kept))}] reduce(p, z), dimensions={{{show(reduced)}}}, to_apply=f
+}}
+"""
+    check(text, [np.random.default_rng(0).standard_normal((148, 3, 1)).astype(np.float32)], CHIPS[16], most=1e-6)
+
+
+def test_several_reductions_whose_operand_is_a_result_too_have_room() -> None:
+    text = f"""HloModule m
+{reducer("add", "f32")}ENTRY e {{
+ x = bf16[7,16,7] parameter(0)
+ z = f32[] constant(0)
+ y = bf16[7,16,7] exponential(x)
+ c = f32[7,16,7] convert(y)
+ r = f32[7,7] reduce(c, z), dimensions={{1}}, to_apply=f
+ s = bf16[7,1,7] slice(y), slice={{[0:7],[8:9],[0:7]}}
+ ROOT t = (f32[7,7], bf16[7,16,7], bf16[7,1,7]) tuple(r, y, s)
+}}
+"""
+    x = np.random.default_rng(0).standard_normal((7, 16, 7)).astype(DTYPES["bf16"].stored)
+    check(text, [x], CHIPS[16], most=1e-2)

@@ -100,6 +100,23 @@ class _Lowering:
         self.plans, self.staged = plans, [leaf for leaf in self.arrays if leaf in staged]
         self.sizes = self._choose(self._traffic)
         self._turn()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Take smaller tiles where operands are computed to memory first, and that does not hold so many elements."""
+        box = Box.whole(self.sizes)
+        if 2 * self._stored_bytes(box) <= self.ctx.budget:
+            return
+        turned = turned_arrays(self.plans[0], box, self._in_tiles(box), self.turn)
+        if Ways(self.ctx.chip).best(self._task(box, turned, self.turn)).stores:
+            self.sizes = self._choose(lambda box: self._traffic(box) + self._stored_bytes(box))
+
+    def _stored_bytes(self, box: Box) -> int:
+        return 4 * box.elements * len(self.r.inputs)
+
+    def _in_tiles(self, box: Box) -> dict[Instruction, Array]:
+        """Operands as they lie in memory when a box is reduced."""
+        return {leaf: _dense(a, self._need(leaf, box)) if leaf in self.staged else a for leaf, a in self.arrays.items()}
 
     def _best(self) -> _Lowering:
         """This, or the same with a kept dimension as two, if that is turned in fewer cycles."""
@@ -134,9 +151,7 @@ class _Lowering:
             near.add(kept[-2])
         lane = kept[-1]
         box = Box.whole(self.sizes)
-        arrays = {
-            leaf: _dense(a, self._need(leaf, box)) if leaf in self.staged else a for leaf, a in self.arrays.items()
-        }
+        arrays = self._in_tiles(box)
         inside = {n for n in inputs.leaves if innermost(inputs, n, arrays[n]) in near} - {*epilogue.leaves}
         outer = [*(d for d in r.kept if d not in kept), *kept[:-1], *r.reduced, lane]
         turn = turns_along(chip, inputs, box, arrays, outer, inside)
@@ -164,8 +179,8 @@ class _Lowering:
         """A box that is reduced at once."""
         kept = self._kept(box)
         continued = tuple(order is not None and not order.lanes for order in self.orders)
-        targets = turn.as_made(self._targets(kept))
-        return Task(self.r, box, kept, Finish((), True, continued), leaves, targets)
+        targets, sides = turn.as_made(self._targets(kept)), [_dense(a, box) for a in self.sides]
+        return Task(self.r, box, kept, Finish((), True, continued), leaves, targets, sides)
 
     def _choose(self, traffic: Traffic) -> tuple[int, ...]:
         try:

@@ -208,6 +208,11 @@ class Way:
             return CombineOrder(self.kernel.nest.order)
         return (self.in_order or CombineOrder()) if self.name in ("direct", "unrolled", "two steps") else None
 
+    @property
+    def stores(self) -> bool:
+        """Whether operands are computed to memory first."""
+        return self.name == "stored" or any(part.stores for part in self.parts)
+
 
 @dataclass(frozen=True)
 class Ways:

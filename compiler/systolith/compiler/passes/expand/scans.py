@@ -6,6 +6,7 @@ line are scanned like lines, then what the blocks come to, and each block is com
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,15 +52,20 @@ def repeatable(i: Instruction) -> bool:
 class SplitScans:
     """Scan long lines in blocks where there are few of them.
 
+    A line takes a step for each element, and lines beside each other are as fast as one until they fill a vector.
+    A block takes a step for each of its elements, and one for each block of the line.
+
     Attributes:
-        block: elements of a block.
+        block: elements of a block, at least about so many.
         long: lines of fewer elements stay; more than a block.
         few: so many lines, or more, stay.
+        each: lines stay that have fewer than so many elements for each of them.
     """
 
     block: int = 128
-    long: int = 4096
+    long: int = 256
     few: int = 64
+    each: int = 64
 
     def run(self, module: Module) -> bool:
         callees = Callees(module)
@@ -75,7 +81,8 @@ class SplitScans:
             return None
         dim, backwards = found
         n = i.dims[dim]
-        if n < self.long or i.shape.size // n >= self.few:
+        lines = i.shape.size // n
+        if n < self.long or lines >= self.few or lines * self.each > n:
             return None
         opcode = plain_operation(i.computation())
         assert opcode is not None
@@ -83,10 +90,17 @@ class SplitScans:
         # Narrow floats are rounded once, at the end.
         wide = i.shape.dtype.is_float and i.shape.dtype.bits < 32
         x, init = i.operands
+        block = self._block(n)
         if not wide:
-            return line.in_blocks(x, init, self.block, i.shape)
+            return line.in_blocks(x, init, block, i.shape)
         x, init = r.emit("convert", x, shape=array(F32, x.dims)), r.constant(init.literal, F32)
-        return r.emit("convert", line.in_blocks(x, init, self.block, x.shape), shape=i.shape)
+        return r.emit("convert", line.in_blocks(x, init, block, x.shape), shape=i.shape)
+
+    def _block(self, n: int) -> int:
+        """Elements of a block of a line of n: about as many as there are blocks; a divisor, since padding is copied."""
+        near = max(self.block, 1 << round(math.log2(n) / 2))
+        whole = [b for b in range(near // 2 + 1, min(2 * near, n)) if n % b == 0]
+        return min(whole, key=lambda b: max(b / near, near / b), default=near)
 
 
 @dataclass(frozen=True)
