@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import ShapeDtypeStruct, lax, nn, vjp
 
 from bench.models import Model
 
 Tree = Any
+
+
+def _dropout(key: jax.Array, x: jax.Array) -> jax.Array:
+    keep = jax.random.bernoulli(jax.random.wrap_key_data(key), 0.9, x.shape)
+    return jnp.where(keep, x / 0.9, 0)
 
 
 def _f32(*dims: int) -> ShapeDtypeStruct:
@@ -46,6 +52,7 @@ def _bf16(*dims: int) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(dims, jnp.bfloat16)  # type: ignore[no-untyped-call]
 
 
+KEY = ShapeDtypeStruct((2,), jnp.uint32)  # type: ignore[no-untyped-call]
 ROWS = _f32(4096, 1024)
 IMAGES = _f32(8, 112, 112, 64)
 HEADS = _f32(8, 512, 12, 64)
@@ -60,6 +67,7 @@ OPERATIONS: dict[str, Model] = {
     "sum_columns": (lambda x: x.sum(0), (ROWS,)),
     "sum_all": (lambda x: x.sum(), (ROWS,)),
     "argmax_rows": (lambda x: jnp.argmax(x, 1), (ROWS,)),
+    "argmax_logits": (lambda x: jnp.argmax(x, 1), (_f32(8, 50257),)),
     "sum_images": (lambda x: x.sum((0, 1, 2)), (IMAGES,)),
     "moments_images": (lambda x: (x.mean((0, 1, 2)), (x * x).mean((0, 1, 2))), (IMAGES,)),
     "max_pool": (lambda x: _window(x, -jnp.inf, lax.max), (IMAGES,)),
@@ -76,6 +84,9 @@ OPERATIONS: dict[str, Model] = {
     "cumsum_columns": (lambda x: jnp.cumsum(x, 0), (ROWS,)),
     "cumsum_rows": (lambda x: jnp.cumsum(x, 1), (ROWS,)),
     "cumsum_line": (lambda x: jnp.cumsum(x), (_f32(4 << 20),)),
+    "cumsum_short_line": (lambda x: jnp.cumsum(x), (_f32(4000),)),
+    "random_bits": (lambda k: jax.random.bits(jax.random.wrap_key_data(k), (4096, 4096)), (KEY,)),
+    "dropout": (_dropout, (KEY, ROWS)),
     "transpose": (lambda x: x.T, (ROWS,)),
     "transpose_bf16": (lambda x: x.T, (ShapeDtypeStruct((4096, 2048), jnp.bfloat16),)),  # type: ignore[no-untyped-call]
     "transpose_heads": (lambda x: x.transpose(0, 2, 1, 3), (HEADS,)),

@@ -126,6 +126,15 @@ def test_vector_work_counts_distinct_elements() -> None:
     assert bound(canonical(before + "ROOT e = f32[512,1024] exponential(b)"), TPU).units["trans"] == 1
 
 
+@pytest.mark.parametrize(("where", "cycles"), [("s", 512), ("one", 0)])
+def test_values_of_constants_alone_are_no_work_but_differ(where: str, cycles: int) -> None:
+    """Of numbers and one value that is known only at run time there are as many results as numbers."""
+    numbers = "\n".join(f"i{d} = f32[512,1024] iota(), iota_dimension={d}" for d in range(2))
+    text = f"s = f32[] parameter(0)\none = f32[] constant(0.5)\n{numbers}\nn = f32[512,1024] add(i0, i1)\n"
+    text += f"b = f32[512,1024] broadcast({where}), dimensions={{}}\nROOT e = f32[512,1024] atan2(n, b)"
+    assert bound(canonical(text), TPU).units["trans"] == cycles
+
+
 STATISTICS = """
 add {{
   a = f32[] parameter(0)

@@ -163,6 +163,18 @@ def test_partial_results_of_rows_are_turned_to_be_read(chip: str, rows: int, col
     np.testing.assert_array_equal(places, x.argmax(axis=1))
 
 
+@pytest.mark.parametrize(("chip", "rows", "columns"), [("tpu_v3", 3, 9000), ("tpu_v3", 1, 5000), ("small", 5, 3000)])
+def test_partial_results_of_few_rows_are_combined_in_lanes(chip: str, rows: int, columns: int) -> None:
+    """With lanes of rows alone each partial result of a row would be a step of its own."""
+    x = np.round(np.random.default_rng(rows).standard_normal((rows, columns)) * 4).astype(np.float32)
+    program = check(_argmax(rows, columns, 1), [x], chip).program
+    made = [i for i, o in zip(program.code, program.debug, strict=True) if program.origins[o].what == "across lanes"]
+    assert len(made) > 1
+    values, places = run(program, load_chip(chip), [x])
+    np.testing.assert_array_equal(values, x.max(axis=1))
+    np.testing.assert_array_equal(places, x.argmax(axis=1))
+
+
 WINDOWS = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.integers(1, 2))
 
 

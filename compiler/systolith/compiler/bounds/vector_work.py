@@ -9,7 +9,7 @@ on constants alone never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2, prod
 
 from systolith.compiler.hlo.ir import Computation, Instruction
@@ -49,10 +49,17 @@ NOTHING = Slots()
 
 @dataclass(frozen=True)
 class Distinct:
-    """How much of a value differs: the dimensions along which it varies, and how many elements it has at most."""
+    """How much of a value differs.
+
+    Attributes:
+        dims: dimensions along which it varies.
+        count: elements that differ, at most.
+        known: it depends on constants alone, and needs no work.
+    """
 
     dims: frozenset[int]
     count: int
+    known: bool = False
 
 
 def vector_slots(computation: Computation) -> dict[Instruction, Slots]:
@@ -78,31 +85,30 @@ def _distinct(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct
     operands = [known[o] for o in i.operands if o in known]
     if i.opcode in ELEMENTWISE:
         dims = frozenset(d for o in operands for d in o.dims)
-        sizes = prod(i.dims[d] for d in dims)
-        return Distinct(
-            dims, 0 if not any(o.count for o in operands) else min(sizes, prod(max(o.count, 1) for o in operands))
-        )
+        count = min(prod(i.dims[d] for d in dims), prod(o.count for o in operands))
+        return Distinct(dims, count, bool(operands) and all(o.known for o in operands))
     leaf = next(i.shape.leaves())
-    return Distinct(frozenset(range(leaf.rank)), 0 if operands and not any(o.count for o in operands) else leaf.size)
+    return Distinct(frozenset(range(leaf.rank)), leaf.size, bool(operands) and all(o.known for o in operands))
 
 
 def _made(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct:
-    """A constant: values that depend on constants alone need no work."""
-    return Distinct(frozenset(range(i.shape.rank)), 0)
+    """A constant: of an `iota` the numbers along its dimension."""
+    dims = (i.integer("iota_dimension"),) if i.opcode == "iota" else range(i.shape.rank)
+    return Distinct(frozenset(dims), prod(i.dims[d] for d in dims), known=True)
 
 
 def _broadcast(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct:
     dims, o = i.ints("dimensions", ()), known[i.operands[0]]
-    return Distinct(frozenset(dims[d] for d in o.dims), o.count)
+    return Distinct(frozenset(dims[d] for d in o.dims), o.count, o.known)
 
 
 def _transpose(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct:
     o = known[i.operands[0]]
-    return Distinct(frozenset(e for e, d in enumerate(i.ints("dimensions")) if d in o.dims), o.count)
+    return Distinct(frozenset(e for e, d in enumerate(i.ints("dimensions")) if d in o.dims), o.count, o.known)
 
 
 def _reshape(i: Instruction, known: Mapping[Instruction, Distinct]) -> Distinct:
-    return Distinct(frozenset(range(i.shape.rank)), known[i.operands[0]].count)
+    return replace(known[i.operands[0]], dims=frozenset(range(i.shape.rank)))
 
 
 _DISTINCT: Mapping[str, Callable[[Instruction, Mapping[Instruction, Distinct]], Distinct]] = {
@@ -117,9 +123,9 @@ _DISTINCT: Mapping[str, Callable[[Instruction, Mapping[Instruction, Distinct]], 
 
 def _slots(i: Instruction, distinct: Mapping[Instruction, Distinct]) -> Slots:
     if i.opcode in ELEMENTWISE:
-        return _element(i) * distinct[i].count
-    rule = _COUNTED.get(i.opcode)
-    return rule(i, distinct[i.operands[0]].count) if rule is not None and i.operands[0] in distinct else NOTHING
+        return NOTHING if distinct[i].known else _element(i) * distinct[i].count
+    rule, operand = _COUNTED.get(i.opcode), distinct.get(i.operands[0]) if i.operands else None
+    return NOTHING if rule is None or operand is None or operand.known else rule(i, operand.count)
 
 
 def _element(i: Instruction) -> Slots:
@@ -145,7 +151,7 @@ def _reduce(i: Instruction, count: int) -> Slots:
 def _window(i: Instruction, count: int) -> Slots:
     """One step an element of the result: sums along a window can be had from running ones."""
     moves = any(d.size > 1 for d in i.window.dims)
-    return _reducer(i) * next(i.shape.leaves()).size if moves and count else NOTHING
+    return _reducer(i) * next(i.shape.leaves()).size if moves else NOTHING
 
 
 def _sort(i: Instruction, count: int) -> Slots:

@@ -54,6 +54,7 @@ from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.simplify.while_unroller import UnrollShortLoops
 from systolith.compiler.passes.simplify.zero_sized import EliminateZeroSized
 from systolith.compiler.passes.words.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.words.complex_numbers import SplitComplexNumbers
@@ -69,6 +70,7 @@ ROUND: tuple[Pass, ...] = (
     SimplifySorts(),
     SimplifyConditionals(),
     SimplifyWhileLoops(),
+    UnrollShortLoops(),
     Inline(),
     MergeCommon(),
     DeadCode(),

@@ -58,6 +58,7 @@ from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
+from systolith.compiler.passes.simplify.while_unroller import UnrollShortLoops
 from systolith.compiler.passes.simplify.zero_sized import EliminateZeroSized
 from systolith.compiler.passes.words.bitcast_dtypes import ExpandBitcastDtypes
 from systolith.compiler.passes.words.complex_numbers import SplitComplexNumbers
@@ -121,6 +122,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
+    "while-loop-unroller": UnrollShortLoops,
     "window-padding-neutralizer": NeutraliseWindowPadding,
     "x64-rewriter": SplitWideTypes,
     "zero_sized_hlo_elimination": EliminateZeroSized,

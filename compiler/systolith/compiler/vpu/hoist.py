@@ -16,7 +16,7 @@ from systolith.compiler.ops.expression import Const, Coordinate, Load, Micro, No
 from systolith.compiler.tile.patterns import Loop
 from systolith.compiler.vpu.vectorise import Access, Nest, Work, access_cycles
 from systolith.isa.chip import Chip
-from systolith.isa.dependence import slot_interval
+from systolith.isa.dependence import latency_of, slot_interval
 from systolith.isa.timing import nest_cycles
 
 
@@ -48,7 +48,9 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
     stalls = {n: access_cycles(chip.vpu, a, nest) - 1 for n, a in access.items()}
     storing = sum(access_cycles(chip.vpu, a, nest) - 1 for a in stored)
     order = topological(roots)
-    best, least = None, nest.cycles
+    # What was chosen counts a short chain of operations; here their number decides.
+    known = kernel_length([_op(n) for n in order if not isinstance(n, Const)], chip)
+    best, least = None, nest.cycles - known + _chain(chip, order)
     for count in range(1, len(nest.outer) + 1):
         for inner in combinations(nest.outer, count):
             still = unchanged(order, access, inner)
@@ -105,10 +107,20 @@ def _cycles(
     iterations = prod(p.count for p in inner)
     held_stalls = sum(cost for n, cost in stalls.items() if n in still)
     stalled = sum(stalls.values()) - held_stalls + storing
-    before = kernel_length(prologue, chip) + slot_interval(prologue, chip) + held_stalls
+    before = _chain(chip, [n for n in order if id(n) in still]) + slot_interval(prologue, chip) + held_stalls
     outer = prod(p.count for p in nest.outer) // iterations
-    length = kernel_length(body, chip) + stalled
+    length = _chain(chip, [n for n in order if id(n) not in still]) + stalled
     return nest_cycles(outer, iterations, slot_interval(body, chip) + stalled, before + length)
+
+
+def _chain(chip: Chip, order: Sequence[Node]) -> int:
+    """Cycles from the first issue of some nodes, sources before users, to the last result's use."""
+    ends: dict[int, int] = {}
+    for node in order:
+        if not isinstance(node, Const):
+            sources = node.sources if isinstance(node, Micro) else ()
+            ends[id(node)] = max((ends.get(id(s), 0) for s in sources), default=0) + latency_of(_op(node), chip)
+    return max(ends.values(), default=0) + 1
 
 
 def _op(node: Node) -> str:

@@ -22,7 +22,7 @@ from math import gcd, lcm, prod
 from systolith.compiler.errors import DoesNotFitError, LimitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
-from systolith.compiler.ops.expression import Carried, Load, Node
+from systolith.compiler.ops.expression import Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
@@ -30,13 +30,13 @@ from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
-from systolith.compiler.vpu.emit import StreamSpec, Target, emit, halves
+from systolith.compiler.vpu.emit import StreamSpec, emit, halves
 from systolith.compiler.vpu.parts import Traffic, split_parts, split_strided
-from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob, CombineOrder
+from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, CombineOrder
+from systolith.compiler.vpu.reduce_lanes import PartialRows, scratch
 from systolith.compiler.vpu.reduce_rows import split_rows
-from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result, reranked
+from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result
 from systolith.compiler.vpu.scan import lower_scan, scan_of
-from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.compiler.vpu.transposes import TILES, Turns, innermost, turned_arrays, turns_along
 from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
@@ -317,7 +317,7 @@ class _Lowering:
         ]
 
     def _scratch(self, name: str, dtype: DType, box: Box) -> Array:
-        return Array(self.ctx.vmem(name, 4 * box.elements), dtype, box.dims, dense(box.dims, 4), box.origin)
+        return scratch(self.ctx, name, dtype, box)
 
     # One box.
 
@@ -413,7 +413,8 @@ class _Lowering:
                 accesses[number] = replace(accesses[number], strides=tuple(strides), dtype=partial[what].dtype)
                 streams[number] = StreamSpec(accesses[number], partial[what], 0)
         replace(k, work=replace(k.work, accesses=tuple(accesses))).run(self.ctx, "partial reduce", streams)
-        self._after_rows(self._rows(partial, height, width, task), task)
+        leaves = {**self.arrays, **self.tiles}
+        self._after_rows(PartialRows(self.ctx, r, leaves, kept).combined(partial, height, width), task)
 
     def _after_rows(self, rows: Sequence[Array], task: Task) -> None:
         """The epilogue of what `rows` hold for the kept dimensions."""
@@ -434,68 +435,6 @@ class _Lowering:
         args: dict[str, Arg] = {"src": replace(source, pattern=pattern), "dst": dst, "function": r.plain[0]}
         self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
         self._after_rows([row], task)
-
-    def _rows(self, partial: Sequence[Array], height: int, width: int, task: Task) -> list[Array]:
-        """Partial results [rows, height, width] reduced to one element a row, as arrays over the kept dimensions."""
-        r, kept = task.r, task.kept
-        out = [self._scratch(f"{r.operation.name}.row{n}", a.dtype, kept) for n, a in enumerate(partial)]
-        n = kept.elements
-        if not r.plain:
-            self._rows_by_kernel(r, partial, height, width, kept, out)
-            return out
-        for source, target, function, identity in zip(partial, out, r.plain, r.identities, strict=True):
-            assert identity is not None
-            if height > 1:
-                middle = self._scratch(f"{r.operation.name}.column", source.dtype, Box.whole((n, height)))
-                self._xlu(source, middle, (n * height, width), function, identity)
-                self._xlu(middle, target, (n, height), function, identity)
-            else:
-                self._xlu(source, target, (n, width), function, identity)
-        return out
-
-    def _xlu(self, source: Array, target: Array, counts: tuple[int, int], function: str, identity: int) -> None:
-        """Reduce dense rows."""
-        rows, width = counts
-        src = Ref(source.buf, Pattern(row_type(function, source.dtype), counts, (4 * width, 4), fill=identity))
-        dst = Ref(target.buf, Pattern(target.dtype, (rows,), (4,)))
-        args: dict[str, Arg] = {"src": src, "dst": dst, "function": function}
-        self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
-
-    def _rows_by_kernel(
-        self, r: Reduction, partial: Sequence[Array], height: int, width: int, kept: Box, out: Sequence[Array]
-    ) -> None:
-        """The same for a general computation: a kernel with kept lanes over the partial results."""
-        dims = (kept.elements, height * width)
-        flat = [replace(a, dims=dims, strides=(4 * dims[1], 4), origin=(0, 0)) for a in partial]
-        leaves = [scratch_leaf(f"part{n}", a.dtype, dims) for n, a in enumerate(flat)]
-        index = IndexMap.identity(2)
-        inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in leaves)
-        inits = tuple(reranked(r, n, 2) for n in r.inits)
-        inner = replace(r, dims=dims, kept=(0,), reduced=(1,), inputs=inputs, inits=inits)
-        rows = [replace(a, dims=(dims[0],), strides=(4,), origin=(0,)) for a in out]
-        embed = inner.embedding()
-        targets = [Target(a, embed) for a in rows]
-        nodes = [Carried(n) for n in range(len(inputs))]
-
-        def kernel(arrays: Sequence[Array]) -> AccumulatingKernel:
-            scalars = {**self.arrays, **self.tiles, **dict(zip(leaves, arrays, strict=True))}
-            job = AccumulationJob(Box.whole(dims), scalars, inner.starts(), nodes, targets, False)
-            k = Accumulation(inner, self.ctx.chip).kernel(job)
-            if k is None:
-                raise LimitError("a reduction across lanes needs more streams than an instruction has", r.operation)
-            return k
-
-        # Lanes hold rows: the cross-lane unit brings neighbouring rows together where reading them apart takes longer.
-        k = kernel(flat)
-        turned = [replace(a, strides=(4, 4 * dims[0])) for a in flat]
-        by_columns = kernel(turned)
-        copying = sum(shuffle_cycles(self.ctx.chip, *pair) for pair in zip(flat, turned, strict=True))
-        if by_columns.nest.cycles + copying < k.nest.cycles:
-            copies = [replace(a, buf=self.ctx.vmem(f"{a.buf.name}.t", a.buf.bytes)) for a in turned]
-            for source, copy in zip(flat, copies, strict=True):
-                shuffle(self.ctx, source, copy, self.ctx.origin("across lanes"))
-            k = kernel(copies)
-        k.run(self.ctx, "across lanes")
 
     def _elementwise(
         self, nodes: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Array]
