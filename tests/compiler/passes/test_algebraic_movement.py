@@ -6,6 +6,7 @@ from systolith.compiler.passes.simplify.algebraic import Simplify
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from tests.compiler.passes.differential import assert_unchanged, opcodes
 from tests.compiler.passes.texts import module_of
+from tests.compiler.vpu.movement import show
 
 X = " x = f32[6,4] parameter(0)\n"
 CASES = {
@@ -134,6 +135,25 @@ def test_reduction_along_first_dimensions_of_one_element_is_left() -> None:
     )
     add = "f {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b)\n}"
     assert not Simplify().run(module_of(body, add))
+
+
+@pytest.mark.parametrize("reduced", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (0, 2, 1)])
+def test_reduction_of_a_transpose(reduced: tuple[int, ...], order: tuple[int, ...]) -> None:
+    """Over the dimensions of what is transposed; the result alone may have to be."""
+    dims = (3, 4, 5)
+    turned = [dims[d] for d in order]
+    kept = [n for d, n in enumerate(turned) if d not in reduced]
+    body = (
+        f" x = s32[{show(dims)}] parameter(0)\n z = s32[] constant(7)\n"
+        f" t = s32[{show(tuple(turned))}] transpose(x), dimensions={{{show(order)}}}\n"
+        f" ROOT r = s32[{show(tuple(kept))}] reduce(t, z), dimensions={{{show(reduced)}}}, to_apply=f"
+    )
+    callee = "f {\n a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = s32[] FUNCTION(a, b)\n}"
+    left = opcodes(assert_unchanged(module_of(body, callee.replace("FUNCTION", "add")), Simplify(), DeadCode()))
+    places = [e for d, e in enumerate(order) if d not in reduced]
+    assert left == ["constant", "reduce", *(["transpose"] if places != sorted(places) else [])]
+    assert not Simplify().run(module_of(body, callee.replace("FUNCTION", "subtract")))
 
 
 def test_dynamic_sizes_are_left_alone() -> None:

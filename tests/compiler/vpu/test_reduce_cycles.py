@@ -134,6 +134,14 @@ def test_normalisation_moves_elements_once(dims: tuple[int, ...], reduced: tuple
     assert 4 * prod(dims) * 2 * 1.02 > sum(timed(text).to_json()["hbm_bytes"].values())
 
 
+def test_a_view_of_an_operand_is_loaded_once_for_a_block() -> None:
+    """Channels in groups, as JAX reshapes them: three groups of the block read the view."""
+    text = normalisation((8, 32, 32, 8, 16), (1, 2, 4)).replace(
+        "x = f32[8,32,32,8,16] parameter(0)", "g = f32[8,32,32,128] parameter(0)\n x = f32[8,32,32,8,16] reshape(g)"
+    )
+    assert timed(text).to_json()["hbm_bytes"]["read"] == 4 * 8 * 32 * 32 * 128
+
+
 @pytest.mark.parametrize("dims", [(4096, 1024), (1024, 4096), (64, 256, 256)], ids=str)
 def test_the_place_of_the_largest_keeps_up_with_hbm(dims: tuple[int, ...]) -> None:
     """Over the first but one dimension, or the first: vectors are full, and rows come in chunks."""

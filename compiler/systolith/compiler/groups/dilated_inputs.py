@@ -101,14 +101,14 @@ def _phases(w: WindowDim, size: int, results: int) -> list[_Phase]:
 def _pays(i: Instruction, made: int, count: int, chip: Chip) -> bool:
     """Whether so many phases of all are faster: fewer products, but results that have no room in VMEM move twice more.
 
-    While the matrix units work the operands, the result and as much for an epilogue are moved.
+    While the matrix units work the operands and the result are moved.
     """
     x, kernel = i.operands
     features = kernel.dims[i.conv_dims.kernel_output]
     rows, k = i.shape.size // features, kernel.shape.size // features
     whole = product_cycles(rows, features, k, chip)
     parts = made * product_cycles(-(-rows // count), features, -(-k // made), chip)
-    beside = transfer_cycles(x.shape.bytes + kernel.shape.bytes + 2 * i.shape.bytes, chip)
+    beside = transfer_cycles(x.shape.bytes + kernel.shape.bytes + i.shape.bytes, chip)
     part = i.shape.bytes * made // count
     again = 0 if part <= chip.vmem.bytes // KEPT else transfer_cycles(2 * part, chip)
     before, after = (max(cycles // chip.mxu.count, beside) for cycles in (whole, parts))

@@ -8,7 +8,7 @@ choice of an estimate: one block of each size is lowered and put in order with c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -290,10 +290,15 @@ def _read_again(small: Computation, free: int) -> list[Instruction]:
     room = free * OPERANDS_SHARE
     found = []
     for p in sorted(small.parameters, key=lambda p: p.shape.bytes):
-        if len(users[p]) > 1 and p.shape.bytes <= room:
+        if _readers(users, p) > 1 and p.shape.bytes <= room:
             found.append(p)
             room -= p.shape.bytes
     return found
+
+
+def _readers(users: Mapping[Instruction, Sequence[Instruction]], value: Instruction) -> int:
+    """How often a value is read, as it is or as a view of it."""
+    return sum(_readers(users, u) if u.opcode in ("bitcast", "reshape") else 1 for u in users[value])
 
 
 def _loaded_again(lowering: Lowering, group: Group, inputs: Sequence[Array], small: Computation) -> Instruction | None:
@@ -303,7 +308,7 @@ def _loaded_again(lowering: Lowering, group: Group, inputs: Sequence[Array], sma
     dims, users = lowering.bodies.dims(group), small.users()
     kept = _read_again(small, lowering.ctx.chip.vmem.bytes - lowering.placement.live.get(group, 0))
     for p, part, array in zip(group.body.parameters, small.parameters, inputs, strict=True):
-        if dims.get(p) is not None and array.buf.space is Space.HBM and len(users[part]) > 1 and part not in kept:
+        if dims.get(p) is not None and array.buf.space is Space.HBM and _readers(users, part) > 1 and part not in kept:
             return part
     return None
 

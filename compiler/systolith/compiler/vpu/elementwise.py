@@ -123,6 +123,10 @@ def _half(sizes: Sequence[int], d: int) -> int:
     return -(-sizes[d] // 2)
 
 
+SHARED = 0.8
+"""Work that fits is not split where this part of what a tile moves, or more, is left for each half: moved again."""
+
+
 def choose_tile(
     dims: Sequence[int],
     traffic: Callable[[Box], int],
@@ -152,10 +156,15 @@ def choose_tile(
     sizes = list(dims)
     total = traffic(Box.whole(dims))
     wanted = max(SMALLEST_TILE, total // tiles)
+
+    def wasted(d: int, size: int) -> bool:
+        """Whether smaller tiles along a dimension would move nearly as much, each: what all of them read."""
+        return traffic(Box.whole([*sizes[:d], size, *sizes[d + 1 :]])) > SHARED * used
+
     while (used := traffic(Box.whole(sizes))) * BUFFERS > budget or used > wanted:
         fits = used * BUFFERS <= budget
         smallers = ((d, smaller(sizes, d)) for d in order or range(len(dims)) if not (fits and d in unwilling))
-        candidates = [(d, n) for d, n in smallers if n < sizes[d]]
+        candidates = [(d, n) for d, n in smallers if n < sizes[d] and not (fits and wasted(d, n))]
         willing = [(d, n) for d, n in candidates if least is None or n >= least[d]]
         d, size = next(iter(willing or ([] if fits else candidates)), (None, 0))
         if d is None:

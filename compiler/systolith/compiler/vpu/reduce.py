@@ -206,17 +206,18 @@ class _Lowering:
             nested = [*(d for d in r.kept if d not in (self.split, long)), long, self.split, *r.reduced]
             return choose_tile(r.dims, traffic, self.ctx.budget, nested, r.reduced, tiles=tiles, least=least)
         rest = set(r.reduced)
+        row = self._row() if self.turn.any else None
         for order in self.orders:
             if order is None and r.kept and max(r.kept) > max(r.reduced):
                 return choose_tile(
                     r.dims, traffic, self.ctx.budget, r.kept + r.reduced, tiles=tiles, least=self._full()
                 )
             if order is None or order.lanes:
-                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles=tiles)
+                return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles, row)
             rows = lcm(rows, order.rows)
             rest -= set(order.left)
         if not rest:  # nothing is reduced, or every element of it at once
-            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles=tiles)
+            return choose_tile(r.dims, traffic, self.ctx.budget, r.kept + r.reduced, r.reduced, tiles, row)
         chunked = sorted(rest)
         around = [d for d in r.kept if d < chunked[0]]
         inside = [d for d in r.kept if d > chunked[0]]
@@ -231,7 +232,12 @@ class _Lowering:
             return sizes[d] if outer or few else min(half, sizes[d])
 
         order_of = [*around, *chunked, *inside, *chunked]
-        return choose_tile(r.dims, traffic, self.ctx.budget, order_of, tiles=tiles, smaller=smaller)
+        return choose_tile(r.dims, traffic, self.ctx.budget, order_of, tiles=tiles, least=row, smaller=smaller)
+
+    def _row(self) -> list[int]:
+        """Sizes of a row of lanes of the last kept dimension, and of all reduced ones."""
+        r, lanes = self.r, self.ctx.chip.vpu.lanes
+        return [n if d in r.reduced else min(lanes, n) if d == max(r.kept) else 1 for d, n in enumerate(r.dims)]
 
     def _full(self) -> list[int]:
         """Sizes of kept dimensions that fill vectors, and of a chunk of reduced ones."""

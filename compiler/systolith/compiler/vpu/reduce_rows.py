@@ -15,20 +15,21 @@ from systolith.compiler.ops.expression import Load, Node, topological
 from systolith.compiler.ops.reduction import Reduction, scratch_leaf
 from systolith.compiler.tile.ir import Array
 from systolith.isa.chip import Chip
+from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 
-TURNED = 4
-"""Rows of so many times fewer elements than lanes are reduced one element after another: the cross-lane unit turns them
-sooner than it reduces a row of them."""
 
+def short_rows(chip: Chip, dims: Sequence[int], reduced: Collection[int], dtype: DType) -> bool:
+    """Whether a reduction of a space is one of rows shorter than a vector, and of vectors of them.
 
-def short_rows(chip: Chip, dims: Sequence[int], reduced: Collection[int]) -> bool:
-    """Whether a reduction of a space is one of short rows, and of vectors of them."""
+    The cross-lane unit turns them in less time than it reduces as many. It reads rows of a whole vector where they lie,
+    but only of 32 bits.
+    """
     kept = [d for d in range(len(dims)) if d not in reduced]
     if not kept or not reduced or max(kept) > min(reduced):
         return False
     full = prod(dims[d] for d in kept) >= chip.vpu.lanes * chip.vpu.sublanes
-    return full and prod(dims[d] for d in reduced) * TURNED <= chip.vpu.lanes
+    return full and prod(dims[d] for d in reduced) < chip.vpu.lanes + (dtype.bits < 32)
 
 
 @dataclass(frozen=True)

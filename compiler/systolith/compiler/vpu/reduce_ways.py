@@ -454,7 +454,7 @@ def _order(
     arrays = [anywhere(i.shape) for i in (source, result)]
     task = Task(r, Box.whole(dims), Box.whole(rest), Finish(), {source: arrays[0]}, [arrays[1]])
     order = Ways(chip).any_order(task).order
-    return CombineOrder() if order is not None and order.lanes and short_rows(chip, dims, reduced) else order
+    return CombineOrder() if order is not None and order.lanes and short_rows(chip, dims, reduced, dtype) else order
 
 
 def _staying(r: Reduction, order: CombineOrder) -> tuple[list[int], int]:

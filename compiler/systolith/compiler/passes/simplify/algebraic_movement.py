@@ -10,6 +10,7 @@ import numpy as np
 from systolith.compiler.hlo.attributes import PadDim, SliceDim
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.passes.on_arrays import applied, is_simple
 from systolith.compiler.passes.rewrite import Rewriter, Rule
 from systolith.compiler.passes.simplify.algebraic_arithmetic import splat
@@ -237,10 +238,12 @@ def iota(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def reduce(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of no elements, into some; `reduce-window` too, whose padding adds nothing.  Of one element into each."""
+    """Of no elements, into some; `reduce-window` too, whose padding adds nothing.  Of one element into each; of a
+    transpose.
+    """
     values, initial = i.operands[: len(i.operands) // 2], i.operands[len(i.operands) // 2 :]
     if values[0].shape.size or values[0].shape.is_dynamic:
-        return _reduce_one(r, i)
+        return _reduce_one(r, i) or _reduce_transposed(r, i)
     if i.shape.is_tuple:
         whole = [r.spread(v, s) for v, s in zip(initial, i.shape.elements, strict=True)]
         return r.emit("tuple", *whole, shape=i.shape)
@@ -260,6 +263,21 @@ def _reduce_one(r: Rewriter, i: Instruction) -> Instruction | None:
     if not x.shape.is_fixed or x.shape.size != i.shape.size or x.shape.rank - 1 not in i.ints("dimensions"):
         return None
     return applied(r, i.computation(), r.spread(initial, i.shape), r.reshaped(x, i.dims))
+
+
+def _reduce_transposed(r: Rewriter, i: Instruction) -> Instruction | None:
+    """Of a transpose: what is transposed, reduced over the dimensions that those were, where any order will do."""
+    x, initial = i.operands[0], i.operands[-1]
+    if i.opcode != "reduce" or not i.shape.is_array or x.opcode != "transpose" or x.shape.is_dynamic:
+        return None
+    if plain_operation(i.computation()) is None:
+        return None
+    order, reduced = x.ints("dimensions"), i.ints("dimensions")
+    kept = [e for d, e in enumerate(order) if d not in reduced]
+    shape = array(i.shape.dtype, [x.operands[0].dims[e] for e in sorted(kept)])
+    over = tuple(sorted(order[d] for d in reduced))
+    made = r.emit("reduce", x.operands[0], initial, shape=shape, dimensions=over, to_apply=i.computation())
+    return r.transposed(made, [sorted(kept).index(e) for e in kept])
 
 
 def dot(r: Rewriter, i: Instruction) -> Instruction | None:
