@@ -22,6 +22,17 @@ def _dropout(key: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(keep, x / 0.9, 0)
 
 
+def _group_norm(x: jax.Array) -> jax.Array:
+    groups = x.reshape(*x.shape[:-1], 8, -1)
+    mean, variance = (f(groups, (1, 2, 4), keepdims=True) for f in (jnp.mean, jnp.var))
+    return ((groups - mean) * lax.rsqrt(variance + 1e-5)).reshape(x.shape)
+
+
+def _rope_pairs(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+
 def _f32(*dims: int) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(dims, jnp.float32)  # type: ignore[no-untyped-call]  # JAX has no types here
 
@@ -113,6 +124,9 @@ OPERATIONS: dict[str, Model] = {
         lambda x, g, b, d: vjp(_layer_norm, x, g, b)[1](d),
         (ROWS, _f32(1024), _f32(1024), ROWS),
     ),
+    "distances": (lambda x: ((x[:, None] - x[None]) ** 2).sum(-1), (_f32(512, 64),)),
+    "group_norm": (_group_norm, (_f32(8, 32, 32, 128),)),
+    "rope_pairs": (_rope_pairs, (_f32(2, 512, 16, 64), _f32(512, 1, 32), _f32(512, 1, 32))),
     "rope": (_rope, (_f32(4, 16, 1024, 128), _f32(1024, 64), _f32(1024, 64))),
     "causal_mask": (lambda x: jnp.where(jnp.tril(jnp.ones(x.shape, bool)), x, -1e9), (_f32(4, 1024, 1024),)),
     "softmax_top_k": (lambda x: lax.top_k(nn.softmax(x), 8), (ROWS,)),

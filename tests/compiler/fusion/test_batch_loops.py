@@ -363,7 +363,7 @@ iteration {
 less {
  state = (s32[], f32[8,16,8], f32[8,16,8]) parameter(0)
  i = s32[] get-tuple-element(state), index=0
- n = s32[] constant(3)
+ n = s32[] constant(200)
  ROOT r = pred[] compare(i, n), direction=LT
 }
 ENTRY e {

@@ -379,7 +379,7 @@ ENTRY e {{
 
 @pytest.mark.parametrize("n", [100, 24000])
 def test_a_loops_state_is_updated_where_it_lies(n: int) -> None:
-    text = trained(n, 3)
+    text = trained(n, 20)
     made, _ = grouped(text, "tiny")
     (loop,) = (i for i in made.entry.instructions if i.opcode == "while")
     inside = [i for i in loop.computation("body").instructions if i.opcode == "fusion"]

@@ -28,6 +28,20 @@ CASES = {
         " ROOT r = f32[3,4] slice(c), slice={[5:8], [0:4]}",
         ["concatenate", "slice"],
     ),
+    "slices of alternate elements": (
+        " x = f32[3,8] parameter(0)\n a = f32[3,4] slice(x), slice={[0:3], [0:8:2]}\n"
+        " b = f32[3,4] slice(x), slice={[0:3], [1:8:2]}\n ROOT r = f32[3,4] subtract(a, b)",
+        ["reshape", "reshape", "reshape", "slice", "slice", "subtract"],
+    ),
+    "one slice of alternate elements": (
+        " x = f32[3,8] parameter(0)\n ROOT a = f32[3,4] slice(x), slice={[0:3], [1:8:2]}",
+        ["slice"],
+    ),
+    "slices of alternate elements with a rest": (
+        " x = f32[3,9] parameter(0)\n a = f32[3,4] slice(x), slice={[0:3], [0:8:2]}\n"
+        " b = f32[3,4] slice(x), slice={[0:3], [1:9:2]}\n ROOT r = f32[3,4] subtract(a, b)",
+        ["slice", "slice", "subtract"],
+    ),
     "neighbouring slices": (
         X + " a = f32[2,4] slice(x), slice={[0:2], [0:4]}\n b = f32[4,4] slice(x), slice={[2:6], [0:4]}\n"
         " ROOT r = f32[6,4] concatenate(a, b), dimensions={0}",

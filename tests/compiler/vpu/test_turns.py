@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, S8, DType
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_prologue import same_bits
+from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import check, compiled
 
 V3 = load_chip("tpu_v3")
@@ -140,3 +145,32 @@ ENTRY e {
     rng = np.random.default_rng(0)
     dims = (6, 11, 2, 2), (6, 11, 1, 2), (6, 11, 1, 2), (2, 2, 11, 1)
     same_bits(text, [rng.standard_normal(d).astype(np.float32) for d in dims], load_chip("tiny"))
+
+
+def _rotated(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "most"),
+    [
+        (lambda x, y: jnp.stack([x, y], -1), [(2, 512, 16, 32)] * 2, 1.1),
+        (lambda x: x[..., ::2] - x[..., 1::2], [(2, 512, 16, 64)], 1.25),
+        (_rotated, [(2, 512, 16, 64), (512, 1, 32), (512, 1, 32)], 1.6),
+    ],
+    ids=["stacked", "alternate", "rotated"],
+)
+def test_pairs_take_the_time_of_their_bytes(
+    function: Callable[..., jax.Array], shapes: Sequence[tuple[int, ...]], most: float
+) -> None:
+    """As interleaved rotary embeddings read and make them: one part after the other, with lanes of neighbours."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    made = hlo(function, args)
+    (result,) = (array.nbytes for array in evaluate(parse_hlo(made), *args))
+    cycles = simulate(compiled(made, V3).program, V3, mode="time").cycles
+    assert cycles is not None
+    assert cycles <= most * (sum(a.nbytes for a in args) + result) * V3.hbm.q / V3.hbm.p + 2 * V3.hbm.latency
+    small = [a[:, :6] if a.ndim == 4 else a[:6] for a in args]
+    check(hlo(function, small), small, "small", most=1e-6)

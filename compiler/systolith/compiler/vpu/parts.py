@@ -113,16 +113,42 @@ def split_turned(
     graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array]
 ) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
     """Nodes and arrays, with a leaf for each way in which an operand in VMEM is turned."""
+
+    def along(load: Load) -> tuple[int, ...]:
+        neighbours = nesting(arrays[load.leaf].strides)[-1]
+        return tuple(d for d, c in enumerate(load.map.dims[neighbours].coefs) if c)
+
+    return _split_by(graph, nodes, arrays, along)
+
+
+def split_repeated(
+    graph: Graph, nodes: Sequence[Node], arrays: Mapping[Instruction, Array]
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
+    """Nodes and arrays, with a leaf for each set of dimensions along which an operand in VMEM is read: of all pairs of
+    rows those of either side.
+    """
+
+    def dims(load: Load) -> tuple[int, ...]:
+        return tuple(sorted({d for e in load.map.dims for d, c in enumerate(e.coefs) if c}))
+
+    return _split_by(graph, nodes, arrays, dims)
+
+
+def _split_by(
+    graph: Graph,
+    nodes: Sequence[Node],
+    arrays: Mapping[Instruction, Array],
+    way: Callable[[Load], tuple[int, ...]],
+) -> tuple[tuple[Node, ...], Mapping[Instruction, Array]]:
+    """Nodes and arrays, with a leaf for each way in which an operand in VMEM is read."""
     first: dict[Instruction, tuple[int, ...]] = {}
     aliases: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
     swap: dict[int, Node] = {}
     for load in topological(nodes):
         if not isinstance(load, Load) or arrays[load.leaf].buf.space is not Space.VMEM or not load.leaf.dims:
             continue
-        neighbours = nesting(arrays[load.leaf].strides)[-1]
-        along = tuple(d for d, c in enumerate(load.map.dims[neighbours].coefs) if c)
-        if first.setdefault(load.leaf, along) != along:
-            alias = aliases.setdefault((load.leaf, along), replace(load.leaf))
+        if first.setdefault(load.leaf, way(load)) != way(load):
+            alias = aliases.setdefault((load.leaf, way(load)), replace(load.leaf))
             swap[id(load)] = graph.node(replace(load, leaf=alias))
     made = {alias: arrays[leaf] for (leaf, _), alias in aliases.items()}
     return (tuple(graph.substitute(nodes, swap)), {**arrays, **made}) if swap else (tuple(nodes), arrays)

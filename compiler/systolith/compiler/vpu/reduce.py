@@ -31,7 +31,7 @@ from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import StreamSpec, emit, halves
-from systolith.compiler.vpu.parts import Traffic, split_parts, split_strided
+from systolith.compiler.vpu.parts import Traffic, split_parts, split_repeated, split_strided
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, CombineOrder
 from systolith.compiler.vpu.reduce_lanes import PartialRows, scratch
 from systolith.compiler.vpu.reduce_rows import split_rows
@@ -193,6 +193,7 @@ class _Lowering:
         r, n, least = self.r, len(self.r.inputs), self.ctx.chip.hbm.granule
         nodes, self.arrays = split_strided(r.graph, (*r.inputs, *r.side_nodes), self.arrays, r.dims, least)
         nodes, self.arrays = split_parts(r.graph, nodes, self.arrays, r.dims, self._written, self._choose)
+        nodes, self.arrays = split_repeated(r.graph, nodes, self.arrays)
         self.r = replace(r, inputs=nodes[:n], side_nodes=nodes[n:])
 
     def _sizes(self, traffic: Traffic) -> tuple[int, ...]:

@@ -247,11 +247,38 @@ def _parts_apart(
     nests = {
         leaf: nest for leaf in plan.leaves if (nest := _outermost(arrays[leaf], arrays[leaf].dims, most)) is not None
     }
+    choices = {most}
     if computes and not nests:
         most = chip.vpu.lanes // RESULTS_SHARE
-    turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims, most)) is not None}
-    if not nests and not turned:
-        return Turns()
+        sizes = [[box.dims[d] for d in _parts(out, box.dims, most)] for out in outs]
+        choices = {prod(one[: n + 1]) for one in sizes for n in range(len(one))}
+    before = None
+    best = Turns()
+    for parts in sorted(choices):
+        turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims, parts)) is not None}
+        if not nests and not turned:
+            continue
+        if before is None:
+            before = least = vector_cycles(chip, plan, box, arrays, outs)
+            if before <= _moved_cycles(chip, arrays, outs):
+                break
+        made, cycles = _apart(chip, plan, box, arrays, outs, nests, turned, parts)
+        if cycles < least:
+            best, least = made, cycles
+    return best
+
+
+def _apart(
+    chip: Chip,
+    plan: GroupPlan,
+    box: Box,
+    arrays: Mapping[Instruction, Array],
+    outs: Sequence[Array],
+    nests: Mapping[Instruction, tuple[int, ...]],
+    turned: Mapping[int, tuple[int, ...]],
+    most: int,
+) -> tuple[Turns, int]:
+    """Leaves and results nested so that parts of elements, `most` at most, lie apart; with the cycles of both units."""
     found, places, copied = dict(arrays), list(outs), 0
     for leaf, nest in nests.items():
         array, dims = arrays[leaf], plan.footprint(leaf, box).dims
@@ -262,16 +289,15 @@ def _parts_apart(
         out = outs[n]
         places[n] = replace(_like(out, out.dims, nest), origin=out.origin)
         copied += shuffle_cycles(chip, _like(out, box.dims, nest), _like(out, box.dims, _depths(out)))
-    before, after = (vector_cycles(chip, plan, box, a, o) for a, o in ((arrays, outs), (found, places)))
-    if max(copied, after) + min(copied, after) // TILES >= before or before <= _moved_cycles(chip, arrays, outs):
-        return Turns()
+    after = vector_cycles(chip, plan, box, found, places)
     last = {d for n in turned for d in _parts(outs[n], box.dims, most)}
     for load in plan.loads:
         if load.leaf in nests:
             parts = _parts(arrays[load.leaf], arrays[load.leaf].dims, most)
             last |= {d for p in parts for d, c in enumerate(load.map.dims[p].coefs) if c}
     order = sorted(range(len(box.dims)), key=lambda d: d in last)
-    return Turns(tuple(order), nests, None, max(copied, after), turned)
+    together = max(copied, after) + min(copied, after) // TILES
+    return Turns(tuple(order), nests, None, max(copied, after), turned), together
 
 
 def _moved_cycles(chip: Chip, arrays: Mapping[Instruction, Array], outs: Sequence[Array]) -> int:

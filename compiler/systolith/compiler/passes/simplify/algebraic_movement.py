@@ -24,6 +24,10 @@ _OTHER_SIDE = {
 """The attribute of a dot that says of one operand what another says of the other."""
 
 
+PARTS = 4
+"""Elements that alternate, at most, for which an array is one of so many parts side by side."""
+
+
 def reshape(r: Rewriter, i: Instruction) -> Instruction | None:
     """Of nothing, of a reshape, of a broadcast scalar, and of a broadcast that it only adds or drops ones of."""
     (x,) = i.operands
@@ -112,7 +116,7 @@ def copy(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def slice_(r: Rewriter, i: Instruction) -> Instruction | None:
-    """Of everything, of a slice, and of what lies in one operand of a concatenation."""
+    """Of everything, of a slice, of what lies in one operand of a concatenation, and of alternate elements."""
     (x,) = i.operands
     if x.dims == i.dims:
         return x
@@ -127,7 +131,25 @@ def slice_(r: Rewriter, i: Instruction) -> Instruction | None:
         return r.emit("slice", x.operands[0], shape=i.shape, slice=merged)
     if x.opcode == "broadcast" and x.operands[0].shape.rank == 0:
         return r.emit("broadcast", x.operands[0], shape=i.shape, dimensions=())
-    return _slice_of_concatenate(r, i, x) if x.opcode == "concatenate" else None
+    if x.opcode == "concatenate":
+        return _slice_of_concatenate(r, i, x)
+    return _slice_of_alternate(r, i, x)
+
+
+def _slice_of_alternate(r: Rewriter, i: Instruction, x: Instruction) -> Instruction | None:
+    """Of every second element along the last dimension, say, where the others are read, too: of pairs of elements."""
+    if not i.dims or r.uses[x] < 2 or x.shape.is_dynamic:
+        return None
+    cut, n = i.slices[-1], x.dims[-1]
+    step = cut.stride
+    if not 1 < step <= PARTS or n % step or cut.start >= step or i.dims[-1] * step != n:
+        return None
+    pairs = r.reshaped(x, (*x.dims[:-1], n // step, step))
+    ends = [(c.start, c.limit) for c in i.slices[:-1]]
+    if any(c.stride > 1 for c in i.slices[:-1]):
+        return None
+    part = r.sliced(pairs, [*ends, (0, n // step), (cut.start, cut.start + 1)])
+    return r.reshaped(part, i.dims)
 
 
 def _slice_of_concatenate(r: Rewriter, i: Instruction, x: Instruction) -> Instruction | None:
