@@ -252,16 +252,15 @@ def _parts_apart(
         most = chip.vpu.lanes // RESULTS_SHARE
         sizes = [[box.dims[d] for d in _parts(out, box.dims, most)] for out in outs]
         choices = {prod(one[: n + 1]) for one in sizes for n in range(len(one))}
-    before = None
-    best = Turns()
-    for parts in sorted(choices):
-        turned = {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims, parts)) is not None}
-        if not nests and not turned:
-            continue
-        if before is None:
-            before = least = vector_cycles(chip, plan, box, arrays, outs)
-            if before <= _moved_cycles(chip, arrays, outs):
-                break
+    ways = [
+        (parts, {n: nest for n, out in enumerate(outs) if (nest := _outermost(out, box.dims, parts)) is not None})
+        for parts in sorted(choices)
+    ]
+    ways = [(parts, turned) for parts, turned in ways if nests or turned]
+    best, least = Turns(), vector_cycles(chip, plan, box, arrays, outs) if ways else 0
+    if least <= _moved_cycles(chip, arrays, outs):
+        return best
+    for parts, turned in ways:
         made, cycles = _apart(chip, plan, box, arrays, outs, nests, turned, parts)
         if cycles < least:
             best, least = made, cycles

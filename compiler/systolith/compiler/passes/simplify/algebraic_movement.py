@@ -140,16 +140,15 @@ def _slice_of_alternate(r: Rewriter, i: Instruction, x: Instruction) -> Instruct
     """Of every second element along the last dimension, say, where the others are read, too: of pairs of elements."""
     if not i.dims or r.uses[x] < 2 or x.shape.is_dynamic:
         return None
-    cut, n = i.slices[-1], x.dims[-1]
-    step = cut.stride
-    if not 1 < step <= PARTS or n % step or cut.start >= step or i.dims[-1] * step != n:
+    *others, cut = i.slices
+    n, step = x.dims[-1], cut.stride
+    if any(c.stride > 1 for c in others) or not 1 < step <= PARTS:
+        return None
+    if n % step or cut.start >= step or i.dims[-1] * step != n:
         return None
     pairs = r.reshaped(x, (*x.dims[:-1], n // step, step))
-    ends = [(c.start, c.limit) for c in i.slices[:-1]]
-    if any(c.stride > 1 for c in i.slices[:-1]):
-        return None
-    part = r.sliced(pairs, [*ends, (0, n // step), (cut.start, cut.start + 1)])
-    return r.reshaped(part, i.dims)
+    ends = [(c.start, c.limit) for c in others]
+    return r.reshaped(r.sliced(pairs, [*ends, (0, n // step), (cut.start, cut.start + 1)]), i.dims)
 
 
 def _slice_of_concatenate(r: Rewriter, i: Instruction, x: Instruction) -> Instruction | None:
