@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.hlo.rules.verifier import verify
+from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.passes.simplify.while_unroller import UnrollShortLoops
 from systolith.isa.chip import load_chip
+from systolith.isa.dtypes import S32
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
-from tests.compiler.machine import check, compiled
+from tests.compiler.machine import check, compiled, counting
 from tests.compiler.vpu.movement import show
 
 BODIES = {
@@ -46,12 +49,7 @@ body {{
   s = {t} add(a, c){more}
   ROOT r = {BODIES[body].format(t=t)}
 }}
-cond {{
-  p = {state} parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  end = s32[] constant({count})
-  ROOT l = pred[] compare(i, end), direction=LT
-}}
+{counting("cond", state, count)}
 ENTRY e {{
   x = {t} parameter(0)
   y = {t} parameter(1)
@@ -87,6 +85,15 @@ def test_values_are_those_of_the_loop(count: int, body: str, dims: tuple[int, ..
 def test_other_loops_stay(dims: tuple[int, ...], count: int, dtype: str, more: str) -> None:
     assert not UnrollShortLoops().run(parse_hlo(text(dims, count, "add", dtype, more)))
     assert UnrollShortLoops().run(parse_hlo(text((32, 32), 5, "add")))
+
+
+def test_a_loop_whose_condition_has_an_effect_stays() -> None:
+    module = parse_hlo(text((32, 32), 5, "add"))
+    condition = next(c for c in module.computations if c.name == "cond")
+    call = Instruction("told", "custom-call", array(S32), [], {"custom_call_target": "told"})
+    call.attributes["custom_call_has_side_effect"] = True
+    condition.instructions.insert(0, call)
+    assert not UnrollShortLoops().run(module)
 
 
 def test_random_bits_of_jax_are_one_kernel() -> None:

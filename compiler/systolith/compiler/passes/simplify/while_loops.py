@@ -13,7 +13,7 @@ from systolith.compiler.hlo.visiting import control_predecessors
 from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Names, Rewriter, rewrite, stands_for
 from systolith.compiler.passes.simplify.dead_code import drop_dead
-from systolith.compiler.passes.simplify.while_trip_count import element, proved_trip_count
+from systolith.compiler.passes.simplify.while_trip_count import element, known_trip_count
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class SimplifyWhileLoops:
 def _iterations(effects: Effects, r: Rewriter, i: Instruction) -> Instruction | None:
     if i.opcode != "while":
         return None
-    proved = proved_trip_count(i)
-    count = trip_count(i) if proved is None else proved
+    count = known_trip_count(i)
     if count == 0 and not effects.within(i.computation("condition")):
         return i.operands[0]
     if count == 1 and not effects.of(i):

@@ -30,6 +30,12 @@ class AnnotateTripCounts:
         return changed
 
 
+def known_trip_count(loop: Instruction) -> int | None:
+    """The trip count that can be proved, or else the one that is stated."""
+    proved = proved_trip_count(loop)
+    return trip_count(loop) if proved is None else proved
+
+
 def proved_trip_count(loop: Instruction) -> int | None:
     """The trip count, where an element of the state starts at a constant, steps by a constant, and is compared with
     one.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
-from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.passes.effects import Effects
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
-from systolith.compiler.passes.simplify.while_trip_count import proved_trip_count
+from systolith.compiler.passes.simplify.while_trip_count import known_trip_count
 
 _FREE = frozenset({"broadcast", "constant", "get-tuple-element", "iota", "parameter", "reshape", "slice", "tuple"})
 """What a kernel does by addresses."""
@@ -23,20 +24,19 @@ class UnrollShortLoops:
 
     Attributes:
         most: elementwise operations of all iterations together.
-        least: elements of a state that changes; a loop of smaller ones stays.
+        least: elements of the largest array that an iteration computes; a loop of smaller ones stays.
     """
 
     most: int = 256
     least: int = 1024
 
     def run(self, module: Module) -> bool:
-        return rewrite(module, self._unrolled, ("while",))
+        return rewrite(module, partial(self._unrolled, Effects()), ("while",))
 
-    def _unrolled(self, r: Rewriter, i: Instruction) -> Instruction | None:
-        if i.opcode != "while":
+    def _unrolled(self, effects: Effects, r: Rewriter, i: Instruction) -> Instruction | None:
+        if i.opcode != "while" or effects.of(i):
             return None
-        proved = proved_trip_count(i)
-        count = trip_count(i) if proved is None else proved
+        count = known_trip_count(i)
         if count is None or not self._short(i.computation("body"), count):
             return None
         state = i.operands[0]
