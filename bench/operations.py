@@ -1,6 +1,7 @@
-"""Single operations at a size that fills the chip: each moves 16 MiB or more, so that HBM should set its time.
+"""Single operations at a size that fills the chip: most move 16 MiB or more, so that HBM should set their time.
 
-Sorts and factors of matrices, which have much more to do than to move, are smaller.
+Sorts, factors of matrices and distances, which have much more to do than to move, are smaller, and so are some that are
+slow at the sizes that models have: one line, a few rows of logits, groups of channels, pairs.
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ _DISTINCT: Mapping[str, Callable[[Instruction, Mapping[Instruction, Distinct]], 
 def _slots(i: Instruction, distinct: Mapping[Instruction, Distinct]) -> Slots:
     if i.opcode in ELEMENTWISE:
         return NOTHING if distinct[i].known else _element(i) * distinct[i].count
-    rule, operand = _COUNTED.get(i.opcode), distinct.get(i.operands[0]) if i.operands else None
+    rule = _COUNTED.get(i.opcode)
+    operand = distinct.get(i.operands[0]) if rule is not None else None
     return NOTHING if rule is None or operand is None or operand.known else rule(i, operand.count)
 
 

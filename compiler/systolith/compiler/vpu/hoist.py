@@ -48,9 +48,9 @@ def hoisting(chip: Chip, roots: Sequence[Node], nest: Nest, work: Work, streams:
     stalls = {n: access_cycles(chip.vpu, a, nest) - 1 for n, a in access.items()}
     storing = sum(access_cycles(chip.vpu, a, nest) - 1 for a in stored)
     order = topological(roots)
-    # What was chosen counts a short chain of operations; here their number decides.
-    known = kernel_length([_op(n) for n in order if not isinstance(n, Const)], chip)
-    best, least = None, nest.cycles - known + _chain(chip, order)
+    # The nest's cycles count a chain of a few operations; with an inner loop the whole chain is waited for often.
+    few = kernel_length([_op(n) for n in order if not isinstance(n, Const)], chip)
+    best, least = None, nest.cycles - few + _chain(chip, order)
     for count in range(1, len(nest.outer) + 1):
         for inner in combinations(nest.outer, count):
             still = unchanged(order, access, inner)

@@ -5,8 +5,8 @@ Three ways, whichever the cost model finds cheaper for a box:
 - *kept lanes*: lanes and sublanes hold kept dimensions; a kernel carries one register an accumulator over the reduced
   loops and computes the epilogue itself.
 - *reduced lanes*: lanes hold a reduced dimension; a kernel leaves partial results of `width` lanes in VMEM, the
-cross-lane unit (or, for general computations, a second kernel with kept lanes) reduces those, a last kernel computes
-the epilogue.
+cross-lane unit (or, for general computations, other kernels) reduces those (`vpu/reduce_lanes.py`), a last kernel
+computes the epilogue.
 - *unrolled*: a kernel loads the few elements that are to be reduced (a pooling window) through a stream each.
 
 Several reductions over the same dimensions, and values of the whole space, are made in one pass (`vpu/reduce_ways.py`).
@@ -38,7 +38,6 @@ from systolith.compiler.vpu.reduce_rows import split_rows
 from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.compiler.vpu.transposes import TILES, Turns, innermost, turned_arrays, turns_along
-from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 
@@ -319,12 +318,9 @@ class _Lowering:
         types = [register_type(s.dtype) for s in self.r.shapes]
         boxes = [task.partial(order) if order is not None and order.two_steps else task.kept for order in self.orders]
         return [
-            self._scratch(f"{self.r.operation.name}.sum{n}", t, b)
+            scratch(self.ctx, f"{self.r.operation.name}.sum{n}", t, b)
             for n, (t, b) in enumerate(zip(types, boxes, strict=True))
         ]
-
-    def _scratch(self, name: str, dtype: DType, box: Box) -> Array:
-        return scratch(self.ctx, name, dtype, box)
 
     # One box.
 
@@ -368,7 +364,7 @@ class _Lowering:
         else:
             box, name = task.partial(order), task.r.operation.name
             partial = [
-                self._scratch(f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
+                scratch(self.ctx, f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
             ]
         streams = [
             replace(s, array=partial[what]) if isinstance(what, int) and what < len(partial) else s
@@ -384,7 +380,7 @@ class _Lowering:
         if task.stored:
             raise LimitError(f"no kernel reduces {len(r.inputs)} operands at once in their order", r.operation)
         arrays = [
-            self._scratch(f"{r.operation.name}.of{n}", register_type(s.dtype), task.whole)
+            scratch(self.ctx, f"{r.operation.name}.of{n}", register_type(s.dtype), task.whole)
             for n, s in enumerate(r.shapes)
         ]
         plan = GroupPlan(r.dims, r.inputs, r.graph)
@@ -402,8 +398,11 @@ class _Lowering:
         width = nest.lane.count
         height = nest.sublane.count if nest.sublane.dim in nest.reduced else 1
         partial = [
-            self._scratch(
-                f"{r.operation.name}.part{n}", register_type(s.dtype), Box.whole((kept.elements, height, width))
+            scratch(
+                self.ctx,
+                f"{r.operation.name}.part{n}",
+                register_type(s.dtype),
+                Box.whole((kept.elements, height, width)),
             )
             for n, s in enumerate(r.shapes)
         ]
@@ -435,7 +434,7 @@ class _Lowering:
     def _rows_in_place(self, source: Ref, task: Task) -> None:
         """Let the cross-lane unit read rows as they lie in memory."""
         r = task.r
-        row = self._scratch(f"{r.operation.name}.row", register_type(r.shapes[0].dtype), task.kept)
+        row = scratch(self.ctx, f"{r.operation.name}.row", register_type(r.shapes[0].dtype), task.kept)
         counts = source.pattern.counts[:-1]
         dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), dense(counts, 4) or (4,)))
         pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))

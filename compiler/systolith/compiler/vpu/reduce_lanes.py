@@ -74,12 +74,10 @@ class PartialRows:
     def _by_kernel(self, partial: Sequence[Array], n: int, out: Sequence[Array]) -> None:
         """The same for a general computation: a kernel with kept lanes over the n partial results of a row."""
         rows = self.kept.elements
-        flat = [replace(a, dims=(rows, 1, n), strides=(4 * n, 4 * n, 4), origin=(0, 0, 0)) for a in partial]
         while rows < self.ctx.chip.vpu.lanes and n > 2 * FOLD and n % FOLD == 0:
             n //= FOLD
-            flat = self._folded(flat, n)
-        dims = (rows, n)
-        flat = [replace(a, dims=dims, strides=(4 * n, 4), origin=(0, 0)) for a in flat]
+            partial = self._folded(partial, n)
+        flat = [replace(a, dims=(rows, n), strides=(4 * n, 4), origin=(0, 0)) for a in partial]
         targets = [replace(a, dims=(rows,), strides=(4,), origin=(0,)) for a in out]
         # Lanes hold rows: the cross-lane unit brings neighbouring rows together where reading them apart takes longer.
         k = self._combining(flat, targets)
@@ -93,13 +91,12 @@ class PartialRows:
             k = self._combining(copies, targets)
         k.run(self.ctx, "across lanes")
 
-    def _folded(self, flat: Sequence[Array], n: int) -> list[Array]:
+    def _folded(self, partial: Sequence[Array], n: int) -> list[Array]:
         """Rows of partial results combined to rows of n, in lanes of a row: few rows fill few lanes."""
-        rows, box = flat[0].dims[0], Box.whole((flat[0].dims[0], 1, n))
-        pieces = [replace(a, dims=(rows, FOLD, n), strides=(4 * FOLD * n, 4 * n, 4)) for a in flat]
-        folded = [scratch(self.ctx, f"{a.buf.name}.fold", a.dtype, box) for a in flat]
-        targets = [replace(a, dims=(rows, n), strides=(4 * n, 4), origin=(0, 0)) for a in folded]
-        self._combining(pieces, targets).run(self.ctx, "across lanes")
+        rows, strides = self.kept.elements, (4 * FOLD * n, 4 * n, 4)
+        pieces = [replace(a, dims=(rows, FOLD, n), strides=strides, origin=(0, 0, 0)) for a in partial]
+        folded = [scratch(self.ctx, f"{a.buf.name}.fold", a.dtype, Box.whole((rows, n))) for a in partial]
+        self._combining(pieces, folded).run(self.ctx, "across lanes")
         return folded
 
     def _combining(self, arrays: Sequence[Array], results: Sequence[Array]) -> AccumulatingKernel:

@@ -29,7 +29,8 @@ def short_rows(chip: Chip, dims: Sequence[int], reduced: Collection[int], dtype:
     if not kept or not reduced or max(kept) > min(reduced):
         return False
     full = prod(dims[d] for d in kept) >= chip.vpu.lanes * chip.vpu.sublanes
-    return full and prod(dims[d] for d in reduced) < chip.vpu.lanes + (dtype.bits < 32)
+    longest = chip.vpu.lanes if dtype.bits < 32 else chip.vpu.lanes - 1
+    return full and prod(dims[d] for d in reduced) <= longest
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,9 @@ def _parts_apart(
         for parts in sorted(choices)
     ]
     ways = [(parts, turned) for parts, turned in ways if nests or turned]
-    best, least = Turns(), vector_cycles(chip, plan, box, arrays, outs) if ways else 0
+    if not ways:
+        return Turns()
+    best, least = Turns(), vector_cycles(chip, plan, box, arrays, outs)
     if least <= _moved_cycles(chip, arrays, outs):
         return best
     for parts, turned in ways:

@@ -6,8 +6,8 @@ line are scanned like lines, then what the blocks come to, and each block is com
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 
@@ -52,8 +52,8 @@ def repeatable(i: Instruction) -> bool:
 class SplitScans:
     """Scan long lines in blocks where there are few of them.
 
-    A line takes a step for each element, and lines beside each other are as fast as one until they fill a vector.
-    A block takes a step for each of its elements, and one for each block of the line.
+    A line takes a step for each element, and lines beside each other are as fast as one until they fill a vector.  In
+    blocks it takes a step for each element of a block, and one for each block.
 
     Attributes:
         block: elements of a block, at least about so many.
@@ -98,7 +98,7 @@ class SplitScans:
 
     def _block(self, n: int) -> int:
         """Elements of a block of a line of n: about as many as there are blocks; a divisor, since padding is copied."""
-        near = max(self.block, 1 << round(math.log2(n) / 2))
+        near = max(self.block, 1 << round(log2(n) / 2))
         whole = [b for b in range(near // 2 + 1, min(2 * near, n)) if n % b == 0]
         return min(whole, key=lambda b: max(b / near, near / b), default=near)
 
