@@ -142,11 +142,12 @@ class Location:
     Attributes:
         value: name of the HLO value.
         space: "hbm" or "vmem"; "stack": in entries of the buffer table from `buffer` on; "view": only the run knows,
-            since it is what the probe of group `value`, which named a part of an array or made a scalar before, found.
+            since it is what the probe of group `value`, which named a part of an array or made a value before, found.
         buffer: buffer-table entry, for HBM.
         address: byte offset of element 0.
         dtype: XLA's element type name.
         dims, strides: shape in elements, strides in bytes.
+        register: what it holds is added to the address; r0: nothing.
     """
 
     value: str
@@ -156,6 +157,7 @@ class Location:
     dtype: str
     dims: tuple[int, ...]
     strides: tuple[int, ...]
+    register: int = 0
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class Machine:
         calls: makes native calls; whoever looks at memory by other means calls its `wait` first.
         at: index of the instruction being executed, for messages.
         iterations: those in which it is executed.
+        registers: SEQ's.
     """
 
     def __init__(self, program: Program, chip: Chip, buffers: Mapping[int, Bytes], hostile: bool = False) -> None:
@@ -107,6 +108,7 @@ class Machine:
         self._regions: dict[tuple[Space, int], Region] = {}
         self.at = -1
         self.iterations: Iterations = ()
+        self.registers: Sequence[int | None] = (0,)
 
     def _fresh(self, size: int, used: int | None = None) -> Bytes:
         """Memory as it is before the run; `used`: how much of it is likely to be (a page that is not costs nothing)."""

@@ -136,6 +136,7 @@ class Sequencer:
             from systolith.sim.values import EXECUTE  # late: it takes long to import, and times do without it
 
             self._effects = EXECUTE
+            machine.registers = self.registers
 
     def execute(self, hooks: Hooks) -> Iterator[Issue]:
         """Run to the `halt`; each instruction is given after it was executed."""

@@ -10,17 +10,17 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from systolith.compiler.emit.codegen import Generator, LinearOp
-from systolith.compiler.emit.linearize import linearize
+from systolith.compiler.emit.linearize import SCRATCH, linearize
 from systolith.compiler.emit.loops import Span
 from systolith.compiler.emit.overlap import INNER, ordered
 from systolith.compiler.emit.routines import RoutineTokens
 from systolith.compiler.emit.tokens import FINE, Ordered, Orderer
 from systolith.compiler.explain import Decision
 from systolith.compiler.memory.vmem import MemoryPlan
-from systolith.compiler.tile.ir import Array, Block, Buf, TileModule, TileOp
+from systolith.compiler.tile.ir import Array, Block, Buf, Ref, TileModule, TileOp, VReg
 from systolith.isa.access import Access, Tile, accesses, memory_of, size_of
 from systolith.isa.chip import Chip
-from systolith.isa.instruction import Instruction, Space, Stream, Value
+from systolith.isa.instruction import Instruction, Reg, Space, Stream, Value
 from systolith.isa.opcodes import queues
 from systolith.isa.program import Location, Origin, Probe, Program
 from systolith.isa.verify import verify_code
@@ -249,15 +249,44 @@ def probes(tile: TileModule, made: Emitted, plan: MemoryPlan) -> list[Probe]:
             first[0],
             last[-1],
             tuple(_location(name, a, plan, numbers) for name, a in record.inputs),
-            tuple(_location(name, a, plan, numbers) for name, a in record.outputs),
+            tuple(
+                _location(name, a, plan, numbers, _register(a, made, range(first[0], last[-1] + 1), numbers))
+                for name, a in record.outputs
+            ),
         )
         for record in tile.records
         for first, last in zip(copies(record.first), copies(record.last), strict=True)
     ]
 
 
-def _location(name: str, array: Array, plan: MemoryPlan, numbers: Mapping[str, int]) -> Location:
-    if array.dynamic is not None:
+def _register(array: Array, made: Emitted, places: range, numbers: Mapping[str, int]) -> int:
+    """The register with the place of an array in its buffer, by which instructions among these reach it; 0: none."""
+    if array.buf.space is not Space.HBM or not isinstance(array.dynamic, VReg):
+        return 0
+    for n in places:
+        op = made.ops[n]
+        refs = () if op is None else (r for r in op.args.values() if isinstance(r, Ref))
+        if any(r.buf is array.buf and r.dynamic == array.dynamic and not r.moves for r in refs):
+            for value in made.program.code[n].args.values():
+                if isinstance(value, Stream) and value.space is Space.HBM and value.buffer == numbers[array.buf.name]:
+                    return _added(made.program.code, n, value.base)
+    return 0
+
+
+def _added(code: Sequence[Instruction], n: int, base: Value) -> int:
+    """The register to which the base of a stream of instruction n adds a constant."""
+    if not isinstance(base, Reg):
+        return 0
+    if base.n not in SCRATCH:
+        return base.n
+    last = next(code[k] for k in range(n - 1, -1, -1) if code[k].args.get("rd") == base)
+    source = last.args["ra"]
+    assert isinstance(source, Reg)
+    return source.n
+
+
+def _location(name: str, array: Array, plan: MemoryPlan, numbers: Mapping[str, int], register: int = 0) -> Location:
+    if array.dynamic is not None and not register:
         return Location(name, "view", 0, 0, array.dtype.name, array.dims, ())
     in_hbm = array.buf.space == Space.HBM
     return Location(
@@ -268,4 +297,5 @@ def _location(name: str, array: Array, plan: MemoryPlan, numbers: Mapping[str, i
         array.dtype.name,
         array.dims,
         array.strides,
+        register,
     )

@@ -8,6 +8,7 @@ come from `systolith.compiler.hlo.values.error_bounds`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,7 +88,13 @@ class Checker:
     def reached(self, index: int, machine: Machine) -> None:
         """Instruction `index` is about to run."""
         for number in self._first[index]:
-            self._open[number] = [self._read(machine, at) for at in self._program.probes[number].inputs]
+            probe = self._program.probes[number]
+            if self._is_readable(probe):
+                self._open[number] = [self._read(machine, at) for at in probe.inputs]
+            else:
+                self._report.unchecked += sum(prod(at.dims) for at in probe.outputs)
+                for at in probe.outputs:
+                    self._views.pop(at.value, None)
 
     def done(self, index: int, machine: Machine) -> None:
         """Instruction `index` has run."""
@@ -96,9 +103,16 @@ class Checker:
             if inputs is not None:
                 probe = self._program.probes[number]
                 if probe.outputs:
-                    self._compare(probe, inputs, [read_location(machine, at) for at in probe.outputs])
+                    outputs = [read_location(machine, at) for at in probe.outputs]
+                    self._views |= {at.value: x for at, x in zip(probe.outputs, outputs, strict=True) if at.register}
+                    self._compare(probe, inputs, outputs)
                 else:
                     self._views[probe.group] = self._named(probe, inputs)
+
+    def _is_readable(self, probe: Probe) -> bool:
+        """Whether it is known where all values lie."""
+        found = all(at.space != "view" or at.value in self._views for at in probe.inputs)
+        return found and all(at.space != "view" for at in probe.outputs)
 
     def _read(self, machine: Machine, at: Location) -> Array:
         if at.space != "view":
@@ -173,7 +187,8 @@ def read_location(machine: Machine, at: Location) -> Array:
     memory = machine.vmem if at.space == "vmem" else machine.buffers[at.buffer]
     if at.space == "stack":
         memory = np.concatenate(machine.buffers[at.buffer : at.buffer + at.dims[0]])
-    view = np.ndarray(at.dims, element.stored, memory.data, at.address, at.strides)
+    start = at.address + (machine.registers[at.register] or 0)
+    view = np.ndarray(at.dims, element.stored, memory.data, start, at.strides)
     return view.copy()
 
 
