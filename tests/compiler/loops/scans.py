@@ -1,4 +1,4 @@
-"""Programs of JAX with loops of known trip counts."""
+"""Programs of JAX with loops of known trip counts, which are none of elementwise operations alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recurrence(xs: jax.Array, w: jax.Array) -> Any:
 
 
 def backwards(xs: jax.Array, w: jax.Array) -> Any:
-    return lax.scan(lambda h, x: (h * w + x, h), jnp.zeros(xs.shape[1:]), xs, reverse=True)
+    return lax.scan(lambda h, x: (h[::-1] * w + x, h), jnp.zeros(xs.shape[1:]), xs, reverse=True)
 
 
 def gradient(xs: jax.Array, w: jax.Array) -> Any:
@@ -31,7 +31,7 @@ def gradient(xs: jax.Array, w: jax.Array) -> Any:
 
 def two_loops(xs: jax.Array) -> Any:
     def outer(c: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return lax.scan(lambda d, x: (d / 2 + x, d), c, rows)
+        return lax.scan(lambda d, x: (d[::-1] / 2 + x, d), c, rows)
 
     return lax.scan(outer, jnp.zeros(xs.shape[2:]), xs)
 
@@ -75,7 +75,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 
 
 def hlo(f: Callable[..., Any], args: list[Array]) -> str:
-    lowered = jax.jit(f).lower(*args).compiler_ir("hlo")
+    lowered = jax.jit(f, keep_unused=True).lower(*args).compiler_ir("hlo")
     return str(lowered.as_hlo_text(print_large_constants=True))  # type: ignore[union-attr]
 
 

@@ -52,6 +52,7 @@ from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
+from systolith.compiler.passes.simplify.while_counters import FoldCounters
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.simplify.while_unroller import UnrollShortLoops
@@ -70,6 +71,7 @@ ROUND: tuple[Pass, ...] = (
     SimplifySorts(),
     SimplifyConditionals(),
     SimplifyWhileLoops(),
+    FoldCounters(),
     UnrollShortLoops(),
     Inline(),
     MergeCommon(),

@@ -56,6 +56,7 @@ from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples
+from systolith.compiler.passes.simplify.while_counters import FoldCounters
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
 from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCounts
 from systolith.compiler.passes.simplify.while_unroller import UnrollShortLoops
@@ -122,6 +123,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "triangular_solve_expander": ExpandTriangularSolve,
     "tuple-simplifier": SimplifyTuples,
     "while-loop-trip-count-annotator": AnnotateTripCounts,
+    "while-counter-folder": FoldCounters,
     "while-loop-unroller": UnrollShortLoops,
     "window-padding-neutralizer": NeutraliseWindowPadding,
     "x64-rewriter": SplitWideTypes,
