@@ -1,7 +1,7 @@
 """Single operations at a size that fills the chip: most move 16 MiB or more, so that HBM should set their time.
 
 Sorts, factors of matrices and distances, which have much more to do than to move, are smaller, and so are some that are
-slow at the sizes that models have: one line, a few rows of logits, groups of channels, pairs.
+slow at the sizes that models have: one line, a few rows of logits, groups of channels, pairs, recurrences.
 """
 
 from __future__ import annotations
@@ -32,6 +32,28 @@ def _group_norm(x: jax.Array) -> jax.Array:
 def _rope_pairs(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     a, b = x[..., ::2], x[..., 1::2]
     return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+
+def _moving_average(xs: jax.Array) -> Tree:
+    return lax.scan(lambda h, x: (0.9 * h + 0.1 * x, h), jnp.zeros(xs.shape[1:]), xs)[1]
+
+
+def _state_space(x: jax.Array, dt: jax.Array, a: jax.Array, b: jax.Array, c: jax.Array) -> Tree:
+    """A selective state space model: rows of x and dt are channels, those of b and c states."""
+
+    def step(h: jax.Array, row: Tree) -> Tree:
+        x, dt, b, c = row
+        h = jnp.exp(dt[:, None] * a) * h + (dt * x)[:, None] * b
+        return h, (h * c).sum(-1)
+
+    return lax.scan(step, jnp.zeros(a.shape), (x, dt, b, c))[1]
+
+
+def _recurrent_gradient(xs: jax.Array, w: jax.Array, u: jax.Array) -> Tree:
+    def loss(w: jax.Array, u: jax.Array) -> jax.Array:
+        return (lax.scan(lambda h, x: (jnp.tanh(x @ w + h @ u), h), jnp.zeros(xs.shape[1:]), xs)[1] ** 2).sum()
+
+    return jax.grad(loss, argnums=(0, 1))(w, u)
 
 
 def _f32(*dims: int) -> ShapeDtypeStruct:
@@ -97,6 +119,9 @@ OPERATIONS: dict[str, Model] = {
     "cumsum_rows": (lambda x: jnp.cumsum(x, 1), (ROWS,)),
     "cumsum_line": (lambda x: jnp.cumsum(x), (_f32(4 << 20),)),
     "cumsum_short_line": (lambda x: jnp.cumsum(x), (_f32(4000),)),
+    "moving_average": (_moving_average, (_f32(1000, 512),)),
+    "state_space": (_state_space, (_f32(256, 64), _f32(256, 64), _f32(64, 16), _f32(256, 16), _f32(256, 16))),
+    "recurrent_gradient": (_recurrent_gradient, (_f32(64, 16, 256), _f32(256, 256), _f32(256, 256))),
     "random_bits": (lambda k: jax.random.bits(jax.random.wrap_key_data(k), (4096, 4096)), (KEY,)),
     "dropout": (_dropout, (KEY, ROWS)),
     "transpose": (lambda x: x.T, (ROWS,)),

@@ -231,7 +231,7 @@ def test_updates_come_early_in_one_order() -> None:
 @pytest.mark.parametrize(("kib", "rows"), [(64, ["row"]), (128, []), (1024, [])])
 def test_rows_of_arrays_in_hbm_take_no_room(kib: int, rows: list[str]) -> None:
     """A row of 16 KiB, that nothing else reads, of an array of 80 KiB."""
-    text = loop().replace("after = f32[64,64] add(row, row)", "after = f32[64,64] add(x, x)")
+    text = loop().replace("after = f32[64,64] add(row, row)", "after = f32[64,64] reverse(x), dimensions={0}")
     made = compiled(text, CHIPS[32])
     grouped = read_groups(parse_hlo(made.stages["grouped.hlo"]))
     found = {leaf[0].name for c in grouped.computations for leaf in rows_in_hbm(c, kib << 10)}

@@ -202,7 +202,7 @@ class _Grouping:
         for user in self.users[i]:
             if user in self.cheap:
                 need |= {user} if user in self.stored else self.need[user]
-            elif user.opcode == "reduce":
+            elif user.opcode in ("reduce", "scan"):
                 need.add(user)
             elif not self._on_mxu(user):
                 forced.add(i)
@@ -357,7 +357,7 @@ class _Grouping:
         for i in self.computation.instructions:
             if i in self.stored and i in self.cheap and not (i.opcode == "reshape" and self._is_view(i)):
                 yield [i]
-            elif i.opcode == "reduce":
+            elif i.opcode in ("reduce", "scan"):
                 yield [o for o in i.operands if o in self.cheap and not self._is_leaf(o)]
 
     def _many_cuts(self, root: Instruction, members: Sequence[Instruction]) -> set[Instruction]:

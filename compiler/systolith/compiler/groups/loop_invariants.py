@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.loop_state import keeps, kept, leaves_of, loops_of, plain
+from systolith.compiler.groups.loop_state import kept, leaves_of, loops_of, plain
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.ops.table import is_elementwise
@@ -17,7 +17,7 @@ from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
-from systolith.compiler.passes.simplify.while_trip_count import element
+from systolith.compiler.passes.simplify.while_trip_count import element, keeps
 from systolith.isa.chip import Chip
 
 FEWER = 8

@@ -15,7 +15,7 @@ from functools import partial
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.cones import cone_again
 from systolith.compiler.groups.loop_rows import row_of, row_update, row_updates
-from systolith.compiler.groups.loop_state import keeps, kept, plain, space
+from systolith.compiler.groups.loop_state import kept, plain, space
 from systolith.compiler.groups.recomputation import LARGE
 from systolith.compiler.hlo.attributes import SliceDim
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
@@ -26,7 +26,7 @@ from systolith.compiler.passes.simplify.common import MergeCommon
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.tuples import SimplifyTuples
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
-from systolith.compiler.passes.simplify.while_trip_count import element
+from systolith.compiler.passes.simplify.while_trip_count import element, keeps
 from systolith.isa.chip import Chip
 
 TIDY = (SimplifyWhileLoops(), DeadCode(), SimplifyWhileLoops(), SimplifyTuples(), MergeCommon(), DeadCode())

@@ -149,7 +149,7 @@ def _writes_all(loop: Instruction, update: Instruction, count: int) -> bool:
     cut = [d for d, (size, width) in enumerate(zip(whole, part, strict=True)) if size != width]
     if cut != [0] or part[0] != 1 or whole[0] != count or len(update.operands) != 2 + len(whole):
         return False
-    index = _affine(update.operands[2], loop.computation("body"))
+    index = affine(update.operands[2], loop.computation("body"))
     if index is None:
         return False
     number, factor, added = index
@@ -160,7 +160,7 @@ def _writes_all(loop: Instruction, update: Instruction, count: int) -> bool:
     return sorted(ends) == [0, count - 1]
 
 
-def _affine(i: Instruction, body: Computation) -> tuple[int, int, int] | None:
+def affine(i: Instruction, body: Computation) -> tuple[int, int, int] | None:
     """(number of an element of the state, factor, what is added) of an s32 that is computed of that."""
     number = element(i, body)
     if i.shape.dtype is not S32 or i.dims:
@@ -172,9 +172,9 @@ def _affine(i: Instruction, body: Computation) -> tuple[int, int, int] | None:
     a, b = i.operands
     sign = 1 if i.opcode == "add" else -1
     if (known := scalar(b)) is not None:
-        of = _affine(a, body)
+        of = affine(a, body)
         return of and (of[0], of[1], of[2] + sign * known)
     if (known := scalar(a)) is not None:
-        of = _affine(b, body)
+        of = affine(b, body)
         return of and (of[0], sign * of[1], known + sign * of[2])
     return None

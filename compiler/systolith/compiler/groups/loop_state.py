@@ -8,7 +8,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import Shape, tuple_of
 from systolith.compiler.memory.residency import allocation
 from systolith.compiler.passes.rewrite import Names
-from systolith.compiler.passes.simplify.while_trip_count import element
+from systolith.compiler.passes.simplify.while_trip_count import keeps
 
 CHEAP = frozenset("add and broadcast compare convert iota multiply not or reshape select subtract".split())
 """Operations that are done again in each iteration where that saves bytes."""
@@ -21,13 +21,6 @@ def loops_of(module: Module) -> Iterator[tuple[Computation, Instruction]]:
     """Every loop, with the computation that it is in."""
     for computation in list(module.computations):
         yield from ((computation, i) for i in list(computation.instructions) if i.opcode == "while")
-
-
-def keeps(loop: Instruction, number: int) -> bool:
-    """Whether a loop leaves an element of its state as it is."""
-    body = loop.computation("body")
-    root = body.result
-    return root.opcode == "tuple" and element(root.operands[number], body) == number
 
 
 def kept(outer: Computation, loop: Instruction, value: Instruction, names: Names) -> int:

@@ -13,6 +13,7 @@ from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group, Unit
+from systolith.compiler.ops.reduction import scan_steps
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.expand.scans import scanned
 from systolith.isa.program import GroupInfo
@@ -92,6 +93,8 @@ def work(i: Instruction) -> tuple[int, int]:
         return 2 * c.lhs.inside(Box.whole(c.sizes)), 0
     inner = [work(j) for j in i.called[0].instructions] if i.called else []
     once = (sum(f for f, _ in inner), sum(t for _, t in inner))
+    if i.opcode == "scan":
+        return once[0] * scan_steps(i), once[1] * scan_steps(i)
     if i.opcode == "reduce":
         times = max(0, i.operands[0].shape.size - next(i.shape.leaves()).size)
         return once[0] * times, once[1] * times

@@ -3,7 +3,7 @@
 For `reduce` the space is the operand's; for `reduce-window` it is the result's dimensions and, after them, the
 window's; for a convolution on the vector unit also the channels of a group.  Several `reduce`s of one space are one
 reduction with an accumulator each; values of the whole space (what is reduced, if it is needed in memory too) are
-stored on the way.
+stored on the way.  A `scan` is one over its steps, whose inputs are what a step makes of the values carried.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ import numpy as np
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
+from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.hlo.values.evaluator import evaluate_computation, flatten, in_any_order
 from systolith.compiler.hlo.values.reduction import plain_operation, plain_parts
 from systolith.compiler.hlo.visiting import cone
 from systolith.compiler.index.affine import Bound, Expr, IndexMap, window_index
 from systolith.compiler.ops.elementwise import check_dtype
-from systolith.compiler.ops.expression import Const, Graph, Inside, Load, Node, topological
-from systolith.compiler.ops.expression_builder import expressions, group_roots, inline_scalar, root_operations
+from systolith.compiler.ops.expression import Carried, Const, Graph, Inside, Load, Node, topological
+from systolith.compiler.ops.expression_builder import (
+    Expander,
+    expressions,
+    group_roots,
+    inline_scalar,
+    root_operations,
+)
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
@@ -68,6 +75,7 @@ class Reduction:
             its absence.
         halves: which of the result's dimensions is two kept ones here, and how many indices the second has (`split`).
         ordered: whether the computation is applied from the initial value on to one element after the other.
+        stepwise: whether `inputs` are what a step makes of the values `Carried`, one for each.
         sides: the other results, elements of the space.
         side_nodes: for each of those, its element at a point of the space.
     """
@@ -86,6 +94,7 @@ class Reduction:
     side_nodes: tuple[Node, ...] = ()
     flagged: bool = False
     ordered: bool = False
+    stepwise: bool = False
     halves: tuple[int, int] | None = None
 
     @property
@@ -123,6 +132,8 @@ class Reduction:
 
     def combine(self, a: Sequence[Node], b: Sequence[Node]) -> list[Node]:
         """The computation on two sets of values."""
+        if self.stepwise:
+            return list(b)
         if self.plain:
             return [self.graph.micro(*each) for each in zip(self.plain, a, b, strict=True)]
         if not self.flagged:
@@ -219,6 +230,8 @@ def reduction_of(computation: Computation) -> Reduction:
     roots = tuple(group_roots(computation))
     if operations[0].opcode == "convolution":
         return _convolution(operations[0], roots)
+    if operations[0].opcode == "scan":
+        return _stepwise(operations[0])
     graph = Graph()
     found = [_single(graph, operation) for operation in operations]
     first = found[0]
@@ -263,6 +276,84 @@ def _single(graph: Graph, operation: Instruction) -> Reduction:
     if not in_any_order(operation.computation()):
         return replace(r, ordered=True)
     return r if repeatable(operation, inits) else _flagged(r)
+
+
+def _stepwise(operation: Instruction) -> Reduction:
+    """A `scan` that is its group's result, and all of whose values but the inputs have the dimensions of a step.
+
+    Raises:
+        CompileError: as for `reduction_of`; its computation reads what is carried elsewhere than at its own index.
+    """
+    (d,), step, count = operation.ints("dimensions"), operation.computation(), operation.integer("num_carries")
+    given = len(operation.operands) - count
+    carried = step.parameters[given:]
+    dims = (*carried[0].dims[:d], scan_steps(operation), *carried[0].dims[d:])
+    unit = [Expr(tuple(int(k == e) for k in range(len(dims)))) for e in range(len(dims))]
+    kept = tuple(k for k in range(len(dims)) if k != d)
+    index = IndexMap(len(dims), tuple(unit[k] for k in kept), extents=dims)
+    at = unit[d].scaled(-1, dims[d] - 1) if operation.flag("is_reverse") else unit[d]
+    graph = Graph()
+    walk = _Step(
+        graph, frozenset(), dict(zip(step.parameters[:given], operation.operands, strict=False)), carried, index, at, d
+    )
+    roots = group_roots(step)
+    nodes = [trampoline(walk.visit(root, index)) for root in roots]
+    made = len(roots) - count
+    inits = expressions(graph, operation.operands[given:], index)
+    none = (None,) * count
+    return Reduction(
+        (operation,),
+        (operation,),
+        dims,
+        kept,
+        (d,),
+        graph,
+        tuple(nodes[made:]),
+        tuple(inits),
+        (),
+        none,
+        side_nodes=tuple(nodes[:made]),
+        ordered=True,
+        stepwise=True,
+    )
+
+
+def scan_steps(i: Instruction) -> int:
+    """How many steps a `scan` has."""
+    (d,), given = i.ints("dimensions"), len(i.operands) - i.integer("num_carries")
+    return i.operands[0].dims[d] if given else next(i.shape.leaves()).dims[d]
+
+
+@dataclass
+class _Step(Expander):
+    """The nodes of the values of a step.
+
+    Attributes:
+        given: for each parameter of the step that is part of an operand, the operand.
+        carried: the other parameters.
+        index: from a point of the iteration space to the element of the step's values.
+        at: the step's index along the operands' dimension `dim`.
+    """
+
+    given: dict[Instruction, Instruction]
+    carried: Sequence[Instruction]
+    index: IndexMap
+    at: Expr
+    dim: int
+
+    def expand(self, i: Instruction, index: IndexMap) -> Steps[Node]:
+        """As for every instruction; parameters of the step are elements of operands, or carried."""
+        if i in self.given:
+            dims = (*index.dims[: self.dim], self.at, *index.dims[self.dim :])
+            node: Node = yield self.visit(self.given[i], replace(index, dims=dims))
+            return node
+        if i not in self.carried:
+            return (yield from super().expand(i, index))
+        check_dtype(i, i.shape.dtype)
+        pairs = zip(i.dims, index.dims, self.index.dims, strict=True)
+        if index.bounds or any(n > 1 and a != b for n, a, b in pairs):
+            raise compile_error(i, "a step reads what is carried elsewhere than at its own index")
+        return self.graph.node(Carried(self.carried.index(i)))
 
 
 def repeatable(operation: Instruction, inits: Sequence[Instruction]) -> bool:

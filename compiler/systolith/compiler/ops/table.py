@@ -206,7 +206,7 @@ OPS: dict[str, OpInfo] = {
         *(OpInfo(name, Family.DYNAMIC, expander=_ALONE) for name in ("partition-id", "replica-id")),
         OpInfo("ragged-dot", Family.EXPANDED, expander="ragged-dot-rewriter"),
         OpInfo("scaled-dot", Family.EXPANDED, expander="scaled-dot-rewriter"),
-        OpInfo("scan", Family.EXPANDED, expander="scan-expander"),
+        OpInfo("scan", Family.REDUCTION, expander="scan-expander"),
         *(OpInfo(name, Family.ORDER, expander=_IN_ORDER) for name in ("add-dependency", "domain")),
         *(
             OpInfo(name, Family.ASYNC, expander=_IN_ORDER)

@@ -12,6 +12,7 @@ from systolith.compiler.groups.layer_loops import LoopOverLayers
 from systolith.compiler.groups.loop_invariants import SinkInvariants
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.groups.loop_rows import LoopRows
+from systolith.compiler.groups.loop_scans import ScanLoops
 from systolith.compiler.groups.loop_updates import UpdateInLoops
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
@@ -36,6 +37,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
+    "loop-scans": lambda chip, options: ScanLoops(chip),
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),

@@ -1,10 +1,11 @@
-"""Cumulative sums, products, maxima and minima: a `reduce-window` over all that comes before an element, or after it.
+"""Values of which each is made of the one before: cumulative sums and the like, and `scan`.
 
-A kernel carries what it has accumulated along the dimension, a register for each vector of the other dimensions, and
-stores it, or what the group makes of it, in every iteration.  So elements are combined one after another, from the
-first (or the last) on, narrow floats in f32, rounded where they are stored.  A chunk of the dimension goes on from what
-the one before kept in VMEM.  Where neighbours in memory lie along the dimension the cross-lane unit turns tiles first,
-so that lanes hold other dimensions, and turns the results back.
+A kernel carries what a step leaves to the next one, registers for each vector of the other dimensions, and stores what
+the step gives in every iteration.  A `reduce-window` over all that comes before an element (or after it) accumulates
+so: elements are combined one after another, from the first (or the last) on, narrow floats in f32, rounded where they
+are stored.  A chunk of the dimension goes on from what the one before kept in VMEM.  Where neighbours in memory lie
+along the dimension the cross-lane unit turns tiles first, so that lanes hold other dimensions, and turns the results
+back.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
 from systolith.compiler.vpu.reduce_ways import joined
 from systolith.compiler.vpu.shuffles import shuffle
 from systolith.compiler.vpu.transposes import TILES, innermost
-from systolith.isa.dtypes import DType
 from systolith.isa.instruction import Space
 from systolith.isa.kernel import MAX_STREAMS
 from systolith.isa.pattern import MAX_LOOPS
@@ -38,22 +38,24 @@ from systolith.isa.pattern import MAX_LOOPS
 
 @dataclass(frozen=True)
 class Scan:
-    """An accumulation of which every step is a result.
+    """An accumulation, stepwise, of which every step gives results.
 
     Attributes:
         r: over the operand's dimensions, the scanned one reduced; its sides are the results.
         dim: the scanned dimension.
         index: from a step to the element at which it is.
+        last: whether what is carried from the last step is results, too, after the others.
     """
 
     r: Reduction
     dim: int
     index: IndexMap
+    last: bool = False
 
     @cached_property
     def plan(self) -> GroupPlan:
         """The plan of its inputs."""
-        return GroupPlan(self.r.dims, self.r.side_nodes, self.r.graph)
+        return GroupPlan(self.r.dims, (*self.r.side_nodes, *self.r.inputs, *self.r.inits), self.r.graph)
 
     def place(self, box: Box) -> Box:
         """The elements at which the steps of a box are."""
@@ -62,19 +64,28 @@ class Scan:
 
 def scan_of(r: Reduction) -> Scan | None:
     """The reduction of a group as a scan; None: it is none."""
+    if r.stepwise:
+        (dim,) = r.reduced
+        return Scan(r, dim, _places(r.dims, dim, r.operation.flag("is_reverse")), last=True)
     found = scanned(r.operation) if len(r.operations) == 1 and r.plain and not r.sides else None
     if found is None:
         return None
     dim, backwards = found
     dims = r.operation.operands[0].dims
-    index = IndexMap.identity(len(dims)).over(dims)
-    index = index.reverse((dim,), dims) if backwards else index
-    inputs = tuple(expressions(r.graph, r.operation.operands[:1], index))
+    index = _places(dims, dim, backwards)
+    inputs = expressions(r.graph, r.operation.operands[:1], index)
     kept = tuple(d for d in range(len(dims)) if d != dim)
-    one = replace(r, dims=dims, kept=kept, reduced=(dim,), inputs=inputs)
-    nodes = one.results(one.rounded(one.combine([r.graph.node(Carried(0))], inputs)), index)
-    scan = Scan(replace(one, side_nodes=tuple(nodes)), dim, index)
-    return scan if streams_of(scan.plan) + 2 <= MAX_STREAMS else None
+    made = r.combine([r.graph.node(Carried(0))], inputs)
+    one = replace(r, dims=dims, kept=kept, reduced=(dim,), inputs=tuple(made), stepwise=True)
+    nodes = one.results(one.rounded(made), index)
+    fits = streams_of(GroupPlan(dims, tuple(nodes), r.graph)) + 2 <= MAX_STREAMS
+    return Scan(replace(one, side_nodes=tuple(nodes)), dim, index) if fits else None
+
+
+def _places(dims: Sequence[int], dim: int, backwards: bool) -> IndexMap:
+    """From steps to elements."""
+    index = IndexMap.identity(len(dims)).over(dims)
+    return index.reverse((dim,), dims) if backwards else index
 
 
 def lower_scan(ctx: TileBuilder, scan: Scan, arrays: Mapping[Instruction, Array], results: Sequence[Array]) -> None:
@@ -104,12 +115,15 @@ class _Lowering:
     def lower(self) -> None:
         """Tile over the other dimensions, in chunks of the scanned one."""
         r, dim, plan = self.scan.r, self.scan.dim, self.scan.plan
-        outer = [d for d in nesting(self.results[0].strides) if r.dims[d] > 1]
+        self.sides, self.ends = self.results[: len(r.side_nodes)], self.results[len(r.side_nodes) :]
+        order = nesting(self.sides[0].strides) if self.sides else [*r.kept, dim]
+        outer = [d for d in order if r.dims[d] > 1]
         others = prod(r.dims[d] for d in r.kept)
-        self.across = outer[-1:] == [dim] and others > self.ctx.chip.vpu.sublanes and len(outer) <= MAX_LOOPS
+        along = self.sides and outer[-1:] == [dim]
+        self.across = bool(along) and others > self.ctx.chip.vpu.sublanes and len(outer) <= MAX_LOOPS
         self.staged = [leaf for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM]
         self.turned = [leaf for leaf in plan.leaves if self.across and innermost(plan, leaf, self.arrays[leaf]) == dim]
-        order, least = nesting(self.results[0].strides), None
+        least = None
         if self.across:
             order, least = [*r.kept, dim], self._least()
         tiles = 1 if self.ctx.tiled else TILES if self.across else TILES_WANTED
@@ -119,7 +133,7 @@ class _Lowering:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
         self.tiles: dict[Instruction, Array] = {}
         for kept in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
-            before: Array | None = None
+            before: list[Array] = []
             for chunk in Box.whole([r.dims[dim]]).tiles([sizes[dim]]):
                 last = chunk.origin[0] + chunk.dims[0] == r.dims[dim]
                 before = self._chunk(joined(r, kept, chunk), kept, before, last)
@@ -137,32 +151,36 @@ class _Lowering:
         def size(leaf: Instruction) -> int:
             return self.scan.plan.footprint(leaf, box).elements * self.arrays[leaf].dtype.size
 
-        out = box.elements * sum(a.dtype.size for a in self.results if self.across or a.buf.space == Space.HBM)
+        out = box.elements * sum(a.dtype.size for a in self.sides if self.across or a.buf.space == Space.HBM)
+        kept = prod(box.dims[d] for d in self.scan.r.kept)
+        out += kept * sum(a.dtype.size for a in self.ends if a.buf.space == Space.HBM)
         return out * (1 + self.across) + sum(map(size, self.staged)) + sum(map(size, self.turned))
 
-    def _chunk(self, box: Box, kept: Box, before: Array | None, last: bool) -> Array | None:
-        """Scan a box, from what `before` holds on; gives what is accumulated then, unless this is the last one."""
+    def _chunk(self, box: Box, kept: Box, before: Sequence[Array], last: bool) -> list[Array]:
+        """Scan a box, from what `before` holds on; gives what is carried from it, none from the last one."""
         ctx, r, place = self.ctx, self.scan.r, self.scan.place(box)
-        shape = next(r.operation.shape.leaves())
         leaves, starts = self._leaves(box), list(r.inits)
-        if before is not None:
-            carried = scratch_leaf("carried", before.dtype, [r.dims[d] for d in r.kept])
-            leaves[carried] = before
-            starts = [r.graph.node(Load(carried, r.embedding()))]
-        finish: list[Node] = [] if last else [Carried(0)]
-        after = None if last else self._carried(register_type(shape.dtype), kept)
-        outs = [] if after is None else [Target(after, r.embedding().shifted(box.origin))]
-        targets = [ctx.out_tile(a, place) for a in self.results]
+        if before:
+            carried = [scratch_leaf("carried", a.dtype, [r.dims[d] for d in r.kept]) for a in before]
+            leaves |= zip(carried, before, strict=True)
+            starts = [r.graph.node(Load(leaf, r.embedding())) for leaf in carried]
+        after = [] if last else self._carried(kept)
+        ends = [ctx.out_tile(a, kept) for a in self.ends] if last else []
+        outs = [Target(a, r.embedding().shifted(box.origin)) for a in (*after, *ends)]
+        targets = [ctx.out_tile(a, place) for a in self.sides]
         made = [self._nested(t, self.scan.dim) if self.across else t for t in targets]
         sides = [Target(a, self.scan.index.shifted(box.origin)) for a in made]
+        finish: list[Node] = [Carried(n) for n in range(len(outs))]
         k = Accumulation(r, ctx.chip).kernel(AccumulationJob(box, leaves, starts, finish, outs, False, sides))
         if k is None:
             raise ctx.error("an accumulation over more dimensions than a kernel has loops")
         k.run(ctx, "scan")
-        for source, target, array in zip(made, targets, self.results, strict=True):
+        for source, target, array in zip(made, targets, self.sides, strict=True):
             if self.across:
                 shuffle(ctx, source, target, ctx.origin("transpose"))
             ctx.stage_out(target, array, place)
+        for target, array in zip(ends, self.ends, strict=False):
+            ctx.stage_out(target, array, kept)
         return after
 
     def _leaves(self, box: Box) -> dict[Instruction, Array]:
@@ -181,9 +199,14 @@ class _Lowering:
             shuffle(self.ctx, part, leaves[leaf], self.ctx.origin("transpose"))
         return leaves
 
-    def _carried(self, dtype: DType, kept: Box) -> Array:
-        buf = self.ctx.vmem(f"{self.scan.r.operation.name}.carried", 4 * kept.elements)
-        return Array(buf, dtype, kept.dims, dense(kept.dims, 4), kept.origin)
+    def _carried(self, kept: Box) -> list[Array]:
+        """Where a chunk leaves what the next one goes on from."""
+        made = []
+        shapes = [*self.scan.r.operation.shape.leaves()][-len(self.scan.r.inputs) :]
+        for shape in shapes:
+            buf = self.ctx.vmem(f"{self.scan.r.operation.name}.carried", 4 * kept.elements)
+            made.append(Array(buf, register_type(shape.dtype), kept.dims, dense(kept.dims, 4), kept.origin))
+        return made
 
     def _nested(self, array: Array, outermost: int) -> Array:
         """A new array for the same elements, one dimension outermost."""

@@ -81,6 +81,9 @@ def _instruction(
         with np.errstate(all="ignore"):
             bounds = _reduced(i, results, operands, given)
         return [_settled(np.broadcast_to(e, r.shape), r) for e, r in zip(bounds, results, strict=True)]
+    if i.opcode == "scan":
+        with np.errstate(all="ignore"):
+            return [_settled(e, r) for e, r in zip(_scanned(i, results, operands, given), results, strict=True)]
     rule = _RULES.get(i.opcode)
     if rule is None:
         return [_unknown(r, given) for r in results]
@@ -354,12 +357,35 @@ def _folded(computation: Computation, steps: Sequence[Errors], step_errors: Sequ
 def _lifted(computation: Computation, arguments: Errors, inexact: Errors) -> tuple[Errors, Errors]:
     """A computation on scalars, on arrays: values and bounds of its results."""
     shape = np.broadcast_shapes(*(x.shape for x in arguments))
+    full = [[np.broadcast_to(x, shape) for x in given] for given in (arguments, inexact)]
+    return _called(computation, *full)
+
+
+def _scanned(i: Instruction, results: list[np.ndarray], operands: list[np.ndarray], errors: Errors) -> Errors:
+    """Bounds of a `scan`: the rules of its computation, applied once a step."""
+    (dim,), carries = i.ints("dimensions"), i.integer("num_carries")
+    given, made = len(operands) - carries, len(results) - carries
+    along = [[np.moveaxis(x, dim, 0) for x in side[:given]] for side in (operands, errors)]
+    bounds = [np.zeros(r.shape) for r in results]
+    rows = [np.moveaxis(e, dim, 0) for e in bounds[:made]]
+    values, inexact = operands[given:], errors[given:]
+    steps = range(len(along[0][0]) if given else len(rows[0]))
+    for n in reversed(steps) if i.flag("is_reverse") else steps:
+        arguments, uncertain = ([x[n] for x in side] for side in along)
+        values, inexact = _called(i.computation(), [*arguments, *values], [*uncertain, *inexact])
+        for row, e in zip(rows, inexact, strict=False):
+            row[n] = e
+        values, inexact = values[made:], inexact[made:]
+    return [*bounds[:made], *inexact]
+
+
+def _called(computation: Computation, arguments: Errors, inexact: Errors) -> tuple[Errors, Errors]:
+    """A computation on values with bounds: values and bounds of its results."""
     values: dict[Instruction, Literal] = {}
     errors: dict[Instruction, list[np.ndarray]] = {}
     for i in computation.instructions:
         if i.opcode == "parameter":
-            values[i] = np.broadcast_to(arguments[i.number or 0], shape)
-            errors[i] = [np.broadcast_to(inexact[i.number or 0], shape)]
+            values[i], errors[i] = arguments[i.number or 0], [inexact[i.number or 0]]
         else:
             values[i] = evaluate_instruction(i, [values[o] for o in i.operands])
             errors[i] = _instruction(i, values, errors)

@@ -83,6 +83,13 @@ def element(i: Instruction, computation: Computation) -> int | None:
     return None
 
 
+def keeps(loop: Instruction, number: int) -> bool:
+    """Whether a loop leaves an element of its state as it is."""
+    body = loop.computation("body")
+    root = body.result
+    return root.opcode == "tuple" and element(root.operands[number], body) == number
+
+
 def initial(loop: Instruction, number: int | None) -> int | None:
     """The constant that an element of the state starts at."""
     (state,) = loop.operands
