@@ -9,7 +9,7 @@ computed again, and that a loop whose trip count nobody states may run more than
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from systolith.compiler.bounds.live import spilled_bytes
@@ -18,6 +18,7 @@ from systolith.compiler.bounds.vector_work import NOTHING, Slots, vector_slots
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.memory.aliasing import read_aliases
+from systolith.compiler.passes.loop_values import free_products
 from systolith.isa.chip import Chip
 
 PARTS = ("slice", "dynamic-slice", "gather")
@@ -136,11 +137,27 @@ def _works(computation: Computation, chip: Chip, precision: str | None) -> dict[
         if i.opcode in PRODUCTS:
             found[i] = _product_work(i, chip, precision)
         elif i.opcode == "while":
-            found[i] = _sum(_works(i.computation("body"), chip, precision).values()).times(trip_count(i) or 1)
+            found[i] = _loop_work(i, chip, precision)
         elif i.opcode == "conditional":
             branches = [_sum(_works(b, chip, precision).values()) for b in i.called]
             found[i] = min(branches, key=lambda w: max(w.cycles(chip).values()))
     return found
+
+
+def _loop_work(loop: Instruction, chip: Chip, precision: str | None) -> Work:
+    """The work of all iterations; products that none has to wait for may be one."""
+    works, n = _works(loop.computation("body"), chip, precision), trip_count(loop) or 1
+    free = free_products(loop)
+    total = [_sum(w for i, w in works.items() if i not in free).times(n)]
+    for i, added in free.items():
+        p = product_of(i, precision)
+        ways = [
+            works[i].times(n).tiles,
+            *((q.tiles(chip),) for q in ([p.deeper(n)] if added else [p.longer(n), p.wider(n)])),
+        ]
+        least = min(ways, key=lambda tiles: together(tiles).cycles)
+        total.append(replace(works[i].times(n), tiles=least))
+    return _sum(total)
 
 
 def _product_work(i: Instruction, chip: Chip, precision: str | None) -> Work:

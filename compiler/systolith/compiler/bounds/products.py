@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
@@ -97,6 +97,18 @@ class Product:
     def macs(self) -> int:
         """Multiply-accumulates that count, of one pass."""
         return self.batch * self.n * sum(k * count for k, count in self.rows)
+
+    def longer(self, n: int) -> Product:
+        """One product of the rows of n, which share the right operand."""
+        return replace(self, rows=tuple((k, n * count) for k, count in self.rows))
+
+    def wider(self, n: int) -> Product:
+        """One product of the columns of n, which share the left operand."""
+        return replace(self, n=n * self.n)
+
+    def deeper(self, n: int) -> Product:
+        """The sum of n products, as one."""
+        return replace(self, k=n * self.k, rows=tuple((n * k, count) for k, count in self.rows))
 
     def tiles(self, chip: Chip) -> Tiles:
         """With the operand stationary that makes this product take fewer cycles."""

@@ -10,6 +10,7 @@ from systolith.compiler.groups.factor_sums import FactorSums
 from systolith.compiler.groups.fusion import Fuse, Limits
 from systolith.compiler.groups.layer_loops import LoopOverLayers
 from systolith.compiler.groups.loop_invariants import SinkInvariants
+from systolith.compiler.groups.loop_products import LoopProducts
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.groups.loop_scans import ScanLoops
@@ -38,6 +39,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "loop-scans": lambda chip, options: ScanLoops(chip),
+    "loop-products": lambda chip, options: LoopProducts(chip, options.precision),
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),
