@@ -133,3 +133,45 @@ def test_rows_share_the_loads_of_the_filter() -> None:
     program = compiled(in_two_dimensions(20, 16, 128, 3), "tpu_v3").program
     units = simulate(program, load_chip("tpu_v3"), mode="time").units
     assert units["vpu"]["busy"] < 16 * 20 * 16 * 128 // 1024
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 5), st.integers(1, 2), st.sampled_from(["f32", "bf16"]))
+def test_one_channel(rows: int, columns: int, kernel: int, stride: int, t: str) -> None:
+    """Lanes hold positions, where these are next to each other."""
+    dims = [-(-n // stride) for n in (rows, columns)]
+    pads = [max(0, (d - 1) * stride + kernel - n) for d, n in zip(dims, (rows, columns), strict=True)]
+    pad = "x".join(f"{p // 2}_{p - p // 2}" for p in pads)
+    text = f"""HloModule m
+ENTRY e {{
+  x = {t}[2,{rows},{columns},1] parameter(0)
+  w = {t}[{kernel},{kernel},1,1] parameter(1)
+  c = {t}[2,{dims[0]},{dims[1]},1] convolution(x, w),
+    window={{size={kernel}x{kernel} stride={stride}x{stride} pad={pad}}}, dim_labels=b01f_01io->b01f
+  ROOT r = {t}[2,{dims[0]},{dims[1]},1] abs(c)
+}}
+"""
+    rng = np.random.default_rng(rows)
+    args = [rng.integers(-2, 3, p.dims).astype(p.shape.dtype.stored) for p in parse_hlo(text).entry.parameters]
+    compare(text, args, TINY)
+
+
+def one_channel(stride: int) -> str:
+    out = 256 // stride
+    return f"""HloModule m
+ENTRY e {{
+  x = f32[8,256,256,1] parameter(0)
+  w = f32[3,3,1,1] parameter(1)
+  ROOT c = f32[8,{out},{out},1] convolution(x, w),
+    window={{size=3x3 stride={stride}x{stride} pad={2 - stride}_1x{2 - stride}_1}}, dim_labels=b01f_01io->b01f
+}}
+"""
+
+
+def test_images_of_one_channel_take_as_long_as_hbm() -> None:
+    """On the matrix units, where each position is a row of one column, they took 263,897 cycles."""
+    chip = load_chip("tpu_v3")
+    assert 0 < (simulate(compiled(one_channel(1), chip).program, chip, mode="time").cycles or 0) < 10_200
+    unit = UnitAssignment(chip)
+    root = {s: parse_hlo(one_channel(s)).entry.result for s in (1, 2)}
+    assert (unit(root[1]), unit(root[2])) == (Unit.VPU, Unit.MXU)

@@ -1,8 +1,8 @@
 """Which unit computes an operation.
 
-A grouped convolution of few channels fills few rows and columns of the array.  Where each of its groups makes one
-feature the vector unit can sum over the window instead, with the channels in its lanes, where that takes fewer cycles
-than one product a group on the matrix units.
+A grouped convolution of few channels fills few rows and columns of the array, and so does one of a single channel.
+Where each of its groups makes one feature the vector unit can sum over the window instead, with the channels in its
+lanes, or positions of the only one, where that takes fewer cycles than one product a group on the matrix units.
 """
 
 from __future__ import annotations
@@ -48,13 +48,19 @@ MATRIX_UNITS = UnitAssignment()
 def _vpu(i: Instruction, chip: Chip) -> int:
     """Cycles of a kernel with two loads for each channel of the group and position of the window.
 
-    Where a group has several channels, each element of the input is a segment of its own.
+    Lanes hold features; of one feature positions along the last spatial dimension.  Where a group has several channels,
+    or positions are apart, each element of the input is a segment of its own.
     """
-    channels, features = i.operands[1].dims[i.conv_dims.kernel_input], i.dims[i.conv_dims.output_feature]
+    labels = i.conv_dims
+    channels, features = i.operands[1].dims[labels.kernel_input], i.dims[labels.output_feature]
     taps = prod(w.size for w in i.window.dims) * channels
+    apart = channels > 1
+    if features == 1 and labels.output_spatial:
+        features, last = i.dims[labels.output_spatial[-1]], i.window.dims[-1]
+        apart = apart or (last.stride, last.base_dilation) != (1, 1)
     vpu, positions = chip.vpu, i.shape.size // features
     width, height = -(-features // -(-features // vpu.lanes)), -(-positions // -(-positions // vpu.sublanes))
-    stalls = -(-width * height // vpu.sublanes) - 1 if channels > 1 else 0
+    stalls = -(-width * height // vpu.sublanes) - 1 if apart else 0
     each = taps * (slot_interval(("ld", "ld"), chip) + stalls)
     return vectors(positions, features, chip) * each + kernel_length(("ld", "ld"), chip)
 

@@ -8,6 +8,7 @@ from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.expand.channels_last import MoveChannelsLast
+from systolith.compiler.passes.expand.depthwise_gradients import SumDepthwiseGradients
 from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
@@ -107,6 +108,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandIntegerProducts(),
     ReduceSmallDots(),
     MoveChannelsLast(),
+    SumDepthwiseGradients(),
     SplitDilatedKernels(),
     ExpandSelectAndScatter(),
     CommuteArgmax(),

@@ -12,6 +12,7 @@ from systolith.compiler.passes.dynamic.dynamic_padder import PadDynamicSizes
 from systolith.compiler.passes.expand.asynchronous import RunInOrder
 from systolith.compiler.passes.expand.batch_norm import ExpandBatchNorm
 from systolith.compiler.passes.expand.channels_last import MoveChannelsLast
+from systolith.compiler.passes.expand.depthwise_gradients import SumDepthwiseGradients
 from systolith.compiler.passes.expand.dilated_kernels import SplitDilatedKernels
 from systolith.compiler.passes.expand.ffts import ExpandFfts
 from systolith.compiler.passes.expand.gathers import SimplifyGathers
@@ -82,6 +83,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "convert-async-to-sync": RunInOrder,
     "cse": MergeCommon,
     "dce": DeadCode,
+    "depthwise-gradient-expander": SumDepthwiseGradients,
     "dilated-kernel-splitter": SplitDilatedKernels,
     "dot-strength-reducer": ReduceSmallDots,
     "dynamic_padder": PadDynamicSizes,
