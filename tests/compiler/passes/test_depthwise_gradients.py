@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +84,7 @@ def test_on_the_chip(dtype: str) -> None:
     np.testing.assert_array_equal(evaluate(parse_hlo(text), *given)[0], run_xla(text, *given)[0])
 
 
-def gradient(x: jax.Array, w: jax.Array) -> jax.Array:
+def gradient(x: jax.Array, w: jax.Array) -> Any:
     def loss(w: jax.Array) -> jax.Array:
         labels = ("NHWC", "HWIO", "NHWC")
         y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=labels, feature_group_count=x.shape[-1])
