@@ -85,6 +85,17 @@ def shift_register(xs: jax.Array) -> Any:
     return lax.scan(step, (xs[0], jnp.int32(5)), xs)
 
 
+def optimiser(w: jax.Array, gradients: jax.Array) -> Any:
+    """Scalars beside arrays: a power of a decay, of which rows are left, too."""
+
+    def step(s: Any, g: jax.Array) -> Any:
+        w, m, v, decay = s
+        m, v, decay = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g, decay * 0.99
+        return (w - 0.1 * m / (jnp.sqrt(v / (1 - decay)) + 1e-8), m, v, decay), decay
+
+    return lax.scan(step, (w, w * 0, w * 0, 1.0), gradients)
+
+
 def narrow(xs: jax.Array) -> Any:
     half, table = xs.astype(jnp.bfloat16), jnp.arange(xs.shape[1]).astype(jnp.bfloat16) / 8
     return lax.scan(lambda h, x: (h * x + table, x > h), half[0], half, reverse=True)
@@ -104,6 +115,7 @@ SCANS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "linear recurrence": (linear_recurrence, [(11, 6), (6, 12), (12,), (5, 12)]),
     "fractal": (fractal, [(12, 30), (12, 30)]),
     "shift register": (shift_register, [(6, 25)]),
+    "optimiser": (optimiser, [(60,), (20, 60)]),
     "narrow": (narrow, [(30, 21)]),
     "integers": (integers, [(40,)]),
 }
@@ -187,7 +199,9 @@ def test_any_scan(
         for op, x, y in steps:
             values.append(OPERATIONS[op % 6](values[x % len(values)], values[-1 - y % len(values)]))
         last = values[-1] / 2 if floats else values[-1]
-        return (jnp.tanh(last) if floats else last, values[-2] + a, count + 3), tuple(values[-rows:] if rows else ())
+        return (jnp.tanh(last) if floats else last, values[-2] + a, jnp.maximum(count + 3, 0)), tuple(
+            values[-rows:] if rows else ()
+        )
 
     def f(a: jax.Array, b: jax.Array, x: jax.Array, y: jax.Array) -> Any:
         (a, b, _), out = lax.scan(step, (a, b, jnp.int32(-4)), (x, y), reverse=backwards)

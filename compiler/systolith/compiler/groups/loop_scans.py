@@ -90,6 +90,8 @@ class _Scan:
         step: the computation of a step.
         given: what the step's parameters before those that are carried stand for in the loop's body.
         stacked: what the step's results before those that are carried stand for.
+
+    Scalars that are carried beside arrays have the dimensions of these: all of their elements are equal.
     """
 
     loop: RowLoop
@@ -116,13 +118,25 @@ class _Scan:
         """The state after the loop."""
         loop = self.loop
         steps = loop.all_steps(r, [*self.given, *loop.roots], self.backwards)
-        like = self.on([*map(steps.of, self.given), *(loop.state[k] for k in loop.carried)])
+        dims = _dims(loop)
+        starts = [loop.state[k] for k in loop.carried]
+        starts = [x if x.dims == dims else r.spread(x, array(x.shape.dtype, dims)) for x in starts]
+        like = self.on([*map(steps.of, self.given), *starts])
         made = r.like(like, like.operands, like.shape, loop.loop.name)
         results = [r.emit("get-tuple-element", made, index=n) for n in range(len(made.shape.elements))]
         for i, x in zip(self.stacked, results, strict=False):
-            steps.known[i] = r.reshaped(x, (loop.count, *i.dims))
-        ends = dict(zip(loop.carried, results[len(self.stacked) :], strict=True))
+            steps.known[i] = _narrowed(r, x, (loop.count, *i.dims))
+        last = results[len(self.stacked) :]
+        ends = {k: _narrowed(r, x, loop.state[k].dims) for k, x in zip(loop.carried, last, strict=True)}
         return loop.state_after(steps, ends, self.backwards)
+
+
+def _narrowed(r: Rewriter, x: Instruction, dims: Sequence[int]) -> Instruction:
+    """A result with dimensions of as many elements; of fewer, which are scalars, the first of each."""
+    if prod(x.dims) == prod(dims):
+        return r.reshaped(x, dims)
+    ends = [(0, n) if d < len(dims) else (0, 1) for d, n in enumerate(x.dims)]
+    return r.reshaped(r.sliced(x, ends), dims)
 
 
 def _is_map(loop: RowLoop, chip: Chip) -> bool:
@@ -136,7 +150,7 @@ def _is_map(loop: RowLoop, chip: Chip) -> bool:
 def _scan_of(loop: RowLoop, name: str) -> _Scan | None:
     """A loop as a scan whose computation has a name; None: what it carries is not computed element by element."""
     ends = [loop.body.result.operands[k] for k in loop.carried]
-    if not ends or any(not x.shape.is_array or x.dims != ends[0].dims for x in ends):
+    if not ends or any(not x.shape.is_array or x.dims not in ((), _dims(loop)) for x in ends):
         return None
     depends, simple = _kinds(loop, body_cone([*loop.roots, *ends], loop.body, loop.is_given))
     if any(end in depends and end not in simple for end in ends):
@@ -159,9 +173,9 @@ def _scan_of(loop: RowLoop, name: str) -> _Scan | None:
         given = [i for i in loop.body.instructions if element(i, loop.body) in loop.counters][:1]
         if not given:
             return None
-    r = Rewriter(Computation(name, []))
+    r, dims = Rewriter(Computation(name, [])), _dims(loop)
     values = {i: r.emit("parameter", shape=i.shape, name="given") for i in given}
-    carried = [r.emit("parameter", shape=end.shape, name="carried") for end in ends]
+    carried = [r.emit("parameter", shape=array(end.shape.dtype, dims), name="carried") for end in ends]
     for n, p in enumerate([*values.values(), *carried]):
         p.number = n
     for i in inside:
@@ -169,15 +183,30 @@ def _scan_of(loop: RowLoop, name: str) -> _Scan | None:
         if number in loop.carried:
             values[i] = carried[loop.carried.index(number)]
         elif i not in values:
-            values[i] = r.like(i, [values[o] for o in i.operands], i.shape)
-    rows = [r.reshaped(values[x], _dims(loop)) for x in stacked]
-    result = r.emit("tuple", *rows, *(values[x] for x in ends))
+            values[i] = _computed(r, i, [values[o] for o in i.operands], dims if i in depends else i.dims)
+    rows = [r.reshaped(values[x], dims) for x in stacked]
+    result = r.emit("tuple", *rows, *(_spread(r, values[x], dims) for x in ends))
     return _Scan(loop, Computation(name, r.made, result), given, stacked)
 
 
+def _computed(r: Rewriter, i: Instruction, operands: Sequence[Instruction], dims: tuple[int, ...]) -> Instruction:
+    """An operation of a step; scalars that depend on what is carried have the dimensions of arrays, `dims`."""
+    if i.dims != () and all(x.dims == o.dims for x, o in zip(operands, i.operands, strict=True)):
+        return r.like(i, operands, i.shape)
+    dims = i.dims or dims
+    if i.opcode in ("broadcast", "reshape"):
+        return r.reshaped(operands[0], dims) if operands[0].dims else r.spread(operands[0], array(i.shape.dtype, dims))
+    return r.like(i, [_spread(r, x, dims) for x in operands], array(i.shape.dtype, dims))
+
+
+def _spread(r: Rewriter, x: Instruction, dims: tuple[int, ...]) -> Instruction:
+    """A scalar as an array, an array with dimensions of as many elements."""
+    return r.reshaped(x, dims) if x.dims else r.spread(x, array(x.shape.dtype, dims))
+
+
 def _dims(loop: RowLoop) -> tuple[int, ...]:
-    """Of what is carried."""
-    return loop.state[loop.carried[0]].dims
+    """Of what is carried, but for scalars."""
+    return max((loop.state[k].dims for k in loop.carried), key=len)
 
 
 def _kinds(loop: RowLoop, order: Sequence[Instruction]) -> tuple[set[Instruction], set[Instruction]]:
@@ -191,7 +220,7 @@ def _kinds(loop: RowLoop, order: Sequence[Instruction]) -> tuple[set[Instruction
             simple.add(i)
         elif not loop.is_given(i) and not depends.isdisjoint(i.operands):
             depends.add(i)
-            alike = prod(i.dims) == prod(_dims(loop))
+            alike = prod(i.dims) == prod(_dims(loop)) or i.dims == ()
             if alike and _is_plain(i) and simple.issuperset(depends.intersection(i.operands)):
                 simple.add(i)
     return depends, simple
