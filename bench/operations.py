@@ -7,6 +7,7 @@ slow at the sizes that models have: one line, a few rows of logits, groups of ch
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -47,6 +48,11 @@ def _state_space(x: jax.Array, dt: jax.Array, a: jax.Array, b: jax.Array, c: jax
         return h, (h * c).sum(-1)
 
     return lax.scan(step, jnp.zeros(a.shape), (x, dt, b, c))[1]
+
+
+def _filtered(x: jax.Array, w: jax.Array) -> jax.Array:
+    labels, groups = ("NHWC", "HWIO", "NHWC"), x.shape[-1]
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=labels, feature_group_count=groups)
 
 
 def _recurrent_gradient(xs: jax.Array, w: jax.Array, u: jax.Array) -> Tree:
@@ -119,6 +125,11 @@ OPERATIONS: dict[str, Model] = {
     "cumsum_rows": (lambda x: jnp.cumsum(x, 1), (ROWS,)),
     "cumsum_line": (lambda x: jnp.cumsum(x), (_f32(4 << 20),)),
     "cumsum_short_line": (lambda x: jnp.cumsum(x), (_f32(4000),)),
+    "filter": (_filtered, (_f32(8, 256, 256, 1), _f32(3, 3, 1, 1))),
+    "depthwise_weights": (
+        lambda x, w, d: vjp(partial(_filtered, x), w)[1](d)[0],
+        (_f32(8, 28, 28, 96), _f32(3, 3, 1, 96), _f32(8, 28, 28, 96)),
+    ),
     "moving_average": (_moving_average, (_f32(1000, 512),)),
     "state_space": (_state_space, (_f32(256, 64), _f32(256, 64), _f32(64, 16), _f32(256, 16), _f32(256, 16))),
     "recurrent_gradient": (_recurrent_gradient, (_f32(64, 16, 256), _f32(256, 256), _f32(256, 256))),
