@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from systolith.compiler.hlo.attributes import SliceDim
-from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
+from systolith.compiler.hlo.ir import Attribute, Instruction
 from systolith.compiler.hlo.opcodes import ELEMENTWISE
 from systolith.compiler.hlo.shape import Shape, array, tuple_of
+from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter
+from systolith.isa.dtypes import F32
 
 Attributes = dict[str, Attribute]
 
@@ -29,12 +31,14 @@ class AllSteps:
 
     Attributes:
         r: makes the instructions, outside the loop.
+        callees: has the computations placed that these call.
         count: iterations.
         known: values for all iterations that are there.
         alike: values that are the same in all of them, once.
     """
 
     r: Rewriter
+    callees: Callees
     count: int
     known: dict[Instruction, Instruction] = field(default_factory=dict)
     alike: dict[Instruction, Instruction] = field(default_factory=dict)
@@ -99,8 +103,13 @@ class AllSteps:
         return made
 
     def _dot(self, i: Instruction) -> Instruction:
-        """Iterations are a batch; of an operand that all of them share they are further rows or columns."""
+        """Iterations are a batch; of an operand that all of them share they are further rows or columns.
+
+        Products of a vector are sums: each would load a matrix for one row.
+        """
         r, (x, y) = self.r, i.operands
+        if x not in self.alike and y not in self.alike and i.shape.dtype is F32 and (found := self._summed(i)):
+            return found
         if not i.ints("lhs_batch_dims", ()):
             if y in self.alike:
                 made = r.like(i, [self._stacked(x), self.alike[y]], self.shape(i.shape))
@@ -119,19 +128,60 @@ class AllSteps:
             made.attributes[contracting] = _beyond(i.ints(contracting, ()))
         return made
 
-    def total(self, i: Instruction, add: Computation) -> Instruction:
-        """The sum of a value over all iterations; of a product without a batch, one product; `add`: adds scalars."""
+    def _summed(self, i: Instruction) -> Instruction | None:
+        """Products of matrices by vectors, each of its own, as sums; None: neither operand is vectors."""
+        sides = [_Side.of(i, k) for k in range(2)]
+        if all(side.free for side in sides):
+            return None
+        vector, matrix = sides if not sides[0].free else reversed(sides)
+        small, large = (
+            self.r.transposed(self._stacked(i.operands[s.number]), (0, *_beyond(s.order))) for s in (vector, matrix)
+        )
+        small, large = (self.r.converted(x, F32) for x in (small, large))
+        first = 1 + len(vector.batch)
+        wide = self.r.emit("broadcast", small, shape=large.shape, dimensions=tuple(range(small.shape.rank)))
+        summed = tuple(range(first, small.shape.rank))
+        return self.callees.reduced(self.r, "add", self.r.emit("multiply", wide, large), 0, summed)
+
+    def total(self, i: Instruction) -> Instruction:
+        """The sum of a value over all iterations; of a product without a batch, one product."""
         r = self.r
         if i.opcode in ("transpose", "reshape"):
-            return r.like(i, [self.total(i.operands[0], add)], i.shape)
+            return r.like(i, [self.total(i.operands[0])], i.shape)
         if i.opcode != "dot" or i.ints("lhs_batch_dims", ()):
-            zero = r.constant(0, i.shape.dtype)
-            return r.emit("reduce", self.of(i), zero, shape=i.shape, dimensions=(0,), to_apply=add)
+            return self.callees.reduced(r, "add", self.of(i), 0, (0,))
         made = r.like(i, [*map(self.of, i.operands)], i.shape)
         for side in ("lhs", "rhs"):
             name = f"{side}_contracting_dims"
             made.attributes[name] = (0, *_beyond(i.ints(name, ())))
         return made
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The dimensions of an operand of a dot.
+
+    Attributes:
+        number: of the operand.
+        batch, summed, free: its dimensions; batch and summed ones in the order of those of the other operand.
+    """
+
+    number: int
+    batch: tuple[int, ...]
+    summed: tuple[int, ...]
+    free: tuple[int, ...]
+
+    @classmethod
+    def of(cls, i: Instruction, number: int) -> _Side:
+        """An operand's."""
+        side = ("lhs", "rhs")[number]
+        batch, summed = i.ints(f"{side}_batch_dims", ()), i.ints(f"{side}_contracting_dims", ())
+        free = tuple(d for d in range(i.operands[number].shape.rank) if d not in (*batch, *summed))
+        return cls(number, batch, summed, free)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return (*self.batch, *self.summed, *self.free)
 
 
 def _beyond(dims: Sequence[int]) -> tuple[int, ...]:

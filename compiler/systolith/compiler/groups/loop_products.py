@@ -207,7 +207,7 @@ class _Rest:
         old = loop.loop
         leaving = [*self.of.before, *chain(*self.of.sums.values())]
         self.backwards = any(row[2] for i in body_cone(leaving, loop.body, loop.is_given) if (row := loop.row(i)))
-        steps = loop.all_steps(r, leaving, self.backwards)
+        steps = loop.all_steps(r, self.callees, leaving, self.backwards)
         given = [steps.of(i) for i in self.of.before]
         spaces = [r.emit("custom-call", shape=steps.shape(i.shape), custom_call_target=ALLOCATE) for i in self.of.rows]
         first = r.emit("tuple", *loop.state, *given, *spaces)
@@ -218,8 +218,7 @@ class _Rest:
         for k, terms in self.of.sums.items():
             after[k] = loop.state[k]
             for x in terms:
-                total = steps.total(x, self.callees.reducer("add", x.shape.dtype))
-                after[k] = r.emit("add", after[k], total)
+                after[k] = r.emit("add", after[k], steps.total(x))
         return r.emit("tuple", *after[: len(loop.state)], shape=old.shape)
 
     def _condition(self, shape: Shape) -> Computation:

@@ -10,6 +10,7 @@ from systolith.compiler.groups.loop_rows import affine, row_updates
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.trip_count import trip_count
+from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.rewrite import Rewriter
 from systolith.compiler.passes.simplify.while_trip_count import element, initial, keeps, scalar, step_of
 from systolith.isa.dtypes import S32
@@ -79,16 +80,17 @@ class RowLoop:
         inside = 0 <= least <= whole[0] - self.count
         return (number, least, step < 0) if inside and abs(step) == 1 else None
 
-    def all_steps(self, r: Rewriter, values: Sequence[Instruction], backwards: bool) -> AllSteps:
+    def all_steps(self, r: Rewriter, callees: Callees, values: Sequence[Instruction], backwards: bool) -> AllSteps:
         """Makes values of the body for all iterations outside the loop; knows the rows and elements of the state that
         these are computed from.
 
         Args:
             r: makes instructions outside the loop.
+            callees: has computations placed.
             values: of the body.
             backwards: whether the last row is that of the first iteration.
         """
-        steps = AllSteps(r, self.count)
+        steps = AllSteps(r, callees, self.count)
         for i in body_cone(values, self.body, self.is_given):
             if (number := element(i, self.body)) is not None and keeps(self.loop, number):
                 steps.alike[i] = self.state[number]

@@ -198,7 +198,7 @@ def _inlined(graph: Graph, i: Instruction, sources: Sequence[Sequence[Node]]) ->
     match i.opcode:
         case "constant" if i.shape.is_array:
             return [constant_node(graph, i)]
-        case "broadcast" | "reshape" | "tuple":
+        case "broadcast" | "reshape" | "transpose" | "tuple":
             return leaves
         case "get-tuple-element":
             before = sum(len([*e.leaves()]) for e in i.operands[0].shape.elements[: i.integer("index")])

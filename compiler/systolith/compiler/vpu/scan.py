@@ -57,6 +57,15 @@ class Scan:
         """The plan of its inputs."""
         return GroupPlan(self.r.dims, (*self.r.side_nodes, *self.r.inputs, *self.r.inits), self.r.graph)
 
+    def lies_otherwise(self, leaf: Instruction, array: Array) -> bool:
+        """Whether neighbours of a leaf in memory lie along another dimension than those in the lanes, which are in the
+        leaf, too: one of those that are carried.
+        """
+        lane = next((d for d in reversed(self.r.kept) if self.r.dims[d] > 1), -1)
+        loads = [n for n in self.plan.loads if n.leaf is leaf]
+        beside = any(lane in e.depends for n in loads for e in n.map.dims)
+        return beside and innermost(self.plan, leaf, array) not in (-1, lane, self.dim)
+
     def place(self, box: Box) -> Box:
         """The elements at which the steps of a box are."""
         return self.index.footprint(box, self.r.dims)
@@ -122,7 +131,7 @@ class _Lowering:
         along = self.sides and outer[-1:] == [dim]
         self.across = bool(along) and others > self.ctx.chip.vpu.sublanes and len(outer) <= MAX_LOOPS
         self.staged = [leaf for leaf in plan.leaves if self.arrays[leaf].buf.space == Space.HBM]
-        self.turned = [leaf for leaf in plan.leaves if self.across and innermost(plan, leaf, self.arrays[leaf]) == dim]
+        self.turned = [leaf for leaf in plan.leaves if self._is_turned(leaf)]
         least = None
         if self.across:
             order, least = [*r.kept, dim], self._least()
@@ -132,11 +141,17 @@ class _Lowering:
         except DoesNotFitError as problem:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
         self.tiles: dict[Instruction, Array] = {}
+        self.made: dict[Instruction, Array] = {}
         for kept in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             before: list[Array] = []
             for chunk in Box.whole([r.dims[dim]]).tiles([sizes[dim]]):
                 last = chunk.origin[0] + chunk.dims[0] == r.dims[dim]
                 before = self._chunk(joined(r, kept, chunk), kept, before, last)
+
+    def _is_turned(self, leaf: Instruction) -> bool:
+        if not self.across:
+            return self.scan.lies_otherwise(leaf, self.arrays[leaf])
+        return innermost(self.scan.plan, leaf, self.arrays[leaf]) == self.scan.dim
 
     def _least(self) -> list[int]:
         """Sizes of tiles that are turned: vectors of the other dimensions are full, and both sides' accesses are."""
@@ -194,9 +209,11 @@ class _Lowering:
             leaves[leaf] = self.tiles[leaf]
         for leaf in self.turned:
             part = view(leaves[leaf], self.scan.plan.footprint(leaf, box))
-            nearest = [d for d in nesting(part.strides) if leaf.dims[d] > 1][-1]
-            leaves[leaf] = self._nested(part, nearest)
-            shuffle(self.ctx, part, leaves[leaf], self.ctx.origin("transpose"))
+            made = self.made.get(leaf)
+            if made is None or (made.origin, made.dims) != (part.origin, part.dims):
+                made = self.made[leaf] = self._nested(part, nearest(part))
+                shuffle(self.ctx, part, made, self.ctx.origin("transpose"))
+            leaves[leaf] = made
         return leaves
 
     def _carried(self, kept: Box) -> list[Array]:
@@ -210,6 +227,16 @@ class _Lowering:
 
     def _nested(self, array: Array, outermost: int) -> Array:
         """A new array for the same elements, one dimension outermost."""
-        order = [outermost, *(d for d in nesting(array.strides) if d != outermost)]
+        order = outward(array, outermost)
         nested = replace(array, strides=tuple(len(order) - order.index(d) for d in range(len(order))))
         return self.ctx.tile(f"{array.buf.name}.t", nested, Box(array.origin, array.dims))
+
+
+def nearest(array: Array) -> int:
+    """The dimension along which neighbours in memory lie."""
+    return [d for d in nesting(array.strides) if array.dims[d] > 1][-1]
+
+
+def outward(array: Array, outermost: int) -> list[int]:
+    """The dimensions from the outermost one in memory to the innermost one, with another outermost."""
+    return [outermost, *(d for d in nesting(array.strides) if d != outermost)]
