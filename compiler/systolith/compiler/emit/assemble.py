@@ -261,6 +261,7 @@ def probes(tile: TileModule, made: Emitted, plan: MemoryPlan) -> list[Probe]:
 
 def _register(array: Array, made: Emitted, places: range, numbers: Mapping[str, int]) -> int:
     """The register with the place of an array in its buffer, by which instructions among these reach it; 0: none."""
+    number = numbers.get(array.buf.name)
     if array.buf.space is not Space.HBM or not isinstance(array.dynamic, VReg):
         return 0
     for n in places:
@@ -268,7 +269,7 @@ def _register(array: Array, made: Emitted, places: range, numbers: Mapping[str, 
         refs = () if op is None else (r for r in op.args.values() if isinstance(r, Ref))
         if any(r.buf is array.buf and r.dynamic == array.dynamic and not r.moves for r in refs):
             for value in made.program.code[n].args.values():
-                if isinstance(value, Stream) and value.space is Space.HBM and value.buffer == numbers[array.buf.name]:
+                if isinstance(value, Stream) and value.space is Space.HBM and value.buffer == number:
                     return _added(made.program.code, n, value.base)
     return 0
 

@@ -28,6 +28,7 @@ from systolith.compiler.ops.reduction import reduction_of
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.effects import Effects
+from systolith.compiler.passes.loop_values import viewed
 from systolith.compiler.passes.rewrite import Rewriter, rewrite
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.tuples import SimplifyTuples
@@ -88,8 +89,11 @@ class ScanLoops:
         """A loop as a scan that takes fewer cycles, and those of both; None: it is none, or takes more."""
         made = [s for order in _orders(loop, self.chip) if (s := _scan_of(loop, name, order)) is not None]
         timed = [(s, cycles) for s in made if (cycles := _cycles(s, self.chip)) is not None]
-        scan, cycles = min(timed, key=lambda each: each[1][0], default=(None, (0, 0)))
-        return (scan, cycles) if scan is not None and cycles[0] <= cycles[1] else None
+        if not timed:
+            return None
+        scan, (best, _) = min(timed, key=lambda each: each[1][0])
+        as_it_is = max(cycles for _, (_, cycles) in timed)
+        return (scan, (best, as_it_is)) if best <= as_it_is else None
 
 
 @dataclass(frozen=True)
@@ -206,9 +210,9 @@ def _narrowed(r: Rewriter, x: Instruction, dims: Sequence[int]) -> Instruction:
 
 
 def _is_map(loop: RowLoop, chip: Chip) -> bool:
-    """Whether rows depend on nothing carried, and what has to be in memory for all of them fits in VMEM."""
+    """Whether rows depend on nothing carried, and what is in memory beside them fits in VMEM, for all of them."""
     cone = body_cone(loop.roots, loop.body, loop.is_given)
-    stored = [i for i in cone if i.opcode in ("dot", "reduce") or i in loop.roots]
+    stored = {i for i in cone if i.opcode in ("dot", "reduce")}.difference(map(viewed, loop.roots))
     small = loop.count * sum(i.shape.bytes for i in stored) <= chip.vmem.bytes
     return not loop.carried and bool(cone) and small and all(loop.is_given(i) or is_stackable(i) for i in cone)
 
