@@ -140,11 +140,14 @@ def test_rows_are_what_they_are_without_loops(index: str, extra: str, count: int
 
 
 def test_stores_to_a_place_that_the_run_knows_do_not_wait_for_each_other() -> None:
-    """A product of 9 MB, of which a loop leaves twelve; what the loop reads has to have a place beside it in VMEM."""
+    """A product of 9 MB, of which a loop leaves twelve; what the loop reads has to have a place beside it in VMEM.
+
+    What is turned in each iteration keeps it a loop.
+    """
     text = """HloModule m
 
 body {
-  state = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768]) parameter(0)
+  state = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768], f32[128]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   a = f32[512,3072] get-tuple-element(state), index=1
   b = f32[512,768] get-tuple-element(state), index=2
@@ -153,13 +156,15 @@ body {
   wide = f32[1,3072,768] reshape(product)
   zero = s32[] constant(0)
   updated = f32[12,3072,768] dynamic-update-slice(rows, wide, i, zero, zero)
+  c = f32[128] get-tuple-element(state), index=4
+  turned = f32[128] reverse(c), dimensions={0}
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  ROOT all = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768]) tuple(next, a, b, updated)
+  ROOT all = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768], f32[128]) tuple(next, a, b, updated, turned)
 }
 
 condition {
-  state = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768]) parameter(0)
+  state = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768], f32[128]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   end = s32[] constant(12)
   ROOT less = pred[] compare(i, end), direction=LT
@@ -168,12 +173,15 @@ condition {
 ENTRY main {
   a = f32[512,3072] parameter(0)
   b = f32[512,768] parameter(1)
+  c = f32[128] parameter(2)
   first = s32[] constant(0)
   one = f32[] constant(0)
   rows = f32[12,3072,768] broadcast(one), dimensions={}
-  start = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768]) tuple(first, a, b, rows)
-  done = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768]) while(start), condition=condition, body=body
-  ROOT result = f32[12,3072,768] get-tuple-element(done), index=3
+  start = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768], f32[128]) tuple(first, a, b, rows, c)
+  done = (s32[], f32[512,3072], f32[512,768], f32[12,3072,768], f32[128]) while(start), condition=condition, body=body
+  made = f32[12,3072,768] get-tuple-element(done), index=3
+  last = f32[128] get-tuple-element(done), index=4
+  ROOT result = (f32[12,3072,768], f32[128]) tuple(made, last)
 }
 """
     chip = load_chip("tpu_v3")

@@ -20,10 +20,10 @@ Count = tuple[int, int]
 
 @dataclass(frozen=True)
 class FoldCounters:
-    """Make comparisons of what a loop counts with constants constants, where every iteration compares alike, and
-    scatters of one window updates, where its index is inside the array in every iteration.
+    """Fold comparisons with what a loop counts, and scatters of one window at such an index.
 
-    JAX adds the size of an array to an index below 0, and its `at[i]` drops updates outside; the index of a `fori_loop`
+    Comparisons with constants that come out alike in every iteration are constants; scatters whose index is inside the
+    array in every iteration are updates.  JAX adds the size of an array to an index below 0, and its `at[i]` drops updates outside; the index of a `fori_loop`
     needs neither.
     """
 
