@@ -23,8 +23,8 @@ class FoldCounters:
     """Fold comparisons with what a loop counts, and scatters of one window at such an index.
 
     Comparisons with constants that come out alike in every iteration are constants; scatters whose index is inside the
-    array in every iteration are updates.  JAX adds the size of an array to an index below 0, and its `at[i]` drops updates outside; the index of a `fori_loop`
-    needs neither.
+    array in every iteration are updates.  JAX adds the size of an array to an index below 0, and its `at[i]` drops
+    updates outside; the index of a `fori_loop` needs neither.
     """
 
     def run(self, module: Module) -> bool:
