@@ -117,14 +117,15 @@ class _Finder:
         if loop.counter is None:
             return None
         before = [i for i in body.instructions if self._is_before(i)]
-        added = {k: self._added(k) for k in loop.carried}
+        exact = {k for k in loop.carried if loop.state[k].shape.is_array and loop.state[k].shape.dtype in (F32, S32)}
+        added = {k: terms for k, terms in added_values(body).items() if k in exact}
         rows: dict[Instruction, None] = {}
         sums: dict[int, list[Instruction]] = {}
         for k, terms in added.items():
             products = [viewed(x) for x in terms]
             operands = dict.fromkeys(o for p in products for o in p.operands)
             new = [o for o in operands if o not in rows and not self._is_free(o)]
-            if not terms or not all(map(_is_plain_dot, products)):
+            if not all(map(_is_plain_dot, products)):
                 continue
             if sum(self._saved(p, "k") for p in products) > self._moved([o.shape for o in new]):
                 rows |= dict.fromkeys(new)
@@ -132,7 +133,7 @@ class _Finder:
         for k, terms in added.items():
             cone = body_cone(terms, body, lambda i: i in rows or loop.is_given(i))
             known = all(i in rows or loop.is_given(i) or is_stackable(i) for i in cone)
-            if terms and k not in sums and known and not self._moved([x.shape for x in terms]):
+            if k not in sums and known and not self._moved([x.shape for x in terms]):
                 sums[k] = terms
         return _Products(loop, before, sums, [*rows]) if before or rows else None
 
@@ -156,11 +157,6 @@ class _Finder:
             return True
         number = element(i, self.loop.body)
         return number is not None and keeps(self.loop.loop, number)
-
-    def _added(self, k: int) -> list[Instruction]:
-        """What an iteration adds to an element of the state that nothing else reads; empty: it does not."""
-        exact = self.loop.state[k].shape.is_array and self.loop.state[k].shape.dtype in (F32, S32)
-        return added_values(self.loop.body, k) if exact else []
 
     def _saved(self, i: Instruction, together: str) -> float:
         """Cycles of the matrix units that one product for all iterations takes less: of the rows (`m`) or columns (`n`)

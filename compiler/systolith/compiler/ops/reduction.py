@@ -300,18 +300,17 @@ def _stepwise(operation: Instruction) -> Reduction:
     nodes = [trampoline(walk.visit(root, index)) for root in roots]
     made = len(roots) - count
     inits = expressions(graph, operation.operands[given:], index)
-    none = (None,) * count
     return Reduction(
-        (operation,),
-        (operation,),
-        dims,
-        kept,
-        (d,),
-        graph,
-        tuple(nodes[made:]),
-        tuple(inits),
-        (),
-        none,
+        operations=(operation,),
+        roots=(operation,),
+        dims=dims,
+        kept=kept,
+        reduced=(d,),
+        graph=graph,
+        inputs=tuple(nodes[made:]),
+        inits=tuple(inits),
+        plain=(),
+        identities=(None,) * count,
         side_nodes=tuple(nodes[:made]),
         ordered=True,
         stepwise=True,

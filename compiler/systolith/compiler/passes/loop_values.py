@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.passes.simplify.while_trip_count import element, keeps, step_of
 
@@ -17,22 +19,30 @@ def carried_values(loop: Instruction) -> set[Instruction]:
     return found
 
 
-def added_values(body: Computation, number: int) -> list[Instruction]:
-    """The values that an iteration adds to an element of the state that it does not read otherwise; none: it does not
-    only add.
-    """
+def added_values(body: Computation) -> dict[int, list[Instruction]]:
+    """The values that an iteration adds to elements of the state that it does not read otherwise, by their numbers."""
     if body.result.opcode != "tuple":
-        return []
-    users = body.users()
+        return {}
+    users, reads = body.users(), defaultdict[int, list[Instruction]](list)
+    for i in body.instructions:
+        if (number := element(i, body)) is not None:
+            reads[number].append(i)
+    found = {k: _added(users, reads[k], body.result, k) for k in range(len(body.result.operands))}
+    return {k: terms for k, terms in found.items() if terms}
+
+
+def _added(
+    users: dict[Instruction, list[Instruction]], before: list[Instruction], result: Instruction, number: int
+) -> list[Instruction]:
+    """What is added to an element that is read so; none: it is not only added to."""
     terms: list[Instruction] = []
-    todo = [(body.result.operands[number], body.result)]
+    todo = [(result.operands[number], result)]
     while todo:
         i, user = todo.pop()
         if i.opcode == "add" and users[i] == [user]:
             todo += [(o, i) for o in i.operands]
         else:
             terms.append(i)
-    before = [i for i in body.instructions if element(i, body) == number]
     alone = sum(len(users[i]) for i in before) == 1 == sum(i in before for i in terms)
     return [i for i in terms if i not in before] if alone else []
 
@@ -50,6 +60,6 @@ def free_products(loop: Instruction) -> dict[Instruction, bool]:
     if body.result.opcode != "tuple":
         return {}
     carried = carried_values(loop)
-    added = {viewed(x) for k in range(len(body.result.operands)) for x in added_values(body, k)}
+    added = {viewed(x) for terms in added_values(body).values() for x in terms}
     dots = [i for i in body.instructions if i.opcode == "dot"]
     return {i: i in added for i in dots if i in added or i not in carried}

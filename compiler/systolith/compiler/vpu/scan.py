@@ -38,19 +38,17 @@ from systolith.isa.pattern import MAX_LOOPS
 
 @dataclass(frozen=True)
 class Scan:
-    """An accumulation, stepwise, of which every step gives results.
+    """An accumulation, stepwise, of which every step gives results; of `scan` also what the last one leaves.
 
     Attributes:
         r: over the operand's dimensions, the scanned one reduced; its sides are the results.
         dim: the scanned dimension.
         index: from a step to the element at which it is.
-        last: whether what is carried from the last step is results, too, after the others.
     """
 
     r: Reduction
     dim: int
     index: IndexMap
-    last: bool = False
 
     @cached_property
     def plan(self) -> GroupPlan:
@@ -75,7 +73,7 @@ def scan_of(r: Reduction) -> Scan | None:
     """The reduction of a group as a scan; None: it is none."""
     if r.stepwise:
         (dim,) = r.reduced
-        return Scan(r, dim, _places(r.dims, dim, r.operation.flag("is_reverse")), last=True)
+        return Scan(r, dim, _places(r.dims, dim, r.operation.flag("is_reverse")))
     found = scanned(r.operation) if len(r.operations) == 1 and r.plain and not r.sides else None
     if found is None:
         return None
@@ -141,7 +139,7 @@ class _Lowering:
         except DoesNotFitError as problem:
             raise self.ctx.error(f"{problem}; use a chip with more VMEM", DoesNotFitError) from problem
         self.tiles: dict[Instruction, Array] = {}
-        self.made: dict[Instruction, Array] = {}
+        self.copies: dict[Instruction, Array] = {}
         for kept in Box.whole([r.dims[d] for d in r.kept]).tiles([sizes[d] for d in r.kept]):
             before: list[Array] = []
             for chunk in Box.whole([r.dims[dim]]).tiles([sizes[dim]]):
@@ -209,11 +207,11 @@ class _Lowering:
             leaves[leaf] = self.tiles[leaf]
         for leaf in self.turned:
             part = view(leaves[leaf], self.scan.plan.footprint(leaf, box))
-            made = self.made.get(leaf)
-            if made is None or (made.origin, made.dims) != (part.origin, part.dims):
-                made = self.made[leaf] = self._nested(part, nearest(part))
-                shuffle(self.ctx, part, made, self.ctx.origin("transpose"))
-            leaves[leaf] = made
+            copy = self.copies.get(leaf)
+            if copy is None or (copy.origin, copy.dims) != (part.origin, part.dims):
+                copy = self.copies[leaf] = self._nested(part, nearest(part))
+                shuffle(self.ctx, part, copy, self.ctx.origin("transpose"))
+            leaves[leaf] = copy
         return leaves
 
     def _carried(self, kept: Box) -> list[Array]:
