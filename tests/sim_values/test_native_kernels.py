@@ -66,6 +66,15 @@ def test_a_shift_in_place_is_left_to_numpy() -> None:
     assert not agree(copies(("f32", *ROWS, 512), ("f32", *ROWS, 516)))
 
 
+@pytest.mark.parametrize(("gap", "native"), [(256, True), (512, True), (128, False), (1024, False), (-256, True)])
+def test_streams_in_the_gaps_of_a_store(gap: int, native: bool) -> None:
+    """Vectors 1,024 bytes apart of 256 bytes each: another stream's may lie between them."""
+    rows = ((3, 1, 64), (1024, 0, 4))
+    body = [COPY[0], ("neg.f32", 1, (1,)), COPY[1], ("ld", 2, (), 2), ("abs.f32", 2, (2,)), ("st", -1, (2,), 3)]
+    streams = [("f32", *rows, base) for base in (9216, 1024, 9472, 1024 + gap)]
+    assert agree(copies(*streams, body=body)) is native
+
+
 def test_stores_to_one_address_are_left_to_numpy() -> None:
     assert not agree(copies(("f32", *ROWS, 512), ("f32", (3, 1, 64), (0, 0, 4), 9000)))
     assert not agree(copies(("f32", *ROWS, 512), ("f32", (3, 1, 64), (256, 0, 0), 9000)))

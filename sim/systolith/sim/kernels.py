@@ -83,13 +83,7 @@ def code_of(machine: Machine, number: int) -> Code:
 
 def prepare(machine: Machine, instr: Instruction) -> Run:
     """The operands of vpu.run, checked; kept for when the same instruction comes again."""
-    key = ("run", id(instr))
-    found = machine.cache.get(key)
-    if found is None or found[0] is not instr:
-        found = (instr, _prepare(machine, instr))
-        machine.remember(key, found)
-    run: Run = found[1]
-    return run
+    return machine.kept(instr, _prepare)
 
 
 def _prepare(machine: Machine, instr: Instruction) -> Run:

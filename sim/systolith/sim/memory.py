@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import mmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from systolith.isa.chip import Chip
 from systolith.isa.errors import SystolithError
-from systolith.isa.instruction import Space, Stream
+from systolith.isa.instruction import Instruction, Space, Stream
 from systolith.isa.numerics.images import Bits, Floats
 from systolith.isa.program import BufferDecl, Program
 from systolith.sim.calls import Calls, Direct
@@ -21,6 +21,7 @@ from systolith.sim.host_queue import HostQueue, QueuesByNumber
 from systolith.sim.naming import Iterations, named
 
 Bytes = npt.NDArray[np.uint8]
+T = TypeVar("T")
 
 _MAX_CACHED = 1 << 16
 _LARGE = 1 << 20  # bytes that take longer to clear than to get from the system
@@ -148,6 +149,16 @@ class Machine:
         if len(self.cache) >= _MAX_CACHED:
             self.cache.clear()
         self.cache[key] = value
+
+    def kept(self, instr: Instruction, make: Callable[[Machine, Instruction], T]) -> T:
+        """What `make` says of an instruction, whatever values it meets; kept for when the same one comes again."""
+        key = (make, id(instr))
+        found = self.cache.get(key)
+        if found is None or found[0] is not instr:
+            found = (instr, make(self, instr))
+            self.remember(key, found)
+        made: T = found[1]
+        return made
 
     def region(self, stream: Stream) -> Region:
         """The memory that a stream addresses.

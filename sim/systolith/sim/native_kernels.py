@@ -212,13 +212,20 @@ def _clash(r: Run, places: list[int], layouts: list[_Layout], uses: _Uses, store
     for n in (uses.body | uses.ends) - {stored}:
         b, base = layouts[n], places[n]
         alike = a.form.size == b.form.size and not b.form.spread and (n in uses.body) == (stored in uses.body)
-        if alike and (at + a.offset, a.moves) == (base + b.offset, b.moves):
+        gap = base + b.offset - at - a.offset
+        if alike and a.moves == b.moves and (not gap or _alternate(r, a, gap, stored in uses.body)):
             continue
         if _overlap((at + a.low, at + a.high), (base + b.low, base + b.high)) and _overlap(
             _inside(r, stored, at), _inside(r, n, base)
         ):
             return True
     return False
+
+
+def _alternate(r: Run, p: _Layout, gap: int, in_body: bool) -> bool:
+    """Whether a stream of the same moves, `gap` bytes further, keeps to the gaps that this one leaves."""
+    loops = r.counts if in_body else r.counts[: r.outer]
+    return injective((*p.moves[: len(loops)], p.moves[-1], p.form.size, gap), (*loops, *r.shape, 2), p.form.size)
 
 
 def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:

@@ -20,7 +20,7 @@ from systolith.isa.numerics.images import U32, floats
 from systolith.isa.pattern import Pattern
 from systolith.sim import streams as io
 from systolith.sim.memory import Machine, Tile
-from systolith.sim.plans import Box, Plan
+from systolith.sim.plans import Array, Box, Plan
 from systolith.sim.streams import Access
 
 
@@ -48,6 +48,20 @@ class _Operand(NamedTuple):
     pitch: int | None
     blocks: Blocks | None
     kind: str
+
+
+class Source(NamedTuple):
+    """An operand of an MXU where it lies.
+
+    Attributes:
+        operand: how it is read.
+        rows: of a matrix that need not be copied; None: it has to be.
+        address: that the offsets of its elements are from.
+    """
+
+    operand: _Operand
+    rows: Rows | None
+    address: int
 
 
 def copied(machine: Machine, src: Access, dst: Access) -> bool:
@@ -113,52 +127,55 @@ def merged(counts: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int
     return loops
 
 
-def matrix(machine: Machine, a: Access, rows: int) -> tuple[Rows, object] | None:
-    """A stream of floats as f32 images [M, K]: its first `rows` loops form M, the others K; and whose memory that is.
-
-    Raises:
-        SimulationError: out of bounds.
-    """
-    found = _operand(machine, a, rows, None)
-    if found is None:
-        return None
-    place = io.locate(machine, a, found.plan)
-    if found.pitch is not None and not place.address(0) % 4:
-        return Rows(place.address(found.plan.boxes[0].offset), found.pitch, *found.shape), None
-    if found.blocks is None:
-        return None
-    out = np.empty(found.shape, U32) if found.plan.full else np.full(found.shape, a.pattern.fill & 0xFFFFFFFF, U32)
-    address = out.ctypes.data
-    copy_blocks(found.kind, found.blocks, place.address(0), address, out, machine.calls)
-    return Rows(address, 4 * found.shape[1], *found.shape), out
-
-
-def tile(machine: Machine, a: Access, rows: int, transpose: bool, part: int) -> Tile | None:
-    """A stream of floats as a weight tile.
+def source(machine: Machine, a: Access, rows: int, transpose: bool | None) -> Source | None:
+    """How machine code reads a stream of floats for an MXU; None: it does not.
 
     Args:
         machine: the machine.
         a: the stream.
-        rows: how many of its loops, the first ones, form K; with `transpose`, N.
-        transpose: the others form K.
-        part: of the bf16 split.
+        rows: how many of its loops, the first ones, form a matrix's M or a tile's K; with `transpose`, N.
+        transpose: of a tile, the others form K; None: it is a matrix.
 
     Raises:
         SimulationError: out of bounds.
     """
     found = _operand(machine, a, rows, transpose)
-    if found is None or found.blocks is None:
+    if found is None:
         return None
-    place, full = io.locate(machine, a, found.plan), found.plan.full
-    depth, columns = found.shape
-    width = a.pattern.elements // depth
-    out = np.empty(found.shape, U32) if full and width == columns else np.zeros(found.shape, U32)
+    address = io.locate(machine, a, found.plan).address(0)
+    if found.pitch is not None and not address % 4:
+        return Source(found, Rows(address + found.plan.boxes[0].offset, found.pitch, *found.shape), address)
+    return None if found.blocks is None else Source(found, None, address)
+
+
+def matrix(machine: Machine, s: Source) -> tuple[Rows, object]:
+    """A matrix as f32 images [M, K], and whose memory that is."""
+    if s.rows is not None:
+        return s.rows, None
+    shape, fill = s.operand.shape, s.operand.pattern.fill & 0xFFFFFFFF
+    out = np.empty(shape, U32) if s.operand.plan.full else np.full(shape, fill, U32)
+    address = out.ctypes.data
+    _copy_to(machine, s, address, out)
+    return Rows(address, 4 * shape[1], *shape), out
+
+
+def tile(machine: Machine, s: Source, part: int) -> Tile:
+    """A weight tile; `part`: of the bf16 split."""
+    pattern, full = s.operand.pattern, s.operand.plan.full
+    depth, columns = s.operand.shape
+    width = pattern.elements // depth
+    out = np.empty(s.operand.shape, U32) if full and width == columns else np.zeros(s.operand.shape, U32)
     if not full:
-        out[:, :width] = a.pattern.fill & 0xFFFFFFFF
+        out[:, :width] = pattern.fill & 0xFFFFFFFF
     made = Tile(floats(out), False)
-    copy_blocks(found.kind, found.blocks, place.address(0), made.address, out, machine.calls)
+    _copy_to(machine, s, made.address, out)
     reduce_at(made.address, out.size, part, out, machine.calls)
     return made
+
+
+def _copy_to(machine: Machine, s: Source, address: int, out: Array) -> None:
+    assert s.operand.blocks is not None
+    copy_blocks(s.operand.kind, s.operand.blocks, s.address, address, out, machine.calls)
 
 
 def _operand(machine: Machine, a: Access, rows: int, transpose: bool | None) -> _Operand | None:

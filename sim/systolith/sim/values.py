@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,8 +121,17 @@ def _operand(machine: Machine, instr: Instruction, integer: bool) -> Access:
     return a
 
 
-def mxu_load(machine: Machine, instr: Instruction) -> None:
-    """mxu.load: the weight tile, [K, N] and zero elsewhere, into the shadow registers."""
+class _Load(NamedTuple):
+    """A weight tile's stream, with what its instruction says; `source`: for machine code, None: numpy reads it."""
+
+    stream: Access
+    integer: bool
+    transpose: bool
+    part: int
+    source: native.Source | None
+
+
+def _load(machine: Machine, instr: Instruction) -> _Load:
     chip = machine.chip.mxu
     integer, transpose = bool(_number(instr, "integer")), bool(_number(instr, "transpose"))
     a, rows = _operand(machine, instr, integer), _number(instr, "row_loops")
@@ -131,13 +141,21 @@ def mxu_load(machine: Machine, instr: Instruction) -> None:
         depth, width = width, depth
     if depth > chip.rows or width > chip.cols:
         raise machine.error(f"weight tile of {depth} x {width}, the array is {chip.rows} x {chip.cols}")
-    part = _number(instr, "part")
-    tile = None if integer else native.tile(machine, a, rows, transpose, part)
-    if tile is None:
-        weights = _matrix(machine, instr, a, integer)
-        weights = weights.T if transpose else weights
-        values = _integer_tile(weights, chip.cols) if integer else weight_tile(weights, part, chip.cols)
-        tile = Tile(values, integer)
+    source = None if integer else native.source(machine, a, rows, transpose)
+    return _Load(a, integer, transpose, _number(instr, "part"), source)
+
+
+def mxu_load(machine: Machine, instr: Instruction) -> None:
+    """mxu.load: the weight tile, [K, N] and zero elsewhere, into the shadow registers."""
+    load = machine.kept(instr, _load)
+    if load.source is not None:
+        tile = native.tile(machine, load.source, load.part)
+    else:
+        weights = _matrix(machine, instr, load.stream, load.integer)
+        weights, cols = weights.T if load.transpose else weights, machine.chip.mxu.cols
+        tile = Tile(
+            _integer_tile(weights, cols) if load.integer else weight_tile(weights, load.part, cols), load.integer
+        )
     machine.shadow[_unit(machine, instr)] = tile
 
 
@@ -161,39 +179,68 @@ def mxu_latch(machine: Machine, instr: Instruction) -> None:
     machine.active[unit] = machine.shadow[unit]
 
 
-def mxu_matmul(machine: Machine, instr: Instruction) -> None:
-    """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
-    unit, integer = _unit(machine, instr), bool(_number(instr, "integer"))
-    tile, first = machine.active[unit], _number(instr, "acc")
-    a, loops, chip = _operand(machine, instr, integer), _number(instr, "row_loops"), machine.chip.mxu
+class _Product(NamedTuple):
+    """A product's rows and accumulators.
+
+    Attributes:
+        stream: of the rows.
+        integer, part, accumulate: what the instruction says.
+        first, height: accumulator rows.
+        depth: elements of a row.
+        source: for machine code; None: numpy reads them.
+        sums: address of the accumulators, and elements from row to row.
+    """
+
+    stream: Access
+    integer: bool
+    part: int
+    accumulate: bool
+    first: int
+    height: int
+    depth: int
+    source: native.Source | None
+    sums: tuple[int, int]
+
+
+def _product(machine: Machine, instr: Instruction) -> _Product:
+    chip, integer, first = machine.chip.mxu, bool(_number(instr, "integer")), _number(instr, "acc")
+    a, loops = _operand(machine, instr, integer), _number(instr, "row_loops")
     count, depth = prod(a.pattern.counts[:loops]), prod(a.pattern.counts[loops:])
-    if tile is None:
-        raise machine.error("multiplies, but no weights were latched")
-    if tile.integer != integer:
-        raise machine.error("integer rows meet floating-point weights, or the other way round")
     if depth > chip.rows:
         raise machine.error(f"rows of {depth} elements, the array has {chip.rows}")
     if first < 0 or first + count > chip.acc_rows:
         raise machine.error(f"accumulator rows {first} to {first + count - 1}, there are {chip.acc_rows}")
-    part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
     ours = a.stream.space is Space.ACC  # the rows read may be those written
+    source = None if integer or ours else native.source(machine, a, loops, None)
+    sums = (machine.memory(Space.ACC, instr.unit).address + 4 * chip.cols * first, chip.cols)
+    part, accumulate = _number(instr, "part"), bool(_number(instr, "accumulate"))
+    return _Product(a, integer, part, accumulate, first, count, depth, source, sums)
+
+
+def mxu_matmul(machine: Machine, instr: Instruction) -> None:
+    """mxu.matmul: accumulator = (accumulate ? accumulator : +0) + rows x active tile."""
+    unit = _unit(machine, instr)
+    tile, p = machine.active[unit], machine.kept(instr, _product)
+    if tile is None:
+        raise machine.error("multiplies, but no weights were latched")
+    if tile.integer != p.integer:
+        raise machine.error("integer rows meet floating-point weights, or the other way round")
+    depth, width = tile.values.shape
+    ours = p.stream.stream.space is Space.ACC
     if machine.hostile and ours:
-        check_rows_apart(machine, a, unit, first, count)
-    found = None if integer or ours or depth != len(tile.values) else native.matrix(machine, a, loops)
-    if found is not None:
-        rows_at, memory = found
-        weights = (tile.address, tile.values.shape[1])
-        sums = (machine.memory(Space.ACC, unit).address + 4 * chip.cols * first, chip.cols)
-        add_product_at(rows_at, part, weights, sums, accumulate, (memory, tile), machine.calls)
+        check_rows_apart(machine, p.stream, unit, p.first, p.height)
+    if p.source is not None and depth == p.depth:
+        rows_at, memory = native.matrix(machine, p.source)
+        add_product_at(rows_at, p.part, (tile.address, width), p.sums, p.accumulate, (memory, tile), machine.calls)
         return
-    rows, target = _matrix(machine, instr, a, integer), machine.acc[unit][first : first + count]  # all calls are made
-    rows = rows.copy() if ours else rows
-    if not integer:
-        add_product(rows, part, tile.values, floats(target), accumulate)
+    rows = _matrix(machine, instr, p.stream, p.integer)  # all calls are made
+    rows, target = rows.copy() if ours else rows, machine.acc[unit][p.first : p.first + p.height]
+    if not p.integer:
+        add_product(rows, p.part, tile.values, floats(target), p.accumulate)
         return
-    depth = min(depth, len(tile.values))  # the rest meets zeros
+    depth = min(p.depth, depth)  # the rest meets zeros
     total = image(integer_product(rows[:, :depth], tile.values[:depth]))
-    target[...] = target + total if accumulate else total
+    target[...] = target + total if p.accumulate else total
 
 
 def vpu_run(machine: Machine, instr: Instruction) -> None:
