@@ -50,6 +50,15 @@ def _state_space(x: jax.Array, dt: jax.Array, a: jax.Array, b: jax.Array, c: jax
     return lax.scan(step, jnp.zeros(a.shape), (x, dt, b, c))[1]
 
 
+def _heat(x: jax.Array) -> Tree:
+    """Steps of a stencil: each point of the grid needs its neighbours."""
+
+    def step(_: int, x: jax.Array) -> jax.Array:
+        return x + 0.1 * (jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1) + jnp.roll(x, -1, 1) - 4 * x)
+
+    return lax.fori_loop(0, 20, step, x)
+
+
 def _filtered(x: jax.Array, w: jax.Array) -> jax.Array:
     labels, groups = ("NHWC", "HWIO", "NHWC"), x.shape[-1]
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=labels, feature_group_count=groups)
@@ -131,6 +140,7 @@ OPERATIONS: dict[str, Model] = {
         (_f32(8, 28, 28, 96), _f32(3, 3, 1, 96), _f32(8, 28, 28, 96)),
     ),
     "moving_average": (_moving_average, (_f32(1000, 512),)),
+    "heat": (_heat, (_f32(512, 512),)),
     "state_space": (_state_space, (_f32(256, 64), _f32(256, 64), _f32(64, 16), _f32(256, 16), _f32(256, 16))),
     "recurrent_gradient": (_recurrent_gradient, (_f32(64, 16, 256), _f32(256, 256), _f32(256, 256))),
     "random_bits": (lambda k: jax.random.bits(jax.random.wrap_key_data(k), (4096, 4096)), (KEY,)),

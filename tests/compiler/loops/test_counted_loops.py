@@ -52,7 +52,7 @@ def test_a_loop_takes_less_than_its_instructions_one_after_another() -> None:
     first = next(n for n, i in enumerate(program.code) if i.op == "loop") + 1
     loads = [k for k, n in enumerate(trace.index) if n > first and program.code[n].op == "dma.load"]
     same = [k for k in loads if trace.index[k] == trace.index[loads[0]]]
-    begin, end = same[10], same[11]
+    begin, end = same[5], same[6]
     busy = int((trace.end[begin:end] - trace.start[begin:end]).sum())
     assert trace.start[end] - trace.start[begin] < 0.8 * busy
 

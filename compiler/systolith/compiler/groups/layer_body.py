@@ -12,7 +12,7 @@ from systolith.compiler.groups.layers import Before, Layers, Rows, Same, Source,
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.passes.rewrite import Names
-from systolith.isa.dtypes import S32
+from systolith.isa.dtypes import S32, DType
 
 Stack = tuple[Instruction, ...]
 """The parameters of all layers, one of each."""
@@ -203,6 +203,6 @@ def stacked(shape: Shape, count: int) -> Shape:
     return array(shape.dtype, (count, *shape.dims))
 
 
-def scalar(name: str, value: int) -> Instruction:
-    """A constant of s32."""
-    return Instruction(name, "constant", array(S32, ()), literal=np.array(value, np.int32))
+def scalar(name: str, value: int, dtype: DType = S32) -> Instruction:
+    """A constant of an integer type."""
+    return Instruction(name, "constant", array(dtype, ()), literal=np.array(value, dtype.stored))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
 
 
@@ -25,6 +27,23 @@ def clone_computation(computation: Computation, name: str) -> Computation:
     copy = Computation(name, attributes=dict(computation.attributes), line=computation.line)
     _fill(copy, computation, {})
     return copy
+
+
+def clone_called(computation: Computation, fresh: Callable[[str], str]) -> list[Computation]:
+    """Copies of a computation and of all that it calls, which share nothing, in the order in which they are called: it
+    is the last one.  `fresh`: a name like another one.
+    """
+    copies: dict[Computation, Computation] = {}
+
+    def visit(c: Computation) -> None:
+        for called in (called for i in c.instructions for called in i.called):
+            if called not in copies:
+                visit(called)
+        copies[c] = Computation(fresh(c.name), attributes=dict(c.attributes), line=c.line)
+        _fill(copies[c], c, copies)
+
+    visit(computation)
+    return list(copies.values())
 
 
 def _fill(copy: Computation, computation: Computation, copies: dict[Computation, Computation]) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from systolith.compiler.groups.counted_scalars import counted_states
 from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.hlo.trampoline import Steps
 from systolith.compiler.hlo.trip_count import trip_count
-from systolith.compiler.lower.counted_scalars import counted_states
 from systolith.compiler.lower.double_buffering import double_buffered
 from systolith.compiler.lower.lowering import Lowering
 from systolith.compiler.lower.scalars import alu, load_scalar
 from systolith.compiler.lower.values import Value, carry, flatten, shaped
-from systolith.compiler.memory.aliasing import Uses
-from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, Leaf, kept_by
+from systolith.compiler.memory.aliasing import carried_in_place
+from systolith.compiler.memory.residency import CACHED_SHARE, Aliases, kept_by
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.ops.table import RUNNING, family
 from systolith.compiler.tile.induction import Induction
@@ -58,8 +58,8 @@ def lower_while(lowering: Lowering, i: Instruction, operands: list[Value]) -> St
         state.append(place)
     outer_cache = dict(lowering.cache)
     _bring_invariants(lowering, body, state, budget)
-    for leaf, array in _in_place(body, state).items():
-        lowering.homes[leaf] = array
+    for leaf, k in carried_in_place(body).items():  # other arrays: an index that is counted there is not the next one
+        lowering.homes[leaf] = replace(state[k])
     count = trip_count(i)
     if lowering.depth > COUNTED or (count is not None and count > MOST_TURNS):
         count = None
@@ -177,27 +177,6 @@ def _bring_invariants(lowering: Lowering, body: Computation, state: list[Array],
         if array.buf.bytes <= room:
             lowering.bring(array)
             room -= array.buf.bytes
-
-
-def _in_place(body: Computation, state: list[Array]) -> dict[Leaf, Array]:
-    """Results of groups of the body that can be made in the place of the next iteration's value.
-
-    The old value must not be needed any more, or the groups that need it last update it where it is.  The arrays are
-    others than those of the state: an index that is counted there is not the next one.
-    """
-    (parameter,) = body.parameters
-    uses = Uses(body)
-    after = uses.aliases.leaves[body.result]
-    found: dict[Leaf, Array] = {}
-    for k, leaf in enumerate(after):
-        if not isinstance(leaf[0], Group) or after.count(leaf) > 1 or (parameter, k) in after:
-            continue
-        *made, first = uses.updated(leaf)
-        if first == (parameter, k):
-            found |= dict.fromkeys(made, replace(state[k]))
-        elif uses.may_replace(leaf, (parameter, k)):
-            found[leaf] = replace(state[k])
-    return found
 
 
 def lower_conditional(lowering: Lowering, i: Instruction, operands: list[Value]) -> Steps[Value]:

@@ -8,6 +8,7 @@ from math import prod
 
 from systolith.compiler.errors import DoesNotFitError, LimitError, compile_error
 from systolith.compiler.explain import Alternative
+from systolith.compiler.groups.counted_scalars import note_scalars
 from systolith.compiler.groups.fingerprint import group_key
 from systolith.compiler.groups.splitting import Oversized
 from systolith.compiler.hlo.ir import Computation, Instruction
@@ -16,7 +17,6 @@ from systolith.compiler.hlo.trampoline import Steps, trampoline
 from systolith.compiler.index.affine import Box
 from systolith.compiler.lower.alike import source_of
 from systolith.compiler.lower.block_bodies import BlockBodies
-from systolith.compiler.lower.counted_scalars import note_scalars
 from systolith.compiler.lower.group_copies import GroupCopies
 from systolith.compiler.lower.group_template import Note
 from systolith.compiler.lower.lowered import LoweredGroup, Nest

@@ -281,6 +281,28 @@ def _starts_empty(leaf: Leaf, aliases: Aliases) -> bool:
     return maker.opcode == "while" and is_allocation(aliases.leaves[maker.operands[0]][k][0])
 
 
+def carried_in_place(body: Computation) -> dict[Leaf, int]:
+    """Results of groups and conditionals of a loop's body that can be made where the element of the state lies that
+    they become, with its number.
+
+    The old value must not be needed any more, or the groups that need it last update it where it is.
+    """
+    (parameter,) = body.parameters
+    uses = Uses(body)
+    after = uses.aliases.leaves[body.result]
+    found: dict[Leaf, int] = {}
+    for k, leaf in enumerate(after):
+        made_here = isinstance(leaf[0], Group) or leaf[0].opcode == "conditional"
+        if not made_here or after.count(leaf) > 1 or (parameter, k) in after:
+            continue
+        *made, first = uses.updated(leaf)
+        if first == (parameter, k):
+            found |= dict.fromkeys(made, k)
+        elif uses.may_replace(leaf, (parameter, k)):
+            found[leaf] = k
+    return found
+
+
 class Uses:
     """Where the values of a computation are made and used for the last time.
 

@@ -14,6 +14,7 @@ from systolith.compiler.groups.loop_products import LoopProducts
 from systolith.compiler.groups.loop_residuals import RecomputeRows
 from systolith.compiler.groups.loop_rows import LoopRows
 from systolith.compiler.groups.loop_scans import ScanLoops
+from systolith.compiler.groups.loop_unroll import UnrollCarried
 from systolith.compiler.groups.loop_updates import UpdateInLoops
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.groups.producer_fusion import FusePrologues
@@ -59,6 +60,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "producer-fusion": FusePrologues,
     "multi-output-fusion": FuseOutputs,
     "slice-views": lambda chip, options: SliceViews(chip),
+    "loop-unroll": lambda chip, options: UnrollCarried(chip),
     "counters-last": lambda chip, options: CountLast(),
 }
 """From canonical to grouped HLO: what makes each pass, by its name."""
