@@ -128,8 +128,8 @@ def test_operands_are_read_once(text: str) -> None:
 @examples(12, 60)
 @given(
     st.sampled_from([(40,), (7, 9), (130,)]),
-    st.integers(1, 20),
-    st.integers(1, 20),
+    st.integers(2, 20),  # products of vectors are sums
+    st.integers(2, 20),
     st.booleans(),
     st.integers(0, 2**32),
 )

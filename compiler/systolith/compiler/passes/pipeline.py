@@ -52,6 +52,7 @@ from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
+from systolith.compiler.passes.simplify.summed_dots import ContractSummedBatches
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples, SplitTupleConstants
 from systolith.compiler.passes.simplify.while_counters import FoldCounters
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
@@ -106,6 +107,7 @@ LEGAL: tuple[Pass, ...] = (
     ExpandBitcastDtypes(),
     ExpandFfts(),
     ExpandIntegerProducts(),
+    ContractSummedBatches(),
     ReduceSmallDots(),
     MoveChannelsLast(),
     SumDepthwiseGradients(),

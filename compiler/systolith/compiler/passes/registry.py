@@ -56,6 +56,7 @@ from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.compiler.passes.simplify.padded_slices import WidenPaddedSlices
 from systolith.compiler.passes.simplify.sharding_remover import RemoveShardings
 from systolith.compiler.passes.simplify.sorts import SimplifySorts
+from systolith.compiler.passes.simplify.summed_dots import ContractSummedBatches
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers, SimplifyTuples
 from systolith.compiler.passes.simplify.while_counters import FoldCounters
 from systolith.compiler.passes.simplify.while_loops import SimplifyWhileLoops
@@ -85,6 +86,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "dce": DeadCode,
     "depthwise-gradient-expander": SumDepthwiseGradients,
     "dilated-kernel-splitter": SplitDilatedKernels,
+    "dot-batch-contractor": ContractSummedBatches,
     "dot-strength-reducer": ReduceSmallDots,
     "dynamic_padder": PadDynamicSizes,
     "fft-expander": ExpandFfts,

@@ -23,6 +23,7 @@ from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.groups.slice_views import SliceViews
 from systolith.compiler.groups.softmax_products import SoftmaxProducts
 from systolith.compiler.groups.unit_assignment import UnitAssignment
+from systolith.compiler.groups.vector_products import SumVectorProducts
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import Pass
 from systolith.compiler.passes.simplify.tuples import ExpandBarriers
@@ -47,6 +48,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "row-updates": lambda chip, options: UpdateInLoops(chip),
     "loop-rows": lambda chip, options: LoopRows(chip),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
+    "vector-products": lambda chip, options: SumVectorProducts(chip, options.precision),
     "dilated-inputs": lambda chip, options: SplitDilatedInputs(chip),
     "factor-sums": lambda chip, options: FactorSums(chip),
     "slice-hoister": lambda chip, options: HoistSlices(chip, options.precision),

@@ -1,8 +1,8 @@
 """A dot as products of elements and their sums: dot(a, b) = reduce-add over the contracted dimensions of a * b.
 
 The broadcasts fold into index maps and the product into the reduction, so that nothing of the space of products is
-stored.  Contracted dimensions come first there and the longest of the others last: lanes hold results, each with its
-own sum, and operands are transposed for that.
+stored.  Contracted dimensions come first there and the longest of the others last, so that lanes hold results, each
+with its own sum, and operands are transposed for that; or the space lies as one operand does, which is not.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from systolith.isa.dtypes import DType
 BATCH, ROWS, COLUMNS, TERMS = KINDS = "batch", "rows", "columns", "terms"
 """Kinds of dimensions: those of both operands and the result, of one operand and the result, and the contracted ones.
 The result has the first three, in this order."""
+
+Label = tuple[str, int]
+"""A dimension: its kind, and its number among those."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,23 @@ class DotDims:
         """The kinds of the result's dimensions, the longest last."""
         return sorted((BATCH, ROWS, COLUMNS), key=self.size)
 
+    def labels(self, operand: int) -> list[Label]:
+        """What each dimension of an operand is."""
+        found = {d: (kind, n) for kind, dims in self.sides[operand].items() for n, d in enumerate(dims)}
+        return [found[d] for d in range(len(found))]
 
-def summed_products(callees: Callees, r: Rewriter, dot: Instruction, dtype: DType) -> Instruction:
+    def space(self, like: int | None) -> list[Label]:
+        """The dimensions of the products in order; `like`: the operand as which they lie, behind those it lacks."""
+        whole = [(kind, n) for kind in (TERMS, *self.by_size) for n in range(len(self.sizes[kind]))]
+        if like is None:
+            return whole
+        own = self.labels(like)
+        return [*(label for label in whole if label not in own), *own]
+
+
+def summed_products(
+    callees: Callees, r: Rewriter, dot: Instruction, dtype: DType, like: int | None = None
+) -> Instruction:
     """What a dot gives, in a type in which products and sums are.
 
     Args:
@@ -65,27 +83,26 @@ def summed_products(callees: Callees, r: Rewriter, dot: Instruction, dtype: DTyp
         r: makes instructions.
         dot: the dot.
         dtype: the type.
+        like: the operand as which the products lie; None: contracted dimensions first, the longest of the others last.
     """
     dims = DotDims(dot)
-    order = [TERMS, *dims.by_size]
-    kinds = [kind for kind in order for _ in dims.sizes[kind]]
-    space = array(dtype, [n for kind in order for n in dims.sizes[kind]])
+    order = dims.space(like)
+    space = array(dtype, [dims.sizes[kind][n] for kind, n in order])
     sides = []
-    for x, own in zip(dot.operands, dims.sides, strict=False):
-        turned = r.converted(r.transposed(x, [d for kind in order for d in own.get(kind, ())]), dtype)
-        places = tuple(d for d, kind in enumerate(kinds) if kind in own)
+    for number, x in enumerate(dot.operands[:2]):
+        own = dims.labels(number)
+        turned = r.converted(r.transposed(x, [own.index(label) for label in order if label in own]), dtype)
+        places = tuple(d for d, label in enumerate(order) if label in own)
         sides.append(r.emit("broadcast", turned, shape=space, dimensions=places))
     products = r.emit("multiply", *sides, shape=space)
-    summed = tuple(d for d, kind in enumerate(kinds) if kind == TERMS)
-    kept = [d for d in range(len(kinds)) if d not in summed]
+    kept = [label for label in order if label[0] != TERMS]
     made = r.emit(
         "reduce",
         products,
         r.constant(0, dtype),
-        shape=array(dtype, [space.dims[d] for d in kept]),
+        shape=array(dtype, [dims.sizes[kind][n] for kind, n in kept]),
         name=dot.name,
-        dimensions=summed,
+        dimensions=tuple(d for d, (kind, _) in enumerate(order) if kind == TERMS),
         to_apply=callees.reducer("add", dtype),
     )
-    given = [kinds[d] for d in kept]
-    return r.transposed(made, sorted(range(len(given)), key=lambda d: (KINDS.index(given[d]), d)))
+    return r.transposed(made, sorted(range(len(kept)), key=lambda d: (KINDS.index(kept[d][0]), kept[d][1])))
