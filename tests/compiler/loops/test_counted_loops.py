@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 
 from systolith.compiler.driver import Compiled
 from systolith.sim.simulate import simulate
@@ -193,3 +197,17 @@ ENTRY main {{
     given_rows = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
     (got,), (wanted,) = run(compiled(text, chip).program, chip, [given_rows]), run_xla(text, given_rows)
     assert (np.asarray(got).reshape(wanted.shape) == wanted).all()
+
+
+def test_checks_of_rows_that_tile_loops_store() -> None:
+    """The register with a row's place moves with the tiles of the row: checks do not know where the row began."""
+
+    def rows(x: jax.Array, y: jax.Array) -> Any:
+        def step(c: jax.Array, i: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return c / 2 + jnp.roll(x, i, 0), jnp.einsum("pqr,qrp->qp", c, y) * 2 + 1
+
+        return lax.scan(step, x, jnp.arange(5))
+
+    args: list[Array] = [np.ones(s, np.float32) for s in [(60, 41, 27), (41, 27, 60)]]
+    report = checked(compiled(hlo(rows, args), CHIPS[16], "highest"), CHIPS[16], args)
+    assert report.unchecked >= 5 * 60 * 41

@@ -260,7 +260,10 @@ def probes(tile: TileModule, made: Emitted, plan: MemoryPlan) -> list[Probe]:
 
 
 def _register(array: Array, made: Emitted, places: range, numbers: Mapping[str, int]) -> int:
-    """The register with the place of an array in its buffer, by which instructions among these reach it; 0: none."""
+    """The register with the place of an array in its buffer, by which instructions among these reach it; 0: none.
+
+    Nor is there one where another of them moves it, as a loop over tiles does.
+    """
     number = numbers.get(array.buf.name)
     if array.buf.space is not Space.HBM or not isinstance(array.dynamic, VReg):
         return 0
@@ -270,7 +273,9 @@ def _register(array: Array, made: Emitted, places: range, numbers: Mapping[str, 
         if any(r.buf is array.buf and r.dynamic == array.dynamic and not r.moves for r in refs):
             for value in made.program.code[n].args.values():
                 if isinstance(value, Stream) and value.space is Space.HBM and value.buffer == number:
-                    return _added(made.program.code, n, value.base)
+                    found = _added(made.program.code, n, value.base)
+                    moved = any(made.program.code[k].args.get("rd") == Reg(found) for k in range(n, places.stop))
+                    return 0 if moved else found
     return 0
 
 
