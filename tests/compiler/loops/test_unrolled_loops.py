@@ -125,6 +125,8 @@ def test_loops_that_test(count: int, told: bool) -> None:
     text = hlo(run_loop, args)
     made = compiled(text, CHIPS[256], "highest")
     assert copies(made) == [(0, 2 * args[0].nbytes)]
+    groups = [i.name for i in made.module.instructions() if i.opcode == "fusion"]
+    assert len({*groups}) == len(groups)  # reports and checks know them by name
     for got, expected in zip(run(made.program, CHIPS[256], args), run_xla(text, *args), strict=True):
         assert error(got, expected) < 1e-6
     assert checked(made, CHIPS[256], args).executions

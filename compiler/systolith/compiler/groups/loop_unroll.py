@@ -49,7 +49,7 @@ LARGEST = 128
 
 @dataclass(frozen=True)
 class UnrollCarried:
-    """Make several iterations one where a loop of known trip count copies what it carries, and these need not.
+    """Make several iterations of a loop one where it copies what it carries, and these need not.
 
     Attributes:
         chip: whose transfers and matrix units are weighed.
@@ -173,8 +173,7 @@ class _Unroll:
         If it does not, what the first one made is copied: once in a run of the loop.
         """
         *called, made = clone_called(self._loop.computation("body"), self._names.fresh)
-        *others, second = clone_called(self._loop.computation("body"), self._names.fresh)
-        *more, condition = clone_called(self._loop.computation("condition"), self._names.fresh)
+        second, condition = (self._copy(self._loop.computation(name)) for name in ("body", "condition"))
         root, given = made.result, made.first_parameter
         out, after = [i for i in made.instructions if i is not root], list(root.operands)
         *test, predicate = self._on(condition, after)
@@ -199,7 +198,7 @@ class _Unroll:
         for part, k in zip(found, changed, strict=True):
             root.operands[k] = part
         made.root, made.instructions = root, [*out, *test, state, again, *found, root]
-        self._made += [*called, *others, second, *more, rest, made]
+        self._made += [*called, second, rest, made]
         return made
 
     def replace(self, body: Computation, count: int | None, first: bool) -> None:
@@ -242,10 +241,16 @@ class _Unroll:
 
     def _iteration(self, state: Sequence[Instruction]) -> tuple[list[Instruction], list[Instruction]]:
         """The instructions of an iteration on elements of the state, and the next state's elements."""
-        *called, body = clone_called(self._loop.computation("body"), self._names.fresh)
-        self._made += called
-        *made, root = self._on(body, state)
+        *made, root = self._on(self._copy(self._loop.computation("body")), state)
         return made, root.operands
+
+    def _copy(self, computation: Computation) -> Computation:
+        """A copy of a computation and of all that it calls, with names of their own: groups are known by theirs."""
+        *called, made = clone_called(computation, self._names.fresh)
+        for i in (i for c in (*called, made) for i in c.instructions):
+            i.name = self._names.fresh(i.name)
+        self._made += called
+        return made
 
     def _on(self, computation: Computation, state: Sequence[Instruction]) -> list[Instruction]:
         """The instructions of a computation of the loop's on elements of the state, and what stands for the root."""
@@ -256,7 +261,6 @@ class _Unroll:
             if number is not None:
                 stands[i] = state[number]
             elif i is not computation.first_parameter:
-                i.name = self._names.fresh(i.name)
                 i.operands = [stands.get(o, o) for o in i.operands]
                 made.append(i)
         root = computation.result
@@ -266,7 +270,9 @@ class _Unroll:
         """What two groups one after the other make of a scalar, made by one: SEQ knows it if it only counts."""
         if not (isinstance(first, Group) and isinstance(second, Group)) or second.operands != [first]:
             return None
-        if not first.shape.is_array or not second.shape.is_array or first.dims or second.dims or first.reduces:
+        if first.unit is not Unit.VPU or first.reduces:
+            return None
+        if not first.shape.is_array or not second.shape.is_array or first.dims or second.dims:
             return None
         joint = join(first, second, {first: 0}, [1])
         joint.computation.name = self._names.fresh(joint.computation.name)
