@@ -41,7 +41,7 @@ def test_a_step_takes_as_long_as_the_busier_of_link_and_chip() -> None:
     compute = cycles_of_a_step(fast)
     assert compute < link / 2
     assert cycles_of_a_step(chip) == pytest.approx(link, rel=0.01)  # bound by the link
-    wide = sl.chip("tpu_v3", {"mxu.count": 1, "host.p": 1024, "host.setup": 50, "host.latency": 200})
+    wide = sl.chip("tpu_v3", {"mxu.count": 1, "host.p": 1024, "host.setup": 50, "host.latency": 50})
     assert cycles_of_a_step(wide) == pytest.approx(compute, rel=0.05)  # bound by the chip: transfers are hidden
     late = HostTimes({"": [(5000 * n, ITEM) for n in range(2 * STEPS)]})
     assert cycles_of_a_step(chip, late) == pytest.approx(5000, rel=0.01)  # bound by the host
