@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.induction import Progression, progression
 from systolith.compiler.tile.ir import Array, Block, Ref, TileOp, VReg
 from systolith.isa.pattern import Pattern
-from systolith.isa.program import Role
 
 RECENT = 4
 """Scalars that are not read again: each takes a register until its last use, of which there are few."""
@@ -20,12 +17,8 @@ def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -
     One that was read lately for the same group and in the same block, and not written since, is in a register: a group
     reads what it takes, so that this lies there as long as checks look at it.  The state of a loop lies there anyway:
     other groups of its body do not read it again.  What loops count is computed from their induction variables.
-    Nor is a constant read.  `expected`: the value in runs without data.
+    `expected`: the value in runs without data.
     """
-    if (value := _constant(array)) is not None:
-        register = ctx.vreg()
-        ctx.append(TileOp("li", {"rd": register, "imm": value}, ctx.origin(what)))
-        return register
     if (moved := progression(ctx.inductions, array)) is not None:
         register = number_of(ctx, moved, what)
         moved.loop.values[register] = moved
@@ -40,14 +33,6 @@ def load_scalar(ctx: TileBuilder, array: Array, what: str, expected: int = -1) -
     if len(ctx.scalars) > RECENT:
         ctx.scalars.pop(next(iter(ctx.scalars)))
     return register
-
-
-def _constant(array: Array) -> int | None:
-    """The value of a constant as a register has it."""
-    decl = array.buf.decl
-    if decl is None or decl.role is not Role.CONSTANT or array.dynamic is not None:
-        return None
-    return int(np.frombuffer(decl.data, array.dtype.stored, 1, array.offset).astype(np.int32)[0])
 
 
 def number_of(ctx: TileBuilder, moved: Progression, what: str) -> VReg:

@@ -29,7 +29,8 @@ def _is_sum_of_dot(i: Instruction) -> bool:
     zero = initial.opcode == "constant" and initial.literal is not None and not np.any(initial.literal)
     adds = plain_operation(i.computation()) == "add" and dot.shape.dtype.bits > 1
     fixed = dot.shape.is_fixed and all(o.shape.is_fixed for o in dot.operands) and "sparsity" not in dot.attributes
-    return zero and adds and fixed and max(i.ints("dimensions")) < len(dot.ints("lhs_batch_dims", ()))
+    batch = range(len(dot.ints("lhs_batch_dims", ())))
+    return zero and adds and fixed and all(d in batch for d in i.ints("dimensions"))
 
 
 def _contracted(r: Rewriter, i: Instruction) -> Instruction | None:
