@@ -178,22 +178,17 @@ class _Unroll:
         out, after = [i for i in made.instructions if i is not root], list(root.operands)
         *test, predicate = self._on(condition, after)
         test += [] if predicate in after else [predicate]
-        shape = given.shape
-        state = Instruction(self._names.fresh(f"{self._loop.name}.once"), "tuple", shape, after)
+        state = Instruction(self._names.fresh(f"{self._loop.name}.once"), "tuple", given.shape, after)
         changed = [k for k, i in enumerate(after) if element(i, made) != k]
         second.result.operands = [second.result.operands[k] for k in changed]
-        second.result.shape = tuple_of([i.shape for i in second.result.operands])
-        same = Outline()
-        whole = same.parameter(given)
-        parts = [_part(whole, k, f"{whole.name}.{k}") for k in changed]
-        same.body += parts
-        rest = same.computation(self._names.fresh(f"{made.name}.last"), parts)
-        if len(parts) == 1:
-            rest.root = Instruction("outputs", "tuple", second.result.shape, parts)
-            rest.instructions.append(rest.root)
+        second.result.shape = shape = tuple_of([i.shape for i in second.result.operands])
+        whole = Instruction(given.name, "parameter", given.shape, number=0)
+        parts = [_part(whole, k, f"{given.name}.{k}") for k in changed]
+        rest_root = Instruction("same", "tuple", shape, parts)
+        rest = Computation(self._names.fresh(f"{made.name}.last"), [whole, *parts, rest_root], rest_root)
         attributes: dict[str, Attribute] = {"true_computation": second, "false_computation": rest}
         name = self._names.fresh(f"{self._loop.name}.again")
-        again = Instruction(name, "conditional", second.result.shape, [predicate, state, state], attributes)
+        again = Instruction(name, "conditional", shape, [predicate, state, state], attributes)
         found = [_part(again, n, self._names.fresh(f"{name}.{k}")) for n, k in enumerate(changed)]
         for part, k in zip(found, changed, strict=True):
             root.operands[k] = part

@@ -21,14 +21,7 @@ from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.precision import passes_of
 from systolith.compiler.ops.reduction import reduction_of
 from systolith.compiler.passes.callees import Callees
-from systolith.compiler.passes.expand.element_products import (
-    BATCH,
-    COLUMNS,
-    ROWS,
-    TERMS,
-    DotDims,
-    summed_products,
-)
+from systolith.compiler.passes.expand.element_products import BATCH, TERMS, DotDims, summed_products
 from systolith.compiler.passes.rewrite import Names, Rewriter, rewrite
 from systolith.compiler.passes.simplify.while_trip_count import element, keeps
 from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
@@ -86,14 +79,14 @@ class _Rule:
     def __call__(self, r: Rewriter, i: Instruction) -> Instruction | None:
         if not _is_of_vectors(i) or self.cycles(i, r.computation) == inf:
             return None
-        return r.converted(summed_products(self.callees, r, i, F32, matrix_of(i)), i.shape.dtype)
+        return r.converted(summed_products(self.callees, r, i, F32, DotDims(i).matrix), i.shape.dtype)
 
     def cycles(self, i: Instruction, within: Computation) -> int | float:
         """Cycles of the sum; infinite where it is not worth it."""
-        dims, matrix = DotDims(i), matrix_of(i)
-        moved = self._moved(i.operands[matrix], within)
+        dims = DotDims(i)
+        moved = self._moved(i.operands[dims.matrix], within)
         most = FASTER * max(moved, self._product(dims))
-        total = inf if moved > most else self._sum(dims, matrix)
+        total = inf if moved > most else self._sum(dims)
         return total if total <= most else inf
 
     def _product(self, dims: DotDims) -> int:
@@ -102,18 +95,19 @@ class _Rule:
         The first two tiles of weights do not wait for the vector: one is loaded while the other is in use.
         """
         mxu, (x, y) = self.chip.mxu, dims.dot.operands
-        n, k, batch = dims.size(ROWS) * dims.size(COLUMNS), dims.size(TERMS), dims.size(BATCH)
+        k, batch = dims.size(TERMS), dims.size(BATCH)
+        n = dims.dot.shape.size // batch
         each = min(-(-n // mxu.cols) * k, -(-k // mxu.rows) * max(n, mxu.rows)) * batch // mxu.count
         passes = len(passes_of(dims.dot, self.precision, x.shape.dtype, y.shape.dtype))
         return max(0, passes * each - 2 * mxu.rows) + array_latency(self.chip)
 
-    def _sum(self, dims: DotDims, matrix: int) -> int | float:
+    def _sum(self, dims: DotDims) -> int | float:
         """Cycles of the vector unit, the operands in VMEM and the vector's dimensions in the matrix's order.
 
         Sums that are alike are looked at once.
         """
-        x, y = dims.dot.operands[1 - matrix], dims.dot.operands[matrix]
-        labels = dims.labels(matrix)
+        x, y = dims.dot.operands[1 - dims.matrix], dims.dot.operands[dims.matrix]
+        labels = dims.labels(dims.matrix)
         key = (x.shape.dtype, y.shape.dtype, y.dims, tuple(kind for kind, _ in labels))
         if key not in self._sums:
             own = [(d, kind) for d, (kind, _) in enumerate(labels) if kind in (BATCH, TERMS)]
@@ -143,22 +137,17 @@ class _Rule:
         return 0
 
 
-def matrix_of(i: Instruction) -> int:
-    """The number of the operand that is not the vector."""
-    return int(DotDims(i).size(ROWS) == 1)
-
-
 def _is_of_vectors(i: Instruction) -> bool:
     """Whether it is a product of a vector of floats that the vector unit has, and asks for no algorithm."""
     if i.opcode != "dot":
         return False
-    shapes = [i.shape, *(o.shape for o in i.operands)]
-    if len(shapes) != 3 or any(s.dtype not in (F32, BF16, F16) or s.is_dynamic for s in shapes):
+    if any(s.dtype not in (F32, BF16, F16) or s.is_dynamic for s in (i.shape, *(o.shape for o in i.operands))):
         return False
     if "sparsity" in i.attributes or i.word("algorithm", "dot_unset") != "dot_unset":
         return False
     dims = DotDims(i)
-    return 1 in (dims.size(ROWS), dims.size(COLUMNS)) and bool(i.shape.size) and bool(dims.size(TERMS))
+    vector = i.operands[1 - dims.matrix].shape.size
+    return bool(i.shape.size) and 0 < vector == dims.size(BATCH) * dims.size(TERMS)
 
 
 def _cycles(computation: Computation, chip: Chip) -> int | float:
@@ -183,11 +172,11 @@ def _turn_matrices(rule: _Rule, outer: Computation, loop: Instruction, names: Na
     body, made = loop.computation("body"), dict[tuple[int, tuple[int, ...]], Instruction]()
     dots = [i for i in body.instructions if _is_of_vectors(i)]
     for i in dots:
-        matrix = matrix_of(i)
-        number = element(i.operands[matrix], body)
-        side = DotDims(i).sides[matrix]
-        order = (*side[TERMS], *side[ROWS if matrix == 0 else COLUMNS])
-        if number is None or not keeps(loop, number) or side[BATCH] or order == tuple(sorted(order)):
+        dims = DotDims(i)
+        matrix = dims.matrix
+        number, terms = element(i.operands[matrix], body), dims.sides[matrix][TERMS]
+        order = (*terms, *(d for d in range(i.operands[matrix].shape.rank) if d not in terms))
+        if number is None or not keeps(loop, number) or dims.sizes[BATCH] or order == tuple(sorted(order)):
             continue
         whole = loop.operands[0].operands[number]
         turned = Instruction(names.fresh(f"{whole.name}.turned"), "transpose", _turned(whole, order), [whole])

@@ -59,6 +59,11 @@ class DotDims:
         """The kinds of the result's dimensions, the longest last."""
         return sorted((BATCH, ROWS, COLUMNS), key=self.size)
 
+    @property
+    def matrix(self) -> int:
+        """The number of the operand that is a matrix, or several, where the other one is a vector for each."""
+        return int(self.size(ROWS) == 1)
+
     def labels(self, operand: int) -> list[Label]:
         """What each dimension of an operand is."""
         found = {d: (kind, n) for kind, dims in self.sides[operand].items() for n, d in enumerate(dims)}
