@@ -198,7 +198,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0 if self.split.blocks > 1 else cycles(self, step) + 1
 
     monkeypatch.setattr(Estimate, "cycles", free)
-    monkeypatch.setattr(Estimate, "ends", lambda self, values: 0)
+    monkeypatch.setattr(Estimate, "ends", lambda self: [0] * (len(self.trial.steps) + 1))
     monkeypatch.setattr(batch_loops, "ITERATION_LATENCIES", 0)
     monkeypatch.setattr(BatchLoops, "_overflows", lambda self, entry: True)
     monkeypatch.setattr(_Path, "_is_worth", lambda self, n, first, last: True)

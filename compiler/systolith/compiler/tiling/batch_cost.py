@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 from systolith.compiler.cost.prices import UnitCycles, transfer_cycles
 from systolith.compiler.hlo.ir import Computation, Instruction
@@ -37,9 +38,9 @@ STREAMED_SHARE = 4
 """An operand in HBM that takes less than this part of VMEM is kept while the other one streams past it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Value:
-    """A value that a group reads or makes.
+    """A value that a group reads or makes; there is one object of each.
 
     Attributes:
         of: the instruction of the module that it is.
@@ -141,10 +142,6 @@ class Trial:
         work = [max(o.shape.size for o in (i, *i.operands) if o.shape.is_array) for i in busy]
         return max([sum(work) // vpu.alu_slots, *work]) // (vpu.lanes * vpu.sublanes)
 
-    def crossing(self, position: int) -> list[Value]:
-        """Values that are made before a group and used at it or after."""
-        return [v for v in self.values.values() if not v.given and v.first < position <= v.last]
-
 
 @dataclass(frozen=True)
 class Split:
@@ -202,13 +199,26 @@ class Estimate:
         """Of a group, over all blocks."""
         arrays = sum(self._arrays(i, c) for i, c in step.products) * self.split.blocks
         moved = transfer_cycles(sum(self._moved(v) for v in (*step.reads, *step.makes)) + self._again(step), self.chip)
-        copied = self.ends([v for v in step.makes if v.result]) if self.split.blocks > 1 else 0
-        return UnitCycles(arrays, moved, vector=step.vectors).bound + copied
+        copied = transfer_cycles(sum(self._copied(v) for v in step.makes if v.result), self.chip)
+        return UnitCycles(arrays, moved, vector=step.vectors).bound + (copied if self.split.blocks > 1 else 0)
 
-    def ends(self, values: Sequence[Value]) -> int:
-        """Cycles in which values are copied into a loop or out of it: parts of what lies whole in HBM."""
-        copied = sum(v.bytes * (3 if v in self.spilled else 1) for v in values if v.of in self.split.of.dims)
-        return transfer_cycles(copied, self.chip)
+    def ends(self) -> list[int]:
+        """Before each group, and after the last, cycles in which a loop that starts or ends there copies values: those
+        that are made before and used later.
+        """
+        change = [0] * (len(self.trial.steps) + 2)
+        for v in self.trial.values.values():
+            if not v.given:
+                copied = self._copied(v)
+                change[v.first + 1] += copied
+                change[v.last + 1] -= copied
+        return [transfer_cycles(copied, self.chip) for copied in accumulate(change[:-1])]
+
+    def _copied(self, value: Value) -> int:
+        """Bytes that are moved where a value is copied into a loop or out of it: parts of what lies whole in HBM."""
+        if value.of not in self.split.of.dims:
+            return 0
+        return value.bytes * (3 if value in self.spilled else 1)
 
     def _is_sliced(self, value: Value) -> bool:
         return self.split.blocks > 1 and value.of in self.split.of.dims

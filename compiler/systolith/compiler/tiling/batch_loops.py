@@ -128,7 +128,7 @@ class _Path:
         classes = {id(s.of): s.of for s in splits}
         regions = {key: [self._region(of, step) for step in trial.steps] for key, of in classes.items()}
         self.regions = [regions[id(s.of)] for s in splits]
-        self.changes = [self._change(position) for position in range(len(trial.steps) + 1)]
+        self.changes = self._changes()
         self.cycles = [
             [self._cycles(n, step, region) for step, region in zip(trial.steps, regions, strict=True)]
             for n, regions in enumerate(self.regions)
@@ -153,13 +153,13 @@ class _Path:
         alone = n == 0 or (region is not None and not region)
         return inf if region is None and n else self.estimates[0 if alone else n].cycles(step)
 
-    def _change(self, position: int) -> list[tuple[float, float]]:
-        """For each split, cycles of starting its loop before a group, and of ending one there."""
-        live = self.trial.crossing(position)
-        found: list[tuple[float, float]] = [(0, 0)]
+    def _changes(self) -> list[list[tuple[float, float]]]:
+        """Before each group, and after the last, for each split, cycles of starting its loop and of ending one."""
+        latency = ITERATION_LATENCIES * self.trial.chip.hbm.latency
+        found: list[list[tuple[float, float]]] = [[(0, 0)] for _ in range(len(self.trial.steps) + 1)]
         for split, estimate in zip(self.splits[1:], self.estimates[1:], strict=True):
-            moved = estimate.ends(live)
-            found.append((moved + split.blocks * ITERATION_LATENCIES * self.trial.chip.hbm.latency, moved))
+            for change, moved in zip(found, estimate.ends(), strict=True):
+                change.append((moved + split.blocks * latency, moved))
         return found
 
     def _viterbi(self) -> list[int]:
