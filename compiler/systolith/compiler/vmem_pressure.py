@@ -214,7 +214,8 @@ def _at_the_fullest(fitted: Fitted, owner: Mapping[Buf, G]) -> Counter[G]:
 def _smaller_loops(lowering: Lowering, fitted: Fitted) -> Shares | None:
     """Loops with less of VMEM, where those of a lowering do not fit; None: they do, or nothing is gained by that.
 
-    Loops that have buffers where a buffer without a place would find memory fullest are in its way.
+    Loops that have buffers where a buffer without a place would find memory fullest are in its way; a buffer that other
+    groups use, too, is none of theirs.
     """
     if not lowering.rolled:
         return None
@@ -223,7 +224,10 @@ def _smaller_loops(lowering: Lowering, fitted: Fitted) -> Shares | None:
     ctx = lowering.ctx
     loops = [(lowering.rolled[loop.var], loop.body) for loop in fitted.block.loops() if loop.var in lowering.rolled]
     groups = {buf: group for group, body in loops for op in body.ops() for buf in op.buffers if buf not in ctx.whole}
-    most = _at_the_fullest(fitted, groups)
+    others = {
+        buf for op in fitted.block.ops() for buf in op.buffers if buf in groups and groups[buf].name != op.origin.group
+    }
+    most = _at_the_fullest(fitted, {buf: group for buf, group in groups.items() if buf not in others})
     return lowering.loops.lowered({group: size / lowering.room(group) for group, size in most.items()})
 
 

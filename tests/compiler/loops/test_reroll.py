@@ -213,6 +213,22 @@ def test_each_group_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "iterations of" in decided["d"].chosen
 
 
+def test_very_long_groups_may_lose_a_little_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, priced = module(BODIES["product"], 128, 256, 768), GroupLoops._cycles
+
+    def slower(self: GroupLoops, block: Block) -> Predicted | None:
+        found = priced(self, block)
+        looped = any(isinstance(item, Loop) for item in block.items)
+        return found._replace(total=1.015 * self._written.total) if found and looped and self._written else found
+
+    monkeypatch.setattr(GroupLoops, "_cycles", slower)
+    assert not loops(compiled(text).program)
+    monkeypatch.setattr(group_loops, "VERY_LONG", group_loops.LOOKED_AT)
+    assert loops(compiled(text).program)
+    monkeypatch.setattr(group_loops, "NEAR_IN_VERY_LONG_ONES", 1.01)
+    assert not loops(compiled(text).program)
+
+
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("copied", [True, False])
 def test_without_registers_for_loops_there_are_none(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +258,14 @@ def test_loops_that_do_not_fit_take_the_next_share_that_is_less() -> None:
 
 @pytest.mark.usefixtures("everywhere")
 def test_loops_have_less_of_vmem_where_they_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of groups around the place where a buffer finds none; those of the last one keep theirs."""
+    """Those of groups around the place where a buffer finds none; those of the last one keep theirs, though they read
+    what lies there, too: a parameter that all groups read.
+    """
     shapes = [f"f32[512,{width}]" for width in (256, 248, 240, 232, 224, 216)]
-    lines = [f"x{n} = {s} parameter({n})\n y{n} = {s} multiply(x{n}, x{n})\n" for n, s in enumerate(shapes)]
+    lines = ["c = f32[512] parameter(6)\n"] + [
+        f"x{n} = {s} parameter({n})\n c{n} = {s} broadcast(c), dimensions={{0}}\n y{n} = {s} multiply(x{n}, c{n})\n"
+        for n, s in enumerate(shapes)
+    ]
     root = f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'y{n}' for n in range(len(shapes)))})"
     text = f"HloModule m\nENTRY e {{\n {' '.join(lines)} {root}\n}}\n"
     tried: list[list[float]] = []

@@ -71,6 +71,15 @@ FAR_FEWER = 0.25
 NEAR_IF_FAR_FEWER = 1.01
 """So many times the cycles written out count as equal there: a few are lost where a loop begins and ends."""
 
+VERY_LONG = 65_536
+"""Operations beyond which a group written out takes longer to compile than most modules do."""
+
+NEAR_IN_VERY_LONG_ONES = 1.025
+"""So many times the cycles written out count as equal there, if loops leave few enough operations."""
+
+LEFT_IN_VERY_LONG_ONES = 0.5
+"""Part of the operations that is few enough."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -118,13 +127,16 @@ class GroupLoops:
         shares = (share, *(less for less in LOOP_SHARES if 0 < less < share)) if self._long else (share,)
         rejected: list[Alternative] = []
         found: list[tuple[float, Choice]] = []
+        slow = set[Way]()  # with less room they are no faster
         for less, way in product(shares, WAYS):
             if way == WAYS[0] and (not self._repeats(less) or (less < share and not found)):
                 break
-            if found and found[-1][0] == inf and found[-1][1].share == less:
+            if way in slow or (found and found[-1][0] == inf and found[-1][1].share == less):
                 continue  # in another way they have no more place
+            before = len(rejected)
             expected = self._expected(way, less, rejected)
             if expected is None:
+                slow |= {way} if len(rejected) > before else set()
                 continue
             taken = self._taken(way, less) if self._long else expected
             if taken <= expected * (STRETCHED if self._long else 1):
@@ -168,14 +180,21 @@ class GroupLoops:
         cycles = self._cycles(looped.block)
         if cycles is None:
             return None
-        if cycles.total > cycles.busiest * self._near and self._written is not None:
-            few = sum(1 for _ in looped.block.ops()) <= len(self._first) * FAR_FEWER
-            limit = max(self._near, NEAR_IF_FAR_FEWER) if few else self._near
-            if cycles.total > self._written.total * limit:
-                many = sum(isinstance(item, Loop) for item in looped.block.items)
-                rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
-                return None
+        busy = cycles.total <= cycles.busiest * self._near
+        written = None if busy else self._written
+        if written is not None and not self._is_near(cycles.total / written.total, looped, way, share):
+            many = sum(isinstance(item, Loop) for item in looped.block.items)
+            rejected.append(Alternative(f"{many} loops", "slower", {"cycles": round(cycles.total)}))
+            return None
         return _stretched(cycles)
+
+    def _is_near(self, ratio: float, first: Rerolled, way: Way, share: float) -> bool:
+        """Whether so many times the cycles written out count as equal; `first`: the first operations with loops."""
+        if ratio <= (max(self._near, NEAR_IF_FAR_FEWER) if _left(first, self._first) <= FAR_FEWER else self._near):
+            return True
+        if len(self._items) <= VERY_LONG or ratio > NEAR_IN_VERY_LONG_ONES:
+            return False
+        return _left(self._rolled(self._items, way, share), self._items) <= LEFT_IN_VERY_LONG_ONES
 
     def _taken(self, way: Way, share: float) -> float:
         """Cycles of all operations with loops over those of their busiest unit; infinite: they have no place."""
@@ -206,6 +225,11 @@ class GroupLoops:
             return None if fitted.plan.failed is not None else predicted(self._ctx, fitted)
         except DoesNotFitError:
             return None
+
+
+def _left(looped: Rerolled | None, items: Sequence[Item]) -> float:
+    """Part of the operations that loops leave."""
+    return 1 if looped is None else sum(1 for _ in looped.block.ops()) / len(items)
 
 
 def _stretched(cycles: Predicted | None) -> float:
