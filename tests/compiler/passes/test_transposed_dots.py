@@ -54,6 +54,8 @@ def test_of_any_dot(data: st.DataObject) -> None:
         DeadCode(),
     )
     assert (opcodes(made) == ["dot"]) == (order in (swap, tuple(sorted(order)))) or 1 in batch
+    left = [i.ints("dimensions") for i in made.entry.instructions if i.opcode == "transpose"]
+    assert not left or order[-1] != last - 1 or left[0][-1] == len(whole) - 1
 
 
 def test_precision_goes_with_its_operand() -> None:

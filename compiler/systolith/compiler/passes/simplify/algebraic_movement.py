@@ -79,15 +79,21 @@ def transpose(r: Rewriter, i: Instruction) -> Instruction | None:
 
 
 def _transpose_of_dot(r: Rewriter, i: Instruction, x: Instruction) -> Instruction | None:
-    """Rows and columns of a product change places: the product of its operands the other way around."""
+    """Rows and columns of a product change places: the product of its operands the other way around.
+
+    Where other dimensions move besides, they move afterwards, and the innermost one stays.
+    """
     batch, rank = len(x.ints("lhs_batch_dims", ())), x.shape.rank
     rows = x.operands[0].shape.rank - len(x.ints("lhs_contracting_dims", ()))
-    if i.ints("dimensions") != (*range(batch), *range(rows, rank), *range(batch, rows)) or "sparsity" in x.attributes:
+    order, turned = i.ints("dimensions"), (*range(batch), *range(rows, rank), *range(batch, rows))
+    if not batch < rows < rank or order[-1] != rows - 1 or "sparsity" in x.attributes:
         return None
     attributes = {_OTHER_SIDE.get(name, name): value for name, value in x.attributes.items() if name != "sharding"}
     if "operand_precision" in attributes:
         attributes["operand_precision"] = tuple(reversed(cast("tuple[str, ...]", attributes["operand_precision"])))
-    return r.emit("dot", *reversed(x.operands), shape=i.shape, name=x.name, **attributes)
+    shape = i.shape if order == turned else array(x.shape.dtype, [x.dims[d] for d in turned])
+    product = r.emit("dot", *reversed(x.operands), shape=shape, name=x.name, **attributes)
+    return r.transposed(product, [turned.index(d) for d in order])
 
 
 def broadcast(r: Rewriter, i: Instruction) -> Instruction | None:
