@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from systolith.compiler.lower import blocks
+from systolith.compiler.lower import block_choice, blocks, one_block
 from systolith.compiler.lower.block_copies import Template
 from systolith.compiler.schedule.operation_times import Stage
 from systolith.isa.binary import to_bytes
@@ -88,7 +88,8 @@ def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyP
         return found
 
     whole = cycles()
-    monkeypatch.setattr(blocks, "_is_narrow", lambda group, lanes: False)
+    for module in (one_block, block_choice):
+        monkeypatch.setattr(module, "is_narrow", lambda lowering, group: False)
     assert whole < cycles()
 
 
@@ -103,7 +104,7 @@ def test_many_blocks_have_no_tiles_and_take_no_longer(
         return len(program.code), cycles
 
     code, cycles = made()
-    monkeypatch.setattr(blocks, "MANY", 1 << 30)
+    monkeypatch.setattr(one_block, "MANY", 1 << 30)
     in_tiles, longer = made()
     assert code < 0.7 * in_tiles
     assert cycles <= longer

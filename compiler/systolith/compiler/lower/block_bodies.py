@@ -12,6 +12,7 @@ from systolith.compiler.hlo.ir import Computation, Instruction
 from systolith.compiler.ops.dim_propagation import group_dims, resized
 from systolith.compiler.ops.dim_rules import NotBlockableError
 from systolith.compiler.ops.group import Group
+from systolith.compiler.tiling.block_sizes import Form
 from systolith.compiler.tiling.blocking import outline
 from systolith.isa.chip import Chip
 
@@ -26,7 +27,7 @@ class BlockBodies:
 
     chip: Chip
     _dims: dict[Group, dict[Instruction, int | None]] = field(default_factory=dict)
-    _made: dict[tuple[Group, int], tuple[Computation, list[Decision]]] = field(default_factory=dict)
+    _made: dict[tuple[Group, int, bool], tuple[Computation, list[Decision]]] = field(default_factory=dict)
 
     def dims(self, group: Group) -> dict[Instruction, int | None]:
         """The blocked dimension of each instruction of a group; None: it is needed whole.
@@ -42,15 +43,16 @@ class BlockBodies:
                 raise compile_error(group, f"cannot run in blocks along {group.tiling.dims}: {problem}") from problem
         return self._dims[group]
 
-    def of(self, group: Group, size: int) -> tuple[Computation, list[Decision]]:
-        """The grouped computation of a block of `size` indices, and what was decided about its groups' results.
+    def of(self, group: Group, form: Form) -> tuple[Computation, list[Decision]]:
+        """The grouped computation of a block, and what was decided about its groups' results.
 
-        One index of it may be too much, too: then it runs in blocks of another dimension.
+        One index of it may be too much, too: then it runs in blocks of another dimension, unless it is to be `whole`.
         """
-        if (group, size) not in self._made:
-            small = resized(group.body, self.dims(group), size)
-            if size == 1:
+        key = group, form.size, form.whole
+        if key not in self._made:
+            small = resized(group.body, self.dims(group), form.size)
+            if form.size == 1 and not form.whole:
                 outline(small, self.chip)
             group_computation(small)
-            self._made[group, size] = small, fuse_outputs(small, self.chip)
-        return self._made[group, size]
+            self._made[key] = small, fuse_outputs(small, self.chip)
+        return self._made[key]

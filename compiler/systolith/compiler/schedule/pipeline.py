@@ -13,6 +13,7 @@ An operation waits for its unit and for what wrote its operands.  Loads wait for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
@@ -63,6 +64,14 @@ class Order:
                 if isinstance(buf, Buf) and buf.space is Space.VMEM and buf not in outside:
                     lives.use(buf, position)
         return max(lives.usage(lambda buf: buf.bytes, len(self.ops)), default=0)
+
+    @property
+    def busiest(self) -> int:
+        """Cycles in which the unit is busy that has most to do."""
+        busy = Counter[str]()
+        for _, op in self.ops:
+            busy[op.queue] += op.cost.occupancy
+        return max(busy.values(), default=0)
 
     def append(self, block: int, op: Timed, progress: Progress, after: int = 0) -> tuple[int, int]:
         """Let an operation of a block come next, not before a time; when it starts, and when it is done."""

@@ -15,30 +15,51 @@ SIZES = 3
 """Sizes of blocks to estimate, the largest that fit."""
 
 
+WHOLE = ", not in blocks themselves"
+"""How the names of forms end of blocks that could be in blocks."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What blocks are like.
+
+    Attributes:
+        size: indices of a block.
+        apart: whether each product of a block has a matrix unit of its own: else each has all of them.
+        whole: whether a block of one index is made at once where it could be in blocks of another dimension.
+    """
+
+    size: int
+    apart: bool = False
+    whole: bool = False
+
+    def __str__(self) -> str:
+        apart = ", a matrix unit for each product" if self.apart else ""
+        return f"blocks of {self.size}{apart}{WHOLE if self.whole else ''}"
+
+
 @dataclass(frozen=True)
 class Blocking:
     """A way to have blocks.
 
     Attributes:
-        size: indices of a block.
+        form: of a block.
         blocks: their number.
         bytes: of VMEM that those in the making take.
         at_once: blocks in the making at a time.
         cycles: estimated.
-        apart: whether each product of a block has a matrix unit of its own: else each has all of them.
     """
 
-    size: int
+    form: Form
     blocks: int
     bytes: int
     at_once: int
     cycles: int
-    apart: bool = False
 
     @property
     def signature(self) -> str:
         """A text unique among the ways."""
-        return f"blocks of {self.size}" + (", a matrix unit for each product" if self.apart else "")
+        return str(self.form)
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 A reduction whose result meets the elements that it reduces again (a normalisation) would have them all written to
 memory and read back where they do not fit in VMEM.  Here such a reduction, what leads to it and what follows from it
 become one group with a `Tiling`: the dimension of each result along which the group is computed in blocks whose
-intermediate values stay in VMEM.  `lower/blocks.py` chooses their size and lowers it.
+intermediate values stay in VMEM.  `lower/block_choice.py` chooses their size, `lower/blocks.py` lowers it.
 
 The region grows from the reduction along one of its kept dimensions: through elementwise operations, data movement and
 reductions that keep the dimension, and through dots of which it is a batch dimension (so that a block needs no more of
