@@ -72,6 +72,9 @@ CASES: dict[str, Case] = {
     "softmax_20971x100": Case("attention, softmax, layer norm", partial(models.softmax, 20971, 100)),
     "layer_norm_32768x64": Case("attention, softmax, layer norm", partial(models.norm, 32768, 64)),
     "attention_gradient_8x512": Case("attention, softmax, layer norm", partial(models.heads_gradient, 8, 512)),
+    "attention_gradient_joined_8x512": Case(
+        "attention, softmax, layer norm", partial(models.joined_heads_gradient, 8, 512)
+    ),
     "layer_norm_512x768": Case("attention, softmax, layer norm", partial(models.norm, 512, 768)),
     "layer_norm_4096x768": Case("attention, softmax, layer norm", partial(models.norm, 4096, 768)),
     "group_norm_32x56x56x32x2": Case("attention, softmax, layer norm", partial(models.group_norm, 32, 56, 56, 32, 2)),

@@ -401,6 +401,20 @@ def heads_gradient(batch: int, length: int) -> Model:
     return apply, (x, x, x, w)
 
 
+def joined_heads_gradient(batch: int, length: int) -> Model:
+    """The same where queries, keys and values are one array, whose gradient is summed over rows, as a bias needs it."""
+
+    def heads(x: Tree) -> Tree:
+        return _merged(attention(*map(_heads, jnp.split(x, 3, axis=-1))))
+
+    def apply(x: Tree, w: Tree) -> Tree:
+        made, back = jax.vjp(heads, x)
+        (gradient,) = back(made @ w)
+        return made, gradient, jnp.sum(gradient, axis=(0, 1))
+
+    return apply, (_f32(batch, length, 3 * WIDTH), _f32(WIDTH, WIDTH))
+
+
 def loss_train(rows: int, width: int, classes: int) -> Model:
     """The cross entropy of so many rows and its gradients, as optax has it for labels that are numbers."""
 
