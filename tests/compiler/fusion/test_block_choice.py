@@ -14,9 +14,10 @@ from systolith.compiler.tile.ir import Buf
 from systolith.compiler.tiling.block_sizes import WHOLE, Form
 from systolith.isa.chip import load_chip
 from systolith.isa.instruction import Space
-from tests.compiler.fusion.test_blocking import attention
+from systolith.sim.simulate import simulate
+from tests.compiler.fusion.test_blocking import BATCH, attention
 from tests.compiler.fusion.test_interleave import op
-from tests.compiler.machine import compare
+from tests.compiler.machine import compare, compiled
 
 TINY = load_chip("tiny")
 
@@ -38,6 +39,21 @@ def test_a_head_made_at_once_has_the_same_values(monkeypatch: pytest.MonkeyPatch
     chip = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
     result = compare(attention(6, 32, 8), [*wide, rng.normal(size=(32, 32)).astype(np.float32)], chip)
     assert [d.chosen for d in result.explain if d.kind == "blocks"] == [f"blocks of 1{WHOLE}"]
+
+
+def test_units_have_as_many_products_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three products a block: the first is on the one unit, then on the other."""
+    monkeypatch.setattr(block_choice, "_forms", lambda lowering, group, size: [Form(size, apart=True)])
+    text = attention(12, 256, 64).replace("ROOT r =", "r =").removesuffix("}\n")
+    text += (
+        f"\n o2 = f32[12,256,64] dot(p, k), {BATCH}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}\n"
+        " ROOT t = (f32[256,12,64], f32[12,256,64]) tuple(r, o2)\n}\n"
+    )
+    chip = load_chip("tpu_v3")
+    made = compiled(text, chip)
+    assert any(d.kind == "blocks" and d.chosen.endswith("a matrix unit for each product") for d in made.explain)
+    units = simulate(made.program, chip, mode="time").to_json()["units"]
+    assert units["s0"]["busy"] == units["s1"]["busy"]
 
 
 def chains(stages: int, wait: int) -> list[list[Stage]]:

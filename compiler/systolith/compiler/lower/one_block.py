@@ -89,7 +89,7 @@ def one_block(
     around, lowering.ctx.tiled = lowering.ctx.tiled, _overlap(lowering, group, small, size)
     parts = [_staged(lowering, a, p in several) for p, a in zip(small.parameters, parts, strict=True)]
     nests, lowering.nests = lowering.nests, []
-    unit, lowering.ctx.own_unit = lowering.ctx.own_unit, -1 if form.apart else None
+    unit, lowering.ctx.own_unit = lowering.ctx.own_unit, lowering.ctx.unit - 1 if form.apart else None
     ends = [0]
 
     def made(i: Instruction, value: Value) -> None:
@@ -99,6 +99,8 @@ def one_block(
     trampoline(lowering.computation(small, parts, made))
     items, lowering.ctx.block, lowering.ctx.tiled = lowering.ctx.block.items, outer, around
     nests, lowering.nests = lowering.nests, nests
+    if lowering.ctx.own_unit is not None:  # where a block ends the next one begins: all units have as many products
+        lowering.ctx.unit = (lowering.ctx.own_unit + 1) % lowering.ctx.chip.mxu.count
     lowering.ctx.own_unit = unit
     chip = lowering.ctx.chip
     if len(nests) == 1:
