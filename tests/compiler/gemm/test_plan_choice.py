@@ -70,3 +70,22 @@ def test_what_an_epilogue_reads_is_moved() -> None:
     """On a chip where everything fits, each array is moved once."""
     (tiles,) = (d for d in compile_module(parse_hlo(WIDE), V3).explain if d.kind == "tiles")
     assert tiles.numbers["moved bytes"] == 4 * (1024 * 384 + 384 * 1536 + 2 * 1024 * 1536)
+
+
+GRADIENT = """
+HloModule gradient
+ENTRY e {
+  x = f32[2048,3072] parameter(0)
+  dy = f32[2048,768] parameter(1)
+  ROOT dw = f32[3072,768] dot(x, dy), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_rows_of_a_block_are_as_many_as_leave_room_for_all_columns() -> None:
+    """512 rows by all 768 columns: of 384 rows, more would wait for the right operand, which each block reads."""
+    program = compile_module(parse_hlo(GRADIENT), V3).program
+    result = simulate(program, V3, mode="time")
+    multiplied = 3072 * 768 * 2048 // (2 * 128 * 128)
+    assert (result.cycles or 0) < 1.05 * multiplied
+    assert sum(g["hbm_bytes"]["read"] for g in result.groups()) == 4 * 2048 * (3072 + 6 * 768)

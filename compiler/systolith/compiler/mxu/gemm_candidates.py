@@ -98,7 +98,10 @@ def _candidates(p: Problem, chip: Chip) -> Candidates:
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
     needs = _Needs(p, chip, n)
     tiles, rows_of, seen = list[Tiles](), list[tuple[int, ...]](), set[int]()
-    for pieces in (fewest, jobs_wanted, 2 * jobs_wanted, 4 * jobs_wanted, 8 * jobs_wanted, 16 * jobs_wanted):
+    # Rows of which a block has all columns: the left operand is read once, and the right one as seldom as that allows.
+    whole = -(-rows // max(1, half * mxu.count // len(n)))
+    whole += whole % mxu.count
+    for pieces in (*(jobs_wanted << k for k in range(5)), fewest, whole):
         m = tuple(box_tiles(c.dims(c.m), min(half, -(-rows // pieces))))
         if len(m) in seen:
             continue
