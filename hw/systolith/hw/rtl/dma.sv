@@ -93,12 +93,6 @@ module dma
   logic [1:0]                size_q;
   logic [31:0]               fill_q;
 
-  assign hbm_request_o = start_i ? in_hbm != '0 : hbm_q && left_q != '0;
-  assign left          = start_i ? chunks : left_q;
-  assign granted       = (start_i ? in_hbm != '0 : hbm_q) ? hbm_grant_i : left != '0 && (!host || open);
-  assign done_o        = busy_q && left_q == '0 && !waits_q && pause_q == '0 && owed_q == '0;
-  assign tail_o        = hbm_q ? HbmLatency : host_q ? HostLatency : LocalLatency;
-
   // With the host: it waits until the host is ready, then for the link's set-up; then it moves chunks while the link
   // moves its bytes, of which it owes HostQ times as many units as it moves HostP a cycle.
   localparam int unsigned OwedBits = 32 + $clog2(HostQ + 1);
@@ -106,6 +100,12 @@ module dma
   logic                host_q, waits_q, out_q, host, waits, open;
   logic [31:0]         pause_q, pause;
   logic [OwedBits-1:0] owed_q, owed;
+
+  assign hbm_request_o = start_i ? in_hbm != '0 : hbm_q && left_q != '0;
+  assign left          = start_i ? chunks : left_q;
+  assign granted       = (start_i ? in_hbm != '0 : hbm_q) ? hbm_grant_i : left != '0 && (!host || open);
+  assign done_o        = busy_q && left_q == '0 && !waits_q && pause_q == '0 && owed_q == '0;
+  assign tail_o        = hbm_q ? HbmLatency : host_q ? HostLatency : LocalLatency;
 
   assign host_out_o    = start_i ? dst.space == systolith_pkg::SpaceHost : out_q;
   assign host_start_o  = start_i && (src.space == systolith_pkg::SpaceHost || host_out_o);
