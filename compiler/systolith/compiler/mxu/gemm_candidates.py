@@ -98,11 +98,13 @@ def _candidates(p: Problem, chip: Chip) -> Candidates:
     jobs_wanted = -(-fewest // mxu.count) * mxu.count
     needs = _Needs(p, chip, n)
     tiles, rows_of, seen = list[Tiles](), list[tuple[int, ...]](), set[int]()
+    cuts = [_cut(p, half, pieces) for pieces in (fewest, *(jobs_wanted << k for k in range(5)))]
     # Rows of which a block has all columns: the left operand is read once, and the right one as seldom as that allows.
-    whole = -(-rows // max(1, half * mxu.count // len(n)))
-    whole += whole % mxu.count
-    for pieces in (*(jobs_wanted << k for k in range(5)), fewest, whole):
-        m = tuple(box_tiles(c.dims(c.m), min(half, -(-rows // pieces))))
+    # If they are no whole vectors, the other units take longer than that saves.
+    whole = _cut(p, half, -(-rows * len(n) // (half * mxu.count) // mxu.count) * mxu.count)
+    if whole[0].elements % chip.vpu.lanes == 0:
+        cuts.append(whole)
+    for m in cuts:
         if len(m) in seen:
             continue
         seen.add(len(m))
@@ -121,6 +123,12 @@ def _candidates(p: Problem, chip: Chip) -> Candidates:
                     )
                 )  # fmt: skip
     return Candidates(tuple(tiles), *np.array(rows_of, np.int64).T)
+
+
+def _cut(p: Problem, most: int, pieces: int) -> tuple[Box, ...]:
+    """The rows in as many tiles, or more where those would have more than `most` elements."""
+    c = p.contraction
+    return tuple(box_tiles(c.dims(c.m), min(most, -(-c.count(c.m) // pieces))))
 
 
 class _Needs:
