@@ -78,6 +78,11 @@ def test_of_any_type(dtype: str) -> None:
     assert shapes(made, "concatenate") == {(2, 8, 3, 3, 4)}
 
 
+def test_heads_without_elements() -> None:
+    made = assert_unchanged(parse_hlo(gradients(size=0)), StackResults())
+    assert shapes(made, "slice") == {(2, 8, 0)}
+
+
 def test_what_is_not_all_of_products_is_joined_as_it_is() -> None:
     module = parse_hlo(gradients().replace("concatenate(r0, r1, r2)", "concatenate(r0, r1, s2)"))
     made = assert_unchanged(module, StackResults())

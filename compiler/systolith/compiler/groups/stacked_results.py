@@ -59,7 +59,7 @@ class _Stacks:
         size, cut = part.dims[d], part.slices[d]
         ends = [SliceDim(0, n) for n in whole.dims]
         ends[d] = SliceDim(cut.start, cut.start + size)
-        if tuple(ends) != part.slices or cut.start % size or whole.dims[d] % size:
+        if not size or tuple(ends) != part.slices or cut.start % size or whole.dims[d] % size:
             return None
         dims = (*whole.dims[:d], whole.dims[d] // size, *i.dims[d : d + 2], *whole.dims[d + 1 :])
         if (whole, dims) not in self.made:
@@ -123,7 +123,7 @@ def _merged(dims: Sequence[int], into: Sequence[int]) -> int | None:
     """The dimension that two neighbours become in a reshape which leaves the others; None: there is none."""
     if len(dims) != len(into) + 1:
         return None
-    alike = ((*dims[:d], *dims[d + 2 :]) == (*into[:d], *into[d + 1 :]) for d in range(len(into)))
+    alike = ((*dims[:d], dims[d] * dims[d + 1], *dims[d + 2 :]) == tuple(into) for d in range(len(into)))
     return next((d for d, same in enumerate(alike) if same and 1 not in dims[d : d + 2]), None)
 
 
