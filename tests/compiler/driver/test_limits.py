@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from systolith.compiler.errors import CompileError
+from systolith.compiler.groups import slice_views
 from systolith.isa.chip import load_chip
 from systolith.isa.files import write_all
 from systolith.isa.program import Role
@@ -162,7 +163,10 @@ def attention_behind_a_norm() -> str:
         pytest.param(attention_behind_a_norm, 4 << 10, "no blocks", id="blocks", marks=pytest.mark.slow),
     ],
 )
-def test_what_takes_too_much_room_for_tiles_is_left_out(make: Callable[[], str], vmem: int, chosen: str) -> None:
+def test_what_takes_too_much_room_for_tiles_is_left_out(
+    make: Callable[[], str], vmem: int, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_views, "SHARED", 0.6)  # copies of slices take the room that the loop's tiles need
     text = make()
     result = check(text, arguments(text), replace(SLOW, vmem=replace(TINY.vmem, bytes=vmem)))
     (said,) = (d for d in result.explain if d.chosen == chosen)
