@@ -184,17 +184,17 @@ def order_of_some(
     blocks: Sequence[Sequence[Stage]], outside: Collection[Buf], room: int, depth: int
 ) -> tuple[Order, int]:
     """The order of as many blocks in the making at a time as have room, one at least, and how many."""
-    order = None
-    for at_once in range(min(AT_ONCE, len(blocks)), 0, -1):
+    at_once = min(AT_ONCE, len(blocks))
+    order = interleave(blocks, at_once, depth)
+    while at_once > 1 and order.peak(outside) > room:
+        at_once -= 1
         order = interleave(blocks, at_once, depth)
-        if order.peak(outside) <= room:
-            break
-    assert order is not None
-    if at_once == AT_ONCE and order.cycles > IDLE * order.busiest:
-        for more in range(min(MORE_AT_ONCE, len(blocks)), AT_ONCE, -1):
-            other = interleave(blocks, more, depth)
-            if other.peak(outside) <= room:
-                return (other, more) if other.cycles * (1 + ALIKE) < order.cycles else (order, at_once)
+    if at_once < AT_ONCE or order.cycles <= IDLE * order.busiest:
+        return order, at_once
+    for more in range(min(MORE_AT_ONCE, len(blocks)), AT_ONCE, -1):
+        other = interleave(blocks, more, depth)
+        if other.peak(outside) <= room:
+            return (other, more) if other.cycles * (1 + ALIKE) < order.cycles else (order, at_once)
     return order, at_once
 
 

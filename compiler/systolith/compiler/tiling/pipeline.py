@@ -22,7 +22,7 @@ from systolith.compiler.groups.recomputation import LARGE, Recompute
 from systolith.compiler.groups.slice_hoisting import HoistSlices
 from systolith.compiler.groups.slice_views import SliceViews
 from systolith.compiler.groups.softmax_products import SoftmaxProducts
-from systolith.compiler.groups.stacked_results import StackResults
+from systolith.compiler.groups.stacked_heads import StackHeads
 from systolith.compiler.groups.unit_assignment import UnitAssignment
 from systolith.compiler.groups.vector_products import SumVectorProducts
 from systolith.compiler.options import Options
@@ -56,7 +56,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "unique-names": lambda chip, options: UniqueNames(),
     "recomputation": lambda chip, options: Recompute(chip),
     "softmax-products": lambda chip, options: SoftmaxProducts(),
-    "result-stacking": lambda chip, options: StackResults(),
+    "head-stacking": lambda chip, options: StackHeads(),
     "blocking": lambda chip, options: BlockNormalisations(chip),
     "barriers": lambda chip, options: ExpandBarriers(),
     "product-blocking": lambda chip, options: BlockProducts(chip, options.precision),

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.groups.stacked_results import StackResults
+from systolith.compiler.groups.stacked_heads import StackHeads
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.isa.chip import load_chip
-from systolith.sim.simulate import simulate
+from tests.compiler.gemm.test_transposed import cycles
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import compare, compiled
+from tests.compiler.machine import compare
 from tests.compiler.passes.differential import assert_unchanged
 
 CHIP = load_chip("tpu_v3")
@@ -66,7 +66,7 @@ def test_slices_and_concatenations_of_stacks_give_the_same_bits(
     batch: int, heads: int, length: int, size: int, parts: int, negated: bool
 ) -> None:
     module = parse_hlo(gradients(batch, heads, length, size, parts, op="negate" if negated else ""))
-    made = assert_unchanged(module, StackResults())
+    made = assert_unchanged(module, StackHeads())
     assert shapes(made, "slice") == {(batch, length, 1, heads, size)}
     assert shapes(made, "concatenate") == {(batch, length, parts, heads, size)}
     assert shapes(made, "reduce") == {(parts, heads, size)}
@@ -74,18 +74,18 @@ def test_slices_and_concatenations_of_stacks_give_the_same_bits(
 
 @pytest.mark.parametrize("dtype", ["bf16", "s32", "u8"])
 def test_of_any_type(dtype: str) -> None:
-    made = assert_unchanged(parse_hlo(gradients(dtype=dtype)), StackResults())
+    made = assert_unchanged(parse_hlo(gradients(dtype=dtype)), StackHeads())
     assert shapes(made, "concatenate") == {(2, 8, 3, 3, 4)}
 
 
 def test_heads_without_elements() -> None:
-    made = assert_unchanged(parse_hlo(gradients(size=0)), StackResults())
+    made = assert_unchanged(parse_hlo(gradients(size=0)), StackHeads())
     assert shapes(made, "slice") == {(2, 8, 0)}
 
 
 def test_what_is_not_all_of_products_is_joined_as_it_is() -> None:
     module = parse_hlo(gradients().replace("concatenate(r0, r1, r2)", "concatenate(r0, r1, s2)"))
-    made = assert_unchanged(module, StackResults())
+    made = assert_unchanged(module, StackHeads())
     assert shapes(made, "concatenate") == {(2, 8, 36)}
     assert shapes(made, "slice") == {(2, 8, 12), (2, 8, 1, 3, 4)}
 
@@ -95,19 +95,19 @@ def test_heads_that_no_product_has_as_a_batch_dimension_stay_merged() -> None:
     for n in range(3):
         dot = text[text.index(f" p{n} =") : text.index(f" b{n} =")]
         text = text.replace(dot, f" p{n} = f32[2,8,8,8] add(t{n}, t{n})\n")
-    assert not StackResults().run(parse_hlo(text))
+    assert not StackHeads().run(parse_hlo(text))
 
 
 def test_slices_that_begin_within_a_part_stay() -> None:
     text = gradients().replace("[2,8,36] parameter", "[2,8,48] parameter")
     for n in range(3):
         text = text.replace(f"[{12 * n}:{12 * n + 12}]", f"[{12 * n + 2}:{12 * n + 14}]")
-    assert shapes(assert_unchanged(parse_hlo(text), StackResults()), "slice") == {(2, 8, 12)}
+    assert shapes(assert_unchanged(parse_hlo(text), StackHeads()), "slice") == {(2, 8, 12)}
 
 
 def test_a_sum_along_what_is_joined_stays() -> None:
     text = gradients().replace("f32[36] reduce(c, zero), dimensions={0,1}", "f32[2,8] reduce(c, zero), dimensions={2}")
-    made = assert_unchanged(parse_hlo(text.replace("f32[36])", "f32[2,8])")), StackResults())
+    made = assert_unchanged(parse_hlo(text.replace("f32[36])", "f32[2,8])")), StackHeads())
     assert shapes(made, "concatenate") == {(2, 8, 3, 3, 4)}
     assert shapes(made, "reduce") == {(2, 8)}
 
@@ -116,7 +116,7 @@ def test_long_chains_and_many_ways_to_a_product_are_looked_at_once() -> None:
     doubled = "\n".join(f" y{n + 1} = f32[2,3,8,4] add(y{n}, y{n})" for n in range(600))
     text = gradients().replace(" p0 =", f" y0 = f32[2,3,8,4] negate(t0)\n{doubled}\n p0 =")
     text = text.replace("dot(w, t0)", "dot(w, y600)")
-    assert (2, 8, 1, 3, 4) in shapes(assert_unchanged(parse_hlo(text), StackResults()), "slice")
+    assert (2, 8, 1, 3, 4) in shapes(assert_unchanged(parse_hlo(text), StackHeads()), "slice")
 
 
 def attention_gradient(batch: int, heads: int, length: int) -> str:
@@ -158,14 +158,10 @@ ENTRY e {{
 """
 
 
-def cycles(text: str) -> int:
-    return simulate(compiled(text, CHIP).program, CHIP, mode="time").cycles or 0
-
-
 def test_heads_of_a_gradient_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     text = attention_gradient(2, 12, 512)
     stacked = cycles(text)
-    monkeypatch.setattr(StackResults, "run", lambda self, module: False)
+    monkeypatch.setattr(StackHeads, "run", lambda self, module: False)
     assert stacked < 0.6 * cycles(text)
 
 

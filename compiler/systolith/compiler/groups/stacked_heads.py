@@ -23,7 +23,7 @@ _REPEATED = ("broadcast", "constant", "iota")
 
 
 @dataclass(frozen=True)
-class StackResults:
+class StackHeads:
     """Let slices and concatenations along batch dimensions of products, merged with others, be those of stacks."""
 
     def run(self, module: Module) -> bool:
@@ -53,7 +53,7 @@ class _Stacks:
     def _sliced(self, r: Rewriter, i: Instruction) -> Instruction | None:
         """A slice whose dimension is split: a slice of the stack."""
         (part,) = i.operands
-        if part.opcode != "slice" or (d := _merged(i.dims, part.dims)) is None or not self._is_batch(i, d):
+        if part.opcode != "slice" or (d := _merged(i.dims, part.dims)) is None or not self._is_batch_of_user(i, d):
             return None
         (whole,) = part.operands
         size, cut = part.dims[d], part.slices[d]
@@ -75,7 +75,7 @@ class _Stacks:
             return None
         if any(_merged(part.dims, o.dims) != d for part, o in zip(parts, i.operands, strict=True)):
             return None
-        if not all(_is_batched(part, d) for part in parts):
+        if not all(_is_batch_of_maker(part, d) for part in parts):
             return None
         dims = parts[0].dims
         stack = [r.reshaped(part, (*dims[:d], 1, *dims[d:])) for part in parts]
@@ -95,7 +95,7 @@ class _Stacks:
         made.attributes["dimensions"] = over
         return r.reshaped(made, i.dims)
 
-    def _is_batch(self, i: Instruction, d: int) -> bool:
+    def _is_batch_of_user(self, i: Instruction, d: int) -> bool:
         """Whether a dimension of a value is a batch dimension of a product of it, element by element."""
         todo = [(i, d)]
         seen = {*todo}
@@ -127,7 +127,7 @@ def _merged(dims: Sequence[int], into: Sequence[int]) -> int | None:
     return next((d for d, same in enumerate(alike) if same and 1 not in dims[d : d + 2]), None)
 
 
-def _is_batched(i: Instruction, d: int) -> bool:
+def _is_batch_of_maker(i: Instruction, d: int) -> bool:
     """Whether a value is made of a product, element by element, and the dimension is a batch dimension of that."""
     while i.opcode != "dot":
         if i.opcode == "transpose":
