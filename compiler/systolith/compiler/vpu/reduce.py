@@ -1,13 +1,4 @@
-"""Lowering of groups that reduce: reductions on the vector and cross-lane units.
-
-Three ways, whichever the cost model finds cheaper for a box:
-
-- *kept lanes*: lanes and sublanes hold kept dimensions; a kernel carries one register an accumulator over the reduced
-  loops and computes the epilogue itself.
-- *reduced lanes*: lanes hold a reduced dimension; a kernel leaves partial results of `width` lanes in VMEM, the
-cross-lane unit (or, for general computations, other kernels) reduces those (`vpu/reduce_lanes.py`), a last kernel
-computes the epilogue.
-- *unrolled*: a kernel loads the few elements that are to be reduced (a pooling window) through a stream each.
+"""Lowering of groups that reduce: reductions on the vector and cross-lane units, tile by tile.
 
 Several reductions over the same dimensions, and values of the whole space, are made in one pass (`vpu/reduce_ways.py`).
 Reduced dimensions that do not fit in VMEM are taken in chunks, each combined with the result so far.
@@ -19,27 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd, lcm, prod
 
-from systolith.compiler.errors import DoesNotFitError, LimitError
+from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
-from systolith.compiler.ops.expression import Load, Node
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, row_type, scratch_leaf
-from systolith.compiler.tile.arrays import dense, dense_like
+from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, scratch_leaf
+from systolith.compiler.tile.arrays import dense_like
 from systolith.compiler.tile.builder import TileBuilder
-from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
+from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
-from systolith.compiler.vpu.emit import StreamSpec, emit, halves
 from systolith.compiler.vpu.parts import Traffic, split_parts, split_repeated, split_strided
-from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, CombineOrder
-from systolith.compiler.vpu.reduce_lanes import PartialRows, scratch
+from systolith.compiler.vpu.reduce_box import emit_results, reduce_box
+from systolith.compiler.vpu.reduce_lanes import scratch
 from systolith.compiler.vpu.reduce_rows import split_rows
-from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Way, Ways, joined, over_result
+from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Ways, joined, over_result
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.compiler.vpu.transposes import TILES, Turns, innermost, turned_arrays, turns_along
 from systolith.isa.instruction import Space
-from systolith.isa.pattern import Pattern
 
 
 def lower_reduce(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -81,8 +69,7 @@ class _Lowering:
         if not prod(r.dims):
             index = IndexMap.identity(len(r.kept)).over([r.dims[d] for d in r.kept])
             nodes = r.results(r.rounded(over_result(r).inits), index)
-            box = Box.whole([r.dims[d] for d in r.kept])
-            self._elementwise(nodes, box, self.arrays, self.results)
+            emit_results(self.ctx, r, nodes, Box.whole([r.dims[d] for d in r.kept]), self.arrays, self.results)
             return
         self._prepare()
         self._best().tile()
@@ -293,7 +280,7 @@ class _Lowering:
                 raw = self._between(task)
                 names = [scratch_leaf(f"sum{n}", a.dtype, a.dims) for n, a in enumerate(raw)]
                 held = dict(zip(names, raw, strict=True))
-            self._box(task if last else replace(task, targets=raw))
+            reduce_box(ctx, task if last else replace(task, targets=raw))
             before = tuple(held)
             for side, array in zip(sides, self.sides, strict=True):
                 ctx.stage_out(side, array, whole)
@@ -321,129 +308,3 @@ class _Lowering:
             scratch(self.ctx, f"{self.r.operation.name}.sum{n}", t, b)
             for n, (t, b) in enumerate(zip(types, boxes, strict=True))
         ]
-
-    # One box.
-
-    def _box(self, task: Task) -> None:
-        """Reduce a box of the iteration space."""
-        self._by(Ways(self.ctx.chip).best(task), task)
-
-    def _by(self, way: Way, task: Task) -> None:
-        """Reduce it in a way that has been found for it."""
-        if way.name == "apart":
-            if task.sides:
-                emit(self.ctx, task.side_plan(), task.whole, task.leaves, task.sides, self.ctx.origin("compute"))
-            for one, part in zip(way.parts, task.parts(), strict=True):
-                self._by(one, part)
-        elif way.name == "halves":
-            for half in halves(Box(task.kept.origin, task.kept.dims)):
-                self._box(task.over(half))
-        elif way.name == "unrolled" and way.plan is not None:
-            emit(self.ctx, way.plan, task.kept, task.leaves, task.targets, self.ctx.origin("reduce"))
-        elif way.name == "stored":
-            self._stored(task)
-        elif way.kernel is not None and way.in_order is not None:
-            self._two_steps(way.kernel, way.in_order, task)
-        elif way.name == "rows" and way.source is not None:
-            self._rows_in_place(way.source, task)
-        elif way.kernel is not None and way.name == "across":
-            self._across(way.kernel, task)
-        elif way.kernel is not None:
-            way.kernel.run(self.ctx, "reduce")
-
-    # Two steps.
-
-    def _two_steps(self, k: AccumulatingKernel, order: CombineOrder, task: Task) -> None:
-        """Leave partial results in memory; reduce those after the last chunk."""
-        finish = task.finish
-        partial: Sequence[Array]
-        if finish.goes_on and finish.before:
-            partial = [task.leaves[leaf] for leaf in finish.before]
-        elif finish.goes_on and not finish.last:
-            partial = task.targets
-        else:
-            box, name = task.partial(order), task.r.operation.name
-            partial = [
-                scratch(self.ctx, f"{name}.part{n}", register_type(s.dtype), box) for n, s in enumerate(task.r.shapes)
-            ]
-        streams = [
-            replace(s, array=partial[what]) if isinstance(what, int) and what < len(partial) else s
-            for s, what in zip(k.streams, k.builder.streams, strict=True)
-        ]
-        k.run(self.ctx, "partial reduce", streams)
-        if finish.second:
-            self._box(task.second(order, partial))
-
-    def _stored(self, task: Task) -> None:
-        """Compute what is to be reduced to memory, and reduce that: no kernel reads it in the order that it has."""
-        r = task.r
-        if task.stored:
-            raise LimitError(f"no kernel reduces {len(r.inputs)} operands at once in their order", r.operation)
-        arrays = [
-            scratch(self.ctx, f"{r.operation.name}.of{n}", register_type(s.dtype), task.whole)
-            for n, s in enumerate(r.shapes)
-        ]
-        plan = GroupPlan(r.dims, r.inputs, r.graph)
-        emit(self.ctx, plan, task.whole, task.leaves, arrays, self.ctx.origin("compute"))
-        held = [scratch_leaf(f"of{n}", a.dtype, r.dims) for n, a in enumerate(arrays)]
-        index = IndexMap.identity(len(r.dims)).over(r.dims)
-        inputs = tuple(r.graph.node(Load(leaf, index)) for leaf in held)
-        leaves = {**task.leaves, **dict(zip(held, arrays, strict=True))}
-        self._box(replace(task, r=replace(r, inputs=inputs), leaves=leaves, stored=True))
-
-    # Reduced lanes.
-
-    def _across(self, k: AccumulatingKernel, task: Task) -> None:
-        r, nest, kept = task.r, k.nest, task.kept
-        width = nest.lane.count
-        height = nest.sublane.count if nest.sublane.dim in nest.reduced else 1
-        partial = [
-            scratch(
-                self.ctx,
-                f"{r.operation.name}.part{n}",
-                register_type(s.dtype),
-                Box.whole((kept.elements, height, width)),
-            )
-            for n, s in enumerate(r.shapes)
-        ]
-        accesses, streams = list(k.work.accesses), list(k.streams)
-        for number, what in enumerate(k.builder.streams):
-            if isinstance(what, int) and what < len(partial):
-                strides = [
-                    4 * height * width * s if d not in nest.reduced else 0
-                    for d, s in enumerate(accesses[number].strides)
-                ]
-                if height > 1:
-                    strides[nest.sublane.dim] = 4 * width if nest.sublane.dim != nest.lane.dim else 4
-                strides[nest.lane.dim] = 4
-                accesses[number] = replace(accesses[number], strides=tuple(strides), dtype=partial[what].dtype)
-                streams[number] = StreamSpec(accesses[number], partial[what], 0)
-        replace(k, work=replace(k.work, accesses=tuple(accesses))).run(self.ctx, "partial reduce", streams)
-        leaves = {**self.arrays, **self.tiles}
-        self._after_rows(PartialRows(self.ctx, r, leaves, kept).combined(partial, height, width), task)
-
-    def _after_rows(self, rows: Sequence[Array], task: Task) -> None:
-        """The epilogue of what `rows` hold for the kept dimensions."""
-        r, kept = task.r, task.kept
-        held = [scratch_leaf(f"row{n}", a.dtype, s.dims) for n, (a, s) in enumerate(zip(rows, r.shapes, strict=True))]
-        index = IndexMap.identity(len(kept.dims)).over([r.dims[d] for d in r.kept])
-        values = [r.graph.node(Load(leaf, index)) for leaf in held]
-        nodes = task.finish.nodes(over_result(r), values, index, None in r.identities)
-        self._elementwise(nodes, kept, {**task.leaves, **dict(zip(held, rows, strict=True))}, task.targets)
-
-    def _rows_in_place(self, source: Ref, task: Task) -> None:
-        """Let the cross-lane unit read rows as they lie in memory."""
-        r = task.r
-        row = scratch(self.ctx, f"{r.operation.name}.row", register_type(r.shapes[0].dtype), task.kept)
-        counts = source.pattern.counts[:-1]
-        dst = Ref(row.buf, Pattern(row.dtype, counts or (1,), dense(counts, 4) or (4,)))
-        pattern = replace(source.pattern, dtype=row_type(r.plain[0], row.dtype))
-        args: dict[str, Arg] = {"src": replace(source, pattern=pattern), "dst": dst, "function": r.plain[0]}
-        self.ctx.append(TileOp("xlu.reduce", args, self.ctx.origin("across lanes")))
-        self._after_rows([row], task)
-
-    def _elementwise(
-        self, nodes: Sequence[Node], box: Box, leaves: Mapping[Instruction, Array], targets: Sequence[Array]
-    ) -> None:
-        plan = GroupPlan(tuple(self.r.dims[d] for d in self.r.kept), tuple(nodes), self.r.graph)
-        emit(self.ctx, plan, box, leaves, targets, self.ctx.origin("epilogue"))
