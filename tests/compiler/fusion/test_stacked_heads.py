@@ -162,7 +162,7 @@ def test_heads_of_a_gradient_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     text = attention_gradient(2, 12, 512)
     stacked = cycles(text)
     monkeypatch.setattr(StackHeads, "run", lambda self, module: False)
-    assert stacked < 0.6 * cycles(text)
+    assert stacked < 0.65 * cycles(text)
 
 
 def test_values_of_the_machine() -> None:

@@ -8,8 +8,8 @@ Three kinds of groups on the vector unit:
 - *reductions*: several over the same dimensions of the same operands (a mean and a mean of squares), also together with
   elementwise values over those dimensions (an exponential and its sum).
 
-When these are joined, an elementwise group also joins the group of the product that it reads, if its results can be
-made as the product's tiles come (`groups/product_results.py`): an optimiser's step and the gradient that it is for.
+When these are joined, a group also joins that of the product that it reads, if its results can be made as the product's
+tiles come (`groups/product_results.py`): an optimiser's step and the gradient that it is for, or a sum over the rows.
 
 A group joins an earlier one, at that one's place: what it needs besides moves ahead of it.  It does so where the vector
 unit and HBM have less to do (`groups/fuse_pair.py`), where no value lives longer that VMEM has no room for, and where
@@ -225,7 +225,7 @@ class _Merging:
         self.at = {i: n for n, i in enumerate(self.done)}
         for i in [*self.done]:
             if isinstance(i, Group) and (makers := _products_read(i)):
-                self._joined(i, [(self.at[maker], maker) for maker in makers if maker.dims == i.root.dims])
+                self._joined(i, [(self.at[maker], maker) for maker in makers if maker.dims == self._space(i)])
         return self._rewritten()
 
     def _rewritten(self) -> tuple[set[Computation], list[Computation]]:
@@ -426,8 +426,8 @@ class _Merging:
 
 
 def _products_read(i: Instruction) -> list[Group]:
-    """The groups of products that an elementwise group reads."""
-    if not isinstance(i, Group) or i.unit is not Unit.VPU or i.reduces:
+    """The groups of products that a group on the vector unit reads."""
+    if not isinstance(i, Group) or i.unit is not Unit.VPU:
         return []
     return list(dict.fromkeys(o for o in i.operands if isinstance(o, Group) and o.unit is Unit.MXU))
 

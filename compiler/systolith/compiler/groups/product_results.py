@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from systolith.compiler.cost.prices import transfer_cycles
@@ -11,14 +11,17 @@ from systolith.compiler.groups.fuse_pair import NotJointError, check_size
 from systolith.compiler.groups.fusion import Limits
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
-from systolith.compiler.mxu.matmul import in_place, planned
+from systolith.compiler.mxu.epilogue import made_of
+from systolith.compiler.mxu.matmul import planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group
+from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
 from systolith.compiler.options import Options
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.vpu.emit import vector_cycles
+from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 
@@ -72,13 +75,28 @@ class ProductResults:
 
         try:
             self._check(joint)
-            apart = self._product(first, array, [first], budgets[0]) + self._elementwise(second, array, values[0])
+            apart = self._product(first, array, [first], budgets[0])
+            if not self._is_beside(first, second, values, in_hbm):
+                apart += self._vector(second, array, values[0])
             together = self._product(joint, array, values[1], budgets[1])
         except (DoesNotFitError, LimitError) as e:
             raise NotJointError(str(e)) from None
         if together > apart * (1 - ALIKE):
             raise NotJointError(f"expected to take {together:,} cycles as one, {apart:,} apart", True)
         return apart - together
+
+    def _is_beside(
+        self,
+        first: Group,
+        second: Group,
+        values: tuple[Sequence[Instruction], Sequence[Instruction]],
+        in_hbm: Callable[[Instruction], bool],
+    ) -> bool:
+        """Whether the second is done beside further products, which do not wait for it: a sum of what lies in VMEM, and
+        stays there for others.  Arguments as for `saved`.
+        """
+        kept = any(made is first for made in values[1])
+        return second.reduces and kept and not any(map(in_hbm, (*second.operands, *values[0])))
 
     def _check(self, joint: Group) -> None:
         """Whether each result is made of the product's at its own place, by one kernel.
@@ -87,13 +105,14 @@ class ProductResults:
             LimitError: no kernel can have it.
             NotJointError: it is not.
         """
-        product, roots = joint.root, group_roots(joint.body)
-        if any(root.dims != product.dims for root in roots):
+        made = made_of(joint, [anywhere(root.shape) for root in group_roots(joint.body)])
+        if made.sums is None and any(root.dims != made.plan.dims for root in group_roots(joint.body)):
             raise NotJointError("results of different shapes")
-        plan = analyze(roots, frontier={product})
-        if not in_place(plan, product):
+        if why := one_pass_obstacle(joint.body, joint.root):
+            raise NotJointError(why)
+        if not made.in_place:
             raise NotJointError("the second reads the first elsewhere than it is made", True)
-        check_size(plan, self.limits)
+        check_size(made.plan, self.limits)
 
     def _product(
         self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction], budget: int
@@ -105,11 +124,20 @@ class ProductResults:
             raise DoesNotFitError("no tiles fit in VMEM")
         return plan.cycles
 
-    def _elementwise(self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction]) -> int:
+    def _vector(self, group: Group, array: Callable[[Instruction], Array], results: Sequence[Instruction]) -> int:
         """Cycles of the vector unit or of HBM, whatever has more to do."""
-        plan = analyze(group_roots(group.body))
         leaves = dict(zip(group.body.parameters, map(array, group.operands), strict=True))
         made = [*map(array, results)]
-        vector = vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made)
         moved = sum(a.buf.bytes for a in (*leaves.values(), *made) if a.buf.space == Space.HBM)
-        return max(vector, transfer_cycles(moved, self.chip))
+        return max(self._computed(group, leaves, made), transfer_cycles(moved, self.chip))
+
+    def _computed(self, group: Group, leaves: Mapping[Instruction, Array], made: Sequence[Array]) -> int:
+        """Cycles of the vector unit."""
+        if not group.reduces:
+            plan = analyze(group_roots(group.body))
+            return vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made)
+        r = reduction_of(group.body)
+        both = list(zip(group_roots(group.body), made, strict=True))
+        targets, sides = ([a for root, a in both if (root in r.sides) == aside] for aside in (False, True))
+        kept = Box.whole([r.dims[d] for d in r.kept])
+        return Ways(self.chip).cycles(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))

@@ -62,15 +62,23 @@ class Finish(Protocol):
     Attributes:
         stored: bytes of results that go to HBM.
         read: bytes that it reads from HBM.
+        kept: bytes of VMEM that it takes all the while.
         vector_cycles: that the vector unit takes for each vector of sums.
     """
 
     stored: int
     read: int
+    kept: int
     vector_cycles: int
+
+    def begin(self) -> None:
+        """Append what comes before the first job."""
 
     def __call__(self, acc: Array, box: Box) -> None:
         """The accumulators of a finished job, and the box of the output that they hold."""
+
+    def end(self) -> None:
+        """Append what follows the last job."""
 
 
 @dataclass
@@ -200,8 +208,10 @@ class Gemm:
         self.ctx.next_product()
         if self.ctx.region is None:
             self.ctx.begin_ring(self._ring(plan, len(blocks)))
+        self.finish.begin()
         for number, block in enumerate(blocks):
             self._block(plan, block, list(islice(later, 1 if number else plan.ahead)))
+        self.finish.end()
 
     def _ring(self, plan: GemmPlan, blocks: int) -> int:
         """Accumulator rows of a unit that are enough for blocks to overlap; 0: all of them, for a few blocks.
@@ -222,11 +232,11 @@ class Gemm:
 
         A product that waits for HBM has more room if it takes clearly fewer cycles then: more of its operands stay.
         """
-        problem = self._problem()
-        usual = ranked(problem, self.ctx.chip, self.ctx.budget)
+        problem, budget = self._problem(), self.ctx.budget - self.finish.kept
+        usual = ranked(problem, self.ctx.chip, budget)
         if self.ctx.region is not None or not usual or not usual[0].waits_for_hbm:
             return usual
-        more = ranked(problem, self.ctx.chip, int(self.ctx.budget * MORE_ROOM))
+        more = ranked(problem, self.ctx.chip, int(budget * MORE_ROOM))
         return more if more[0].cycles < usual[0].cycles * (1 - WORTH_ROOM) else usual
 
     def _text(self, signature: str) -> str:

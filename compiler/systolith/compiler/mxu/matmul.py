@@ -7,31 +7,25 @@ from dataclasses import replace
 from math import prod
 
 from systolith.compiler.cost.prices import product_cycles
-from systolith.compiler.errors import compile_error
+from systolith.compiler.errors import LimitError, compile_error
 from systolith.compiler.hlo.ir import Instruction
-from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.index.contraction import Contraction, convolution_contraction, dot_contraction
+from systolith.compiler.mxu.epilogue import Epilogue, Made, made_of
 from systolith.compiler.mxu.fused_operand import Computed, computed
 from systolith.compiler.mxu.gemm import INTEGER_OPERANDS, Gemm
-from systolith.compiler.mxu.gemm_plan import GemmPlan, bytes_of
+from systolith.compiler.mxu.gemm_plan import GemmPlan
 from systolith.compiler.mxu.precision import ONE, passes_of
 from systolith.compiler.mxu.turned_operand import minor_dims
-from systolith.compiler.ops.expression import Load, Micro, topological
-from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
+from systolith.compiler.ops.expression_builder import analyze
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.table import Family, of_family
-from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
 from systolith.compiler.tile.strided import compact
-from systolith.compiler.tile.views import as_view, untransposed, view_base
+from systolith.compiler.tile.views import as_view, view_base
 from systolith.compiler.vpu.elementwise import lower_plan
-from systolith.compiler.vpu.emit import emit
-from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
-from systolith.isa.dependence import slot_interval
 from systolith.isa.dtypes import S32
-from systolith.isa.instruction import Space
 
 CLOSE = 0.75
 """Cycles of the cross-lane unit over those of the matrix units from which on it may be the one that others wait for."""
@@ -77,29 +71,32 @@ def sums_integers(product: Instruction) -> bool:
 
 
 def lower_output(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Lower a group on the matrix units; arguments as for `elementwise.lower_loop`."""
+    """Lower a group on the matrix units; arguments and errors as for `elementwise.lower_loop`."""
     arrays = dict(zip(group.body.parameters, operands, strict=True))
     product = group.root
-    roots, results = untransposed(group_roots(group.body), results)
-    plan = analyze(roots, frontier={product}) if roots != [product] else None
     sides = _sides(product, arrays)
-    if plan is None or in_place(plan, product):
-        epilogue = _Epilogue(ctx, plan or analyze(roots, frontier={product}), product, arrays, results)
-        _gemm(ctx, product, sides, epilogue).emit()
+    made = made_of(group, results)
+    if made.in_place:
+        _gemm(ctx, product, sides, Epilogue(ctx, made, arrays)).emit()
         return
     value = ctx.value(product.name, product.shape.dtype, product.dims)
-    alone = analyze([product], frontier={product})
-    _gemm(ctx, product, sides, _Epilogue(ctx, alone, product, {}, [value])).emit()
-    lower_plan(ctx, plan, {**arrays, product: value}, results)
+    alone = Made(product, analyze([product], frontier={product}), [value])
+    _gemm(ctx, product, sides, Epilogue(ctx, alone, {})).emit()
+    lower_plan(ctx, made.plan, {**arrays, product: value}, made.results)
 
 
 def planned(ctx: TileBuilder, group: Group, operands: Sequence[Array], results: Sequence[Array]) -> GemmPlan | None:
-    """The tiles that a group would have; None: none fit.  Arguments and errors as for `lower_output`."""
+    """The tiles that a group would have; None: none fit.  Arguments and errors as for `lower_output`.
+
+    Raises:
+        LimitError: lanes of the accumulators hold what the group sums.
+    """
     arrays = dict(zip(group.body.parameters, operands, strict=True))
-    product = group.root
-    roots, results = untransposed(group_roots(group.body), results)
-    epilogue = _Epilogue(ctx, analyze(roots, frontier={product}), product, arrays, results)
-    return next(iter(_gemm(ctx, product, _sides(product, arrays), epilogue).plans()), None)
+    made = made_of(group, results)
+    gemm = _gemm(ctx, group.root, _sides(group.root, arrays), Epilogue(ctx, made, arrays))
+    if made.sums is not None and not made.sums_rows(gemm.c):
+        raise LimitError("it sums along the columns of the product", group.root)
+    return next(iter(gemm.plans()), None)
 
 
 def _sides(product: Instruction, arrays: Mapping[Instruction, Array]) -> tuple[Array | Computed, Array | Computed]:
@@ -118,75 +115,8 @@ def _side(side: Instruction, arrays: Mapping[Instruction, Array]) -> Array | Com
     return array or computed(side, arrays)
 
 
-def in_place(plan: GroupPlan, product: Instruction) -> bool:
-    """Whether the epilogue reads the product at its own point of the iteration space, nowhere else."""
-    same = IndexMap.identity(len(plan.dims)).dims
-    return plan.dims == product.dims and all(
-        load.map.dims == same and not load.map.bounds for load in plan.loads if load.leaf is product
-    )
-
-
-class _Epilogue:
-    """Makes results of accumulators."""
-
-    def __init__(
-        self,
-        ctx: TileBuilder,
-        plan: GroupPlan,
-        product: Instruction,
-        arrays: Mapping[Instruction, Array],
-        results: Sequence[Array],
-    ) -> None:
-        self.ctx, self.plan, self.product, self.arrays, self.results = ctx, plan, product, arrays, results
-        self.stored = sum(Box.whole(a.dims).elements * a.dtype.size for a in results if a.buf.space == Space.HBM)
-        read = [arrays[leaf] for leaf in plan.leaves if leaf is not product]
-        self.read = sum(bytes_of(a) for a in read if a.buf.space == Space.HBM)
-        self.vector_cycles = _vector_cycles(plan, product, ctx.chip)
-        self._tiles: dict[tuple[Instruction, Box], Array] = {}
-
-    def __call__(self, acc: Array, box: Box) -> None:
-        leaves = {self.product: acc}
-        for leaf in self.plan.leaves:
-            if leaf is not self.product:
-                leaves[leaf] = self._leaf(leaf, box)
-        outs = [self.ctx.out_tile(a, box) for a in self.results]
-        made = [self._made(acc, out) for out in outs]
-        emit(self.ctx, self.plan, box, leaves, made, self.ctx.origin("epilogue"))
-        for one, out, array in zip(made, outs, self.results, strict=True):
-            if one is not out:
-                shuffle(self.ctx, one, out, self.ctx.origin("transpose"), across=False)
-            self.ctx.stage_out(out, array, box)
-
-    def _made(self, acc: Array, out: Array) -> Array:
-        """Where the vector unit stores: `out`, or an array nested as the accumulators, to be turned into it."""
-        near = [[d for d in nesting(a.strides) if a.dims[d] > 1][-1:] for a in (acc, out)]
-        if near[0] == near[1]:
-            return out
-        made = self.ctx.tile(f"{out.buf.name}.t", replace(out, strides=acc.strides), Box(out.origin, out.dims))
-        strided = prod(out.dims) // self.ctx.chip.vpu.sublanes
-        return made if shuffle_cycles(self.ctx.chip, made, out, across=False) < strided else out
-
-    def _leaf(self, leaf: Instruction, box: Box) -> Array:
-        need = self.plan.footprint(leaf, box)
-        if not need.elements:
-            need = Box(need.origin, tuple(min(1, n) for n in leaf.dims))
-        key = (leaf, need)
-        if key not in self._tiles:
-            self._tiles = {k: v for k, v in self._tiles.items() if k[0] is not leaf}
-            self._tiles[key] = self.ctx.stage_in(self.arrays[leaf], need)
-        return self._tiles[key]
-
-
-def _vector_cycles(plan: GroupPlan, product: Instruction, chip: Chip) -> int:
-    """Cycles that the epilogue takes for each vector; what is loaded once for many rows does not count."""
-    nodes = topological(plan.nodes)
-    whole = [n for n in nodes if isinstance(n, Load) and (n.leaf is product or n.leaf.dims == plan.dims)]
-    micro = [n.op for n in nodes if isinstance(n, Micro)]
-    return slot_interval([*micro, *["ld"] * len(whole), *["st"] * len(plan.nodes)], chip)
-
-
 def _gemm(
-    ctx: TileBuilder, product: Instruction, sides: tuple[Array | Computed, Array | Computed], epilogue: _Epilogue
+    ctx: TileBuilder, product: Instruction, sides: tuple[Array | Computed, Array | Computed], epilogue: Epilogue
 ) -> Gemm:
     """The contraction of a group.
 
@@ -200,9 +130,9 @@ def _gemm(
     left, right = (s.like if isinstance(s, Computed) else s for s in sides)
     swapped = _sums_over_steps(contraction, left)
     if not swapped:
-        swapped = _rows_innermost(contraction, epilogue.results)
+        swapped = _rows_innermost(contraction, epilogue.made.results)
         within = ctx.region is not None
-        swapped ^= within and _turns_less(contraction, (left, right), swapped, epilogue.results, ctx.chip)
+        swapped ^= within and _turns_less(contraction, (left, right), swapped, epilogue.made.results, ctx.chip)
     if swapped:
         contraction, sides = contraction.swapped(), (sides[1], sides[0])
     contraction, sides = _compacted(contraction, sides, ctx.chip)
@@ -269,4 +199,4 @@ def _rows_innermost(c: Contraction, results: Sequence[Array]) -> bool:
     if not c.lhs.total:
         return False
     nearest = {min((d for d, n in enumerate(a.dims) if n > 1), key=a.strides.__getitem__, default=-1) for a in results}
-    return all(d >= 0 and not c.out.dims[d].depends.isdisjoint(c.m) for d in nearest)
+    return bool(nearest) and all(d >= 0 and not c.out.dims[d].depends.isdisjoint(c.m) for d in nearest)

@@ -218,13 +218,21 @@ def _obstacle(group: Group) -> str:
         return "" if odd is None or group.unit is None else f"{odd.opcode} {odd.name!r} is in no kernel"
     if group.unit is Unit.VPU and (len(roots) > 1 or len(results) > 1):
         return one_pass_obstacle(body)
-    if len(roots) > 1:
+    if any(family(i) is Family.CONTRACTION for i in roots[1:]):
         return "there are several products"
+    if len(roots) > 1:
+        return one_pass_obstacle(body, root) or _read_elsewhere(roots[1:], root)
     if len(results) > 1 and (group.unit is not Unit.MXU or any(r.dims != root.dims for r in results)):
         return "there are several results, not all of the product's dimensions"
     if group.reduces and results != [root] and not reads_in_place(results[0], root, ()):
         return f"{results[0].name!r} reads {root.name!r} elsewhere than at its own index"
     return "" if not roots or reached(results[0], {root}) else f"its result is not made of {root.name!r}"
+
+
+def _read_elsewhere(reductions: Sequence[Instruction], product: Instruction) -> str:
+    """Why reductions are not those of a product's group; empty: what they reduce reads it at its own index alone."""
+    odd = next((i for i in reductions if not reads_in_place(i.operands[0], product, ())), None)
+    return "" if odd is None else f"{odd.name!r} reads {product.name!r} elsewhere than at its own index"
 
 
 def _tiling(i: Instruction, roots: Sequence[Instruction]) -> Tiling | None:

@@ -232,8 +232,30 @@ def reduction_of(computation: Computation) -> Reduction:
         return _convolution(operations[0], roots)
     if operations[0].opcode == "scan":
         return _stepwise(operations[0])
+    return _together(operations, roots)
+
+
+def sums_of_product(computation: Computation, product: Instruction, roots: Sequence[Instruction]) -> Reduction | None:
+    """The reductions of a product's group, a leaf of which is the product; None: the group has none.
+
+    Args:
+        computation: the group's.
+        product: its root operation.
+        roots: its results, but for transposes that end them.
+
+    Raises:
+        CompileError: as for `reduction_of`.
+    """
+    operations = tuple(i for i in root_operations(computation) if i is not product)
+    return _together(operations, tuple(roots), frozenset({product})) if operations else None
+
+
+def _together(
+    operations: tuple[Instruction, ...], roots: tuple[Instruction, ...], frontier: frozenset[Instruction] = frozenset()
+) -> Reduction:
+    """Reductions, and other results of a group with them; errors as for `reduction_of`."""
     graph = Graph()
-    found = [_single(graph, operation) for operation in operations]
+    found = [_single(graph, operation, frontier) for operation in operations]
     first = found[0]
     sides = () if first.operation.shape.is_tuple else tuple(root for root in roots if not reached(root, operations))
     index = IndexMap.identity(len(first.dims)).over(first.dims)
@@ -246,11 +268,11 @@ def reduction_of(computation: Computation) -> Reduction:
         plain=tuple(op for r in found for op in r.plain),
         identities=tuple(image for r in found for image in r.identities),
         sides=sides,
-        side_nodes=tuple(expressions(graph, sides, index)),
+        side_nodes=tuple(expressions(graph, sides, index, frontier)),
     )
 
 
-def _single(graph: Graph, operation: Instruction) -> Reduction:
+def _single(graph: Graph, operation: Instruction, frontier: frozenset[Instruction] = frozenset()) -> Reduction:
     """One `reduce` or `reduce-window`, its result being the group's; errors as for `reduction_of`."""
     half = len(operation.operands) // 2
     operands, inits = operation.operands[:half], operation.operands[half:]
@@ -265,7 +287,7 @@ def _single(graph: Graph, operation: Instruction) -> Reduction:
     for operand, init in zip(operands, first, strict=True):
         if index is None:
             raise compile_error(operation, "base dilation of a dilated operand does not fold into an index map")
-        (value,) = expressions(graph, [operand], index)
+        (value,) = expressions(graph, [operand], index, frontier)
         inputs.append(_padded(graph, value, index, init))
     r = Reduction(
         (operation,), (operation,), dims, kept, reduced, graph, tuple(inputs), tuple(first), (), (None,) * half
@@ -446,9 +468,12 @@ def is_depthwise(i: Instruction) -> bool:
     return one_type and groups == i.dims[i.conv_dims.output_feature] and i.integer("batch_group_count", 1) == 1
 
 
-def one_pass_obstacle(computation: Computation) -> str:
-    """Why one pass of the vector unit cannot make several results or reductions; empty: it can."""
-    found = root_operations(computation)
+def one_pass_obstacle(computation: Computation, product: Instruction | None = None) -> str:
+    """Why one pass of the vector unit cannot make several results or reductions; empty: it can.
+
+    `product`: what it reads as it comes from the matrix units, if it does.
+    """
+    found = [i for i in root_operations(computation) if i is not product]
     roots = group_roots(computation)
     if not found:
         return "results of different shapes" if any(root.dims != roots[0].dims for root in roots) else ""

@@ -22,6 +22,7 @@ from systolith.compiler.explain import Alternative, Decision
 from systolith.compiler.groups.recomputation import MOST
 from systolith.compiler.hlo.ir import Computation, Instruction, Module
 from systolith.compiler.hlo.shape import array
+from systolith.compiler.hlo.visiting import cone
 from systolith.compiler.memory.residency import running
 from systolith.compiler.mxu.matmul import contraction_cycles, contraction_of
 from systolith.compiler.mxu.precision import passes_of
@@ -42,7 +43,7 @@ KEPT_SHARE = 0.4
 AT_ONCE = 2
 """Blocks that are to have room in the rest of it."""
 
-WORTH = 0.9
+WORTH = 0.95
 """The region has to take less than this part of the cycles of its operations one after another."""
 
 _SPREAD = ("broadcast", "constant", "iota")
@@ -242,9 +243,11 @@ class _Estimate:
 
     @cached_property
     def apart(self) -> int:
-        """One after another: the seed with what is around it, each product, and all reductions at once."""
+        """One after another: the seed with what is around it, each product, and all reductions at once, but for those
+        that the seed's tiles are added to as they come (`mxu/epilogue.py`).
+        """
         dims = dict(self._dims())
-        sums = [i for i in self.reduced if i not in self.products]
+        sums = [i for i in self.reduced if i not in self.products and not self._sums_tiles(i)]
         groups = [([self.seed], self.results, self.results), *(([p], p.operands[:2], ()) for p in self.products)]
         if sums:
             groups.append(([], [i.operands[0] for i in sums], ()))
@@ -254,6 +257,15 @@ class _Estimate:
             work = sum(self._multiplied(p, dims[p]) for p in products)
             total += max(transfer_cycles(moved, self.chip), work)
         return total
+
+    def _sums_tiles(self, reduction: Instruction) -> bool:
+        """Whether a reduction sums all rows of what is made of the seed, and keeps its columns."""
+        value, c = reduction.operands[0], contraction_of(self.seed)
+        over = reduction.ints("dimensions")
+        rows = [d for d, n in enumerate(self.seed.dims) if n > 1 and c.out.dims[d].depends.isdisjoint(c.n)]
+        if value.dims != self.seed.dims or rows != [d for d in sorted(over) if value.dims[d] > 1]:
+            return False
+        return value in self.region and self.seed in cone([value], {self.seed})
 
     def _dims(self) -> list[tuple[Instruction, int]]:
         """The products, and the dimension of each that is in blocks."""

@@ -2,8 +2,9 @@
 
 In which order elements are combined depends only on the shape and type of what is reduced, by what, and on the chip:
 it is that of the fastest way to reduce an array in memory, so that fusion changes no bit: where no kernel has that
-order, operands are stored first.  A reduction of several parts, or with values of its whole space among its results, is
-one pass over its operands if all parts have the same order and that is faster than one after another.
+order, operands are stored first.  Boxes that are reduced alone (tiles of a product) have an order of their own.  A
+reduction of several parts, or with values of its whole space among its results, is one pass over its operands if all
+parts have the same order and that is faster than one after another.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Task:
         targets: arrays that cover `kept`, for the results or raw values.
         sides: arrays that cover `whole`, for the reduction's sides.
         stored: whether what is reduced has been computed to memory for this.
+        alone: whether its elements are combined in the order that is best for the box, not for all of the space.
     """
 
     r: Reduction
@@ -117,6 +119,7 @@ class Task:
     targets: Sequence[Array]
     sides: Sequence[Array] = ()
     stored: bool = False
+    alone: bool = False
 
     @property
     def several(self) -> bool:
@@ -278,24 +281,26 @@ class Ways:
 
         Rows of reduced lanes are combined chunk by chunk; otherwise it does not depend on chunks.
         """
-        whole = self.order_of(task.r)
-        return whole if whole is None or not whole.lanes else self.order_of(task.r, task.whole.dims)
+        r, box = task.r, task.whole.dims
+        whole = self.order_of(r, box if task.alone else r.dims)
+        if task.alone or whole is None or not whole.lanes:
+            return whole
+        return self.order_of(r, [box[d] if d in r.reduced else n for d, n in enumerate(r.dims)])
 
     def orders(self, r: Reduction) -> list[CombineOrder | None]:
         """The order of each accumulator."""
         several = len(r.operations) > 1
-        return [self.order_of(part) for part in r.parts()] if several else [self.order_of(r)] * len(r.inputs)
+        return [self.order_of(p, r.dims) for p in r.parts()] if several else [self.order_of(r, r.dims)] * len(r.inputs)
 
-    def order_of(self, r: Reduction, sizes: Sequence[int] = ()) -> CombineOrder | None:
-        """The same for all of a reduction, or for chunks of the reduced dimensions of these sizes."""
+    def order_of(self, r: Reduction, dims: Sequence[int]) -> CombineOrder | None:
+        """The same for a box of these sizes, as though it were all of the reduction's space."""
         if r.ordered:
             return CombineOrder()
         if r.operation.opcode != "reduce" or not r.plain or None in r.identities:
             return None
-        dims = tuple(sizes[d] if sizes and d in r.reduced else n for d, n in enumerate(r.dims))
         operand = r.operation.operands[0].shape
         dtype = operand.dtype if operand.dims == r.dims else register_type(operand.dtype)
-        asked = dims, r.reduced, dtype, r.plain[0], r.identities[0] or 0
+        asked = tuple(dims), r.reduced, dtype, r.plain[0], r.identities[0] or 0
         return _orders.get(asked, self.chip, lambda chip: _order(chip, *asked))
 
     def any_order(self, task: Task) -> Way:
