@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.hlo.ir import Instruction
@@ -49,6 +49,11 @@ def cone(
         stack.append((i, True))
         stack += [(o, False) for o in i.operands]
     return list(found)
+
+
+def moves_no_more(value: Instruction, made_of: Iterable[Instruction]) -> bool:
+    """Whether to store and load a value moves no more than to load what it would be made of again: it is narrower."""
+    return 2 * value.shape.bytes <= sum(i.shape.bytes for i in made_of)
 
 
 def elementwise_cone(value: Instruction, is_given: Callable[[Instruction], bool]) -> list[Instruction] | None:

@@ -16,7 +16,7 @@ from math import prod
 
 from systolith.compiler.cost.prices import transfer_cycles
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.cones import elementwise_cone
+from systolith.compiler.groups.cones import elementwise_cone, moves_no_more
 from systolith.compiler.groups.layer_body import LayerBody, Made, Parts, scalar, stacked
 from systolith.compiler.groups.layer_order import by_products
 from systolith.compiler.groups.layers import FEWEST, Before, Fixed, Layers, Rows, layers_of
@@ -210,6 +210,8 @@ class _Loop:
             cone = elementwise_cone(value, is_given) if value.shape.bytes >= least else None
             if not value.shape.is_array:
                 return None
+            if cone is not None and moves_no_more(value, rows.keys() & cone):
+                cone = None
             if cone is None or value is module.entry.result or not own.issuperset(inside.intersection(cone)):
                 rows[value] = slot
             else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from systolith.compiler.explain import Decision
-from systolith.compiler.groups.cones import cone_again
+from systolith.compiler.groups.cones import cone_again, moves_no_more
 from systolith.compiler.groups.loop_rows import row_of, row_update, row_updates
 from systolith.compiler.groups.loop_state import kept, plain, space
 from systolith.compiler.groups.recomputation import LARGE
@@ -113,6 +113,8 @@ class _Pair:
             large = value.shape.bytes >= least
             given = alike.__contains__ if outside[number] else self._is_given(alike, update)
             cone = cone_again(value, given, self.chip) if large else None
+            if cone is not None and moves_no_more(value, alike.keys() & cone):
+                cone = None
             if cone is None and large and (turned := _turned(value)):
                 cone = turned
                 stored[cone[0]] = alike[cone[0]] = self._row(cone[0], update)

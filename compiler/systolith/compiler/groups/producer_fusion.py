@@ -130,7 +130,7 @@ class _Computation:
             if not isinstance(maker, Group):
                 continue
             if maker.unit is Unit.VPU and not maker.reduces and maker.shape.is_array and not self.step.blocks:
-                groups = self._readers(maker)
+                groups = [] if _rounds_a_product(maker) else self._readers(maker)
                 if groups:
                     decision, fused = self._decide(maker, maker, groups, partial(self._apart, maker))
                     decisions.append(decision)
@@ -339,6 +339,14 @@ class _Computation:
 
     def _drop(self, gone: Collection[Instruction]) -> None:
         self.computation.instructions = [i for i in self.computation.instructions if i not in gone]
+
+
+def _rounds_a_product(group: Group) -> bool:
+    """Whether a group only rounds what a product's group makes, which can do so itself (`groups/multi_output.py`)."""
+    makers = [o.operands[0] if o.opcode == "get-tuple-element" else o for o in group.operands]
+    if group.root.opcode != "convert" or group.root.operands[0].opcode != "parameter":
+        return False
+    return isinstance(makers[0], Group) and makers[0].unit is Unit.MXU
 
 
 def _of_rows(body: Computation, chip: Chip) -> tuple[int, int]:

@@ -365,7 +365,8 @@ class Regions:
                 value[o] = Instruction(o.name, "get-tuple-element", o.shape, [group], {"index": k}, line=o.line)
                 made.append(value[o])
             copies = {value[o]: again(o, region, value, self.large) for o in outputs}
-            self.again |= {part: copy for part, copy in copies.items() if copy is not None}
+            self.again |= {i: i for made_again in copies.values() for i in made_again[:-1]}
+            self.again |= {part: made_again[-1] for part, made_again in copies.items() if made_again}
         replace_operands(self.again.values(), value)
         after = _downstream(self.computation, region, group.operands)
         first: list[Instruction] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from systolith.compiler.groups.bf16_propagation import PropagateBf16
 from systolith.compiler.groups.counters import CountLast
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
@@ -43,6 +44,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "loop-scans": lambda chip, options: ScanLoops(chip),
     "loop-products": lambda chip, options: LoopProducts(chip, options.precision),
+    "bf16-propagation": lambda chip, options: PropagateBf16(chip, options.precision),
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),

@@ -43,17 +43,21 @@ def copy_for_users(
 
 def again(
     result: Instruction, inside: Collection[Instruction], results: Mapping[Instruction, Instruction], large: int
-) -> Instruction | None:
-    """A copy of a region's result, on what there is outside, that is not in the computation; None: there is not enough.
+) -> list[Instruction]:
+    """Copies, on what there is outside, of a region's result and, before it, of what it rounds, if it does, which are
+    not in the computation.  Empty: there is not enough outside.
 
     `inside`: the region; `results`: what gives each result outside; `large`: bytes of a value that HBM moves later than
     the vector unit takes a transcendental function of it.
     """
+    if result.opcode == "convert" and result.operands[0] in inside and result.operands[0] not in results:
+        before = again(result.operands[0], inside, results, large)
+        return [*before, result.copy(before[-1:], dict(result.attributes))] if before else []
     if not _is_near(result, results.keys() - {result}, large):
-        return None
+        return []
     operands = [_outside(o, inside, results) for o in result.operands]
     found = [o for o in operands if o is not None]
-    return result.copy(found, dict(result.attributes)) if len(found) == len(operands) else None
+    return [result.copy(found, dict(result.attributes))] if len(found) == len(operands) else []
 
 
 def _is_near(i: Instruction, results: Collection[Instruction], large: int) -> bool:

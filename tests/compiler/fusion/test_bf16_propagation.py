@@ -1,0 +1,189 @@
+"""bf16 propagation: the same products, half of the transfers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systolith.compiler.driver import compile_module
+from systolith.compiler.groups import bf16_propagation
+from systolith.compiler.groups.bf16_propagation import PropagateBf16
+from systolith.compiler.hlo.ir import Module
+from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.passes.base import run_pass
+from systolith.compiler.passes.pipeline import canonicalise
+from systolith.isa.chip import Chip, load_chip
+from systolith.isa.dtypes import BF16
+from systolith.isa.program import Program
+from systolith.sim.simulate import simulate
+from tests.compiler.machine import TINY, Array, run
+from tests.runtime.command import systolith
+
+SUM = """
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }
+"""
+
+
+def backward(rows: int, k: int, n: int, more: str = "", results: str = "dw, dx", precision: str = "") -> str:
+    """The gradients of weights and of their operand, of d = g v * h."""
+    shapes = {"dw": f"f32[{n},{k}]", "dx": f"f32[{rows},{k}]", "d": f"f32[{rows},{n}]", "db": f"f32[{n}]"}
+    says = f", operand_precision={{{precision},{precision}}}" if precision else ""
+    return f"""HloModule m
+{SUM}
+ENTRY e {{
+ g = f32[{rows},{k}] parameter(0)
+ v = f32[{k},{n}] parameter(1)
+ h = f32[{rows},{n}] parameter(2)
+ x = f32[{rows},{k}] parameter(3)
+ w = f32[{n},{k}] parameter(4)
+ zero = f32[] constant(0)
+ p = f32[{rows},{n}] dot(g, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ d = f32[{rows},{n}] multiply(p, h)
+ t = f32[{n},{rows}] transpose(d), dimensions={{1,0}}
+ dw = f32[{n},{k}] dot(t, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{says}
+ dx = f32[{rows},{k}] dot(d, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{says}
+{more}
+ ROOT r = ({", ".join(shapes[r] for r in results.split(", "))}) tuple({results})
+}}
+"""
+
+
+BIAS = " db = f32[N] reduce(d, zero), dimensions={0}, to_apply=add"
+
+
+def propagated(text: str, chip: str = "tiny", precision: str | None = None) -> tuple[Module, list[str]]:
+    """The module, and what is bf16 in it."""
+    made = canonicalise(parse_hlo(text))
+    run_pass(made, PropagateBf16(load_chip(chip), precision))
+    return made, [i.name for i in made.entry.instructions if i.shape.is_array and i.shape.dtype is BF16]
+
+
+def arguments(rows: int, k: int, n: int) -> list[Array]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(d).astype(np.float32) for d in ((rows, k), (k, n), (rows, n), (rows, k), (n, k))]
+
+
+def test_what_only_products_read_is_rounded_where_it_is_made() -> None:
+    _, found = propagated(backward(64, 8, 64))
+    assert found == ["d.bf16", "t"]
+
+
+def test_what_else_is_read_stays_as_it_is_beside_a_rounded_copy_for_several_products() -> None:
+    made, found = propagated(backward(64, 8, 64, BIAS.replace("N", "64"), "dw, dx, db"))
+    assert found == ["d.bf16", "t"]
+    assert next(i for i in made.entry.instructions if i.opcode == "reduce").operands[0].name == "d"
+    _, one = propagated(backward(64, 8, 64, results="dw, d").replace("dot(d, w)", "dot(h, w)"))
+    assert one == []
+
+
+@pytest.mark.parametrize("precision", ["high", "highest"])
+def test_products_that_take_more_than_a_rounded_operand(precision: str) -> None:
+    assert propagated(backward(64, 8, 64, precision=precision))[1] == []
+    assert propagated(backward(64, 8, 64), precision=precision)[1] == []
+    assert propagated(backward(64, 8, 64, precision=precision), precision="default")[1] != []
+
+
+def test_small_values_and_parameters_stay() -> None:
+    assert propagated(backward(4, 4, 4))[1] == []
+    text = """HloModule m
+ENTRY e { x = f32[64,64] parameter(0)
+ y = f32[64,64] parameter(1)
+ ROOT r = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+"""
+    assert propagated(text)[1] == []
+
+
+def test_a_long_way_to_the_products() -> None:
+    """Thousands of operations that move a value are no deeper for the compiler than one."""
+    count = 3000
+    lines = "".join(f" r{n} = f32[64,64] reverse(r{n - 1}), dimensions={{{n % 2}}}\n" for n in range(1, count))
+    text = backward(64, 8, 64).replace(" t = ", f" r0 = f32[64,64] reverse(d), dimensions={{0}}\n{lines} t = ")
+    made = parse_hlo(text.replace("transpose(d)", f"transpose(r{count - 1})"))
+    run_pass(made, PropagateBf16(TINY))
+    assert sum(i.shape.is_array and i.shape.dtype is BF16 for i in made.entry.instructions) == count + 2
+
+
+def without(text: str, chip: Chip) -> Program:
+    """The program without the pass."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PropagateBf16, "run", lambda self, module: False)
+        return compile_module(parse_hlo(text), chip).program
+
+
+@given(
+    st.tuples(st.sampled_from((16, 40, 100, 130)), st.sampled_from((3, 8, 20)), st.sampled_from((17, 40, 72))),
+    st.booleans(),
+    st.sampled_from((TINY, load_chip("small"))),
+)
+def test_the_same_products(sizes: tuple[int, int, int], bias: bool, chip: Chip) -> None:
+    """Special values included: infinities, NaN, denormals, what rounds to an infinity."""
+    n = sizes[2]
+    text = backward(*sizes, BIAS.replace("N", str(n)) if bias else "", "dw, dx, db" if bias else "dw, dx")
+    args = arguments(*sizes)
+    odd = np.array([np.inf, -np.inf, np.nan, 1e-40, 3.4e38, -0.0, 1e-45], np.float32)
+    args[2].reshape(-1)[: odd.size] = odd
+    before = run(without(text, chip), chip, args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bf16_propagation, "LARGE", 1 << 20)
+        now = run(compile_module(parse_hlo(text), chip).program, chip, args)
+    for a, b in zip(now, before, strict=True):  # tiles of other sizes are summed in another order
+        finite = np.isfinite(b)
+        assert np.array_equal(a[~finite], b[~finite], equal_nan=True)
+        assert np.abs(a[finite] - b[finite]).max(initial=0) <= 1e-6 * np.abs(b[finite]).max(initial=0)
+
+
+def test_less_is_moved() -> None:
+    """d, of 2 MB, is written once and read twice; so it is for the bias, whose sum is made on the way."""
+    chip = load_chip("small")
+    for text in (backward(1024, 64, 512), backward(1024, 64, 512, BIAS.replace("N", "512"), "dw, dx, db")):
+        runs = [
+            simulate(p, chip, mode="time") for p in (compile_module(parse_hlo(text), chip).program, without(text, chip))
+        ]
+        now, before = (sum(r.hbm_bytes.values()) for r in runs)
+        assert before - now >= 1024 * 512 * 2 * 3
+        assert runs[0].cycles < runs[1].cycles
+
+
+def test_convolutions() -> None:
+    """What one convolution reads, then the gradient of its weights."""
+    text = """HloModule m
+ENTRY e {
+ a = f32[4,8,8,16] parameter(0)
+ u = f32[1,1,16,16] parameter(1)
+ w = f32[3,3,16,8] parameter(2)
+ g = f32[4,8,8,8] parameter(3)
+ zero = f32[] constant(0)
+ zeros = f32[4,8,8,16] broadcast(zero), dimensions={}
+ p = f32[4,8,8,16] convolution(a, u), window={size=1x1}, dim_labels=b01f_01io->b01f
+ x = f32[4,8,8,16] maximum(p, zeros)
+ y = f32[4,8,8,8] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+ dw = f32[3,3,16,8] convolution(x, g), window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf
+ ROOT r = (f32[4,8,8,8], f32[3,3,16,8]) tuple(y, dw)
+}
+"""
+    rng = np.random.default_rng(0)
+    args = [
+        rng.standard_normal(d).astype(np.float32) for d in ((4, 8, 8, 16), (1, 1, 16, 16), (3, 3, 16, 8), (4, 8, 8, 8))
+    ]
+    assert propagated(text)[1] == ["x.bf16"]
+    now = run(compile_module(parse_hlo(text), TINY).program, TINY, args)
+    before = run(without(text, TINY), TINY, args)
+    assert all(np.array_equal(a, b) for a, b in zip(now, before, strict=True))
+
+
+def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The decision is explained, and groups are checked against the evaluator."""
+    path = tmp_path / "m.hlo"
+    path.write_text(backward(256, 16, 64, BIAS.replace("N", "64"), "dw, dx, db"))
+    ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")
+    assert ran.code == 0, ran.err
+    explained = json.loads(systolith(capsys, "explain", path, "--chip", "tiny", "--json").out)
+    (made,) = (d for d in explained["decisions"] if d["kind"] == "bf16")
+    assert made["chosen"] == "d as bf16 for t, dx"
