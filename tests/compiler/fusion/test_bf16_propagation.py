@@ -148,7 +148,8 @@ def test_less_is_moved() -> None:
         ]
         now, before = (sum(r.hbm_bytes.values()) for r in runs)
         assert before - now >= 1024 * 512 * 2 * 3
-        assert runs[0].cycles < runs[1].cycles
+        cycles = [r.cycles or 0 for r in runs]
+        assert 0 < cycles[0] < cycles[1]
 
 
 def test_convolutions() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import Compiled
+from systolith.compiler.driver import Compiled, compile_module
 from systolith.compiler.groups import product_results
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
@@ -22,9 +22,10 @@ from systolith.compiler.ops.expression_builder import group_roots
 from systolith.compiler.ops.group import Group, read_groups
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
+from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
-from tests.compiler.machine import TINY, Array, compare
+from tests.compiler.machine import TINY, Array, compare, memory
 from tests.runtime.command import systolith
 
 COMPUTATIONS = """
@@ -171,6 +172,16 @@ def test_products_of_a_batch() -> None:
     )
     text = module(product, ("3,20,16", "3,16,40"), "3,20,40", "0,1", "40", "", "d, s", "f32")
     assert joins(compare(text, arguments((3, 20, 16), (3, 16, 40), (3, 20, 40)), TINY))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("tail", ["both", "another one"])
+def test_simulator_and_rtl_agree(tail: str) -> None:
+    rows, k, n = 17, 8, 9
+    made = compile_module(parse_hlo(gradient(rows, k, n, tail)), TINY)
+    assert joins(made)
+    result = lockstep(made.program, TINY, memory(made.program, arguments((rows, k), (k, n), (rows, n))))
+    assert result.ok, result.difference
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
