@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import Compiled
 from systolith.compiler.errors import LimitError
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups import product_results
@@ -20,14 +17,13 @@ from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.ops.expression_builder import group_roots
-from systolith.compiler.ops.group import Group, read_groups
+from systolith.compiler.ops.group import read_groups
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
+from tests.compiler.fusion.joined_products import check_command, groups, joins
 from tests.compiler.machine import TINY, Array, compare
-from tests.runtime.command import systolith
 
 DONATED = "input_output_alias={ {0}: (0, {}, must-alias), {1}: (1, {}, must-alias) }"
 
@@ -62,26 +58,10 @@ def arguments(rows: int, k: int, n: int, dtype: str = "f32") -> list[Array]:
     return [a.astype(np.float32).astype(stored) for a in every]
 
 
-def joins(made: Compiled) -> bool:
-    """Whether a group has joined a product's."""
-    return any(d.kind == "outputs" and "cycles saved" in d.numbers for d in made.explain)
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups join products' wherever that can be."""
-    monkeypatch.setattr(product_results, "ALIKE", -inf)
-
-
 def grouped(text: str, chip: str = "tpu_v3") -> tuple[Module, tuple[Decision, ...]]:
     """The module in groups, and the decisions about their results."""
     made = run_passes(canonicalise(parse_hlo(text)), [Fuse()])
     return made, run_pass(made, FuseOutputs(load_chip(chip))).decisions
-
-
-def groups(module: Module) -> list[tuple[str, int]]:
-    """Kind and number of results of each group of the entry."""
-    return [(i.kind, len(group_roots(i.body))) for i in module.entry.instructions if isinstance(i, Group)]
 
 
 def test_an_optimisers_step_is_made_as_the_gradients_tiles_come() -> None:
@@ -110,7 +90,27 @@ def test_what_reads_the_product_elsewhere_stays_apart() -> None:
     assert all(kind != "kOutput" or results == 1 for kind, results in groups(made))
 
 
-@pytest.mark.usefixtures("always")
+def test_what_is_made_of_a_transposed_product_stays_apart() -> None:
+    """Heads are moved behind rows as the product is stored; what is made of that has its shape, not the product's."""
+    batch = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}"
+    text = f"""HloModule m
+ENTRY e {{
+ a = f32[2,4,64,32] parameter(0)
+ b = f32[2,4,32,16] parameter(1)
+ c = f32[2,64,4,16] parameter(2)
+ d = f32[2,4,64,16] dot(a, b), {batch}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{2}}
+ y = f32[2,64,4,16] transpose(d), dimensions={{0,2,1,3}}
+ z0 = f32[2,64,4,16] multiply(y, c)
+ z = f32[2,64,4,16] exponential(z0)
+ ROOT t = (f32[2,64,4,16], f32[2,64,4,16]) tuple(y, z)
+}}
+"""
+    rng = np.random.default_rng(0)
+    shapes = (2, 4, 64, 32), (2, 4, 32, 16), (2, 64, 4, 16)
+    assert not joins(compare(text, [rng.standard_normal(s).astype(np.float32) / 8 for s in shapes], TINY))
+
+
+@pytest.mark.usefixtures("products_join")
 @pytest.mark.parametrize("sizes", [(40, 24, 56), (130, 8, 300), (3, 64, 64)])
 @pytest.mark.parametrize("head", ["", DONATED])
 def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: str) -> None:
@@ -120,7 +120,7 @@ def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: s
         assert [b.alias for b in made.program.buffers if b.role == "result"] == [0, 1]
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 @given(
     st.tuples(*[st.sampled_from((2, 3, 8, 17, 40, 64))] * 3),
     st.sampled_from(("f32", "bf16")),
@@ -132,7 +132,7 @@ def test_any_sizes(sizes: tuple[int, int, int], dtype: str, more: str, chip: Chi
     assert joins(compare(momentum(*sizes, head, dtype, more), arguments(*sizes, dtype), chip))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 def test_a_group_that_no_instruction_holds_stays_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> int:
         raise LimitError("a stream needs more loops than there are")
@@ -147,11 +147,4 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     """The group is checked against the evaluator, reported, predicted and explained."""
     path = tmp_path / "m.hlo"
     path.write_text(momentum(64, 64, 64))
-    ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")
-    assert ran.code == 0, ran.err
-    (row,) = (g for g in json.loads(ran.out)["groups"] if g["name"])
-    assert row["cycles"] > 0
-    explained = json.loads(systolith(capsys, "explain", path, "--chip", "tiny", "--json").out)
-    (about,) = (g for g in explained["groups"] if g["name"] == row["name"])
-    assert about["predicted"] > 0
-    assert any("in one pass" in d["chosen"] and d["numbers"].get("cycles saved") for d in about["decisions"])
+    check_command(capsys, path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import Compiled, compile_module
-from systolith.compiler.groups import product_results
+from systolith.compiler.driver import compile_module
+from systolith.compiler.errors import CompileError
 from systolith.compiler.groups.fusion import Fuse
 from systolith.compiler.groups.multi_output import FuseOutputs
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
-from systolith.compiler.ops.expression_builder import group_roots
-from systolith.compiler.ops.group import Group, read_groups
+from systolith.compiler.ops.group import read_groups
 from systolith.compiler.passes.base import run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
+from tests.compiler.fusion.joined_products import check_command, groups, joins
 from tests.compiler.machine import TINY, Array, compare, memory
-from tests.runtime.command import systolith
 
 COMPUTATIONS = """
 add { a = T[] parameter(0)
@@ -84,25 +81,9 @@ def arguments(*shapes: tuple[int, ...], t: str = "f32") -> list[Array]:
     return [rng.standard_normal(dims).astype(np.float32).astype(stored) for dims in shapes]
 
 
-def joins(made: Compiled) -> bool:
-    """Whether a group has joined a product's."""
-    return any(d.kind == "outputs" and "cycles saved" in d.numbers for d in made.explain)
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups join products' wherever that can be."""
-    monkeypatch.setattr(product_results, "ALIKE", -inf)
-
-
 def grouped(text: str) -> Module:
     """The module in groups."""
     return run_passes(canonicalise(parse_hlo(text)), [Fuse(), FuseOutputs(load_chip("tpu_v3"))])
-
-
-def groups(made: Module) -> list[tuple[str, int]]:
-    """Kind and number of results of each group of the entry."""
-    return [(i.kind, len(group_roots(i.body))) for i in made.entry.instructions if isinstance(i, Group)]
 
 
 def test_the_gradient_of_a_bias_is_summed_as_tiles_come() -> None:
@@ -113,12 +94,53 @@ def test_the_gradient_of_a_bias_is_summed_as_tiles_come() -> None:
     assert groups(read) == groups(made)
 
 
+GROUP = """HloModule m
+sum {{ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }}
+g {{
+ x = f32[16,8] parameter(0)
+ w = f32[8,24] parameter(1)
+ z = f32[] constant(0)
+ d = f32[16,24] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ r = f32[16,24] {result}
+ v = f32[16,24] {value}
+ s = f32[24] reduce(v, z), dimensions={{0}}, to_apply=sum
+ ROOT t = (f32[16,24], f32[24]) tuple(r, s)
+}}
+ENTRY e {{
+ x = f32[16,8] parameter(0)
+ w = f32[8,24] parameter(1)
+ ROOT f = (f32[16,24], f32[24]) fusion(x, w), kind=kOutput, calls=g
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "value", "odd"),
+    [
+        ("negate(d)", "abs(d)", ""),
+        ("negate(d)", "reverse(d), dimensions={0}", "'v'"),
+        ("reverse(d), dimensions={0}", "abs(d)", "'r'"),
+    ],
+)
+def test_groups_that_are_read(result: str, value: str, odd: str) -> None:
+    """Results, and what is summed, have each element of the product where they are; the sum may be of the product."""
+    text = GROUP.format(result=result, value=value)
+    if odd:
+        with pytest.raises(CompileError, match=f"{odd} reads 'd' elsewhere than at its own index"):
+            read_groups(parse_hlo(text))
+        return
+    for each in (text, text.replace("reduce(v, z)", "reduce(d, z)").replace(" v = f32[16,24] abs(d)\n", "")):
+        assert groups(read_groups(parse_hlo(each))) == [("kOutput", 2)]
+
+
 def test_a_sum_over_columns_stays_apart() -> None:
     """Lanes of the accumulators hold them."""
     assert groups(grouped(gradient(4096, 256, 512, over="1"))) == [("kOutput", 1), ("kInput", 1)]
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("sizes", [(40, 24, 56), (130, 8, 300), (3, 64, 64)])
 def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], tail: str) -> None:
@@ -127,7 +149,7 @@ def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], tail: s
     assert joins(made)
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 @given(
     st.tuples(*[st.sampled_from((2, 3, 8, 17, 40, 64, 200))] * 3),
     st.sampled_from(("f32", "bf16")),
@@ -139,7 +161,7 @@ def test_any_sizes(sizes: tuple[int, int, int], t: str, tail: str, chip: Chip) -
     assert joins(compare(gradient(*sizes, tail, t), arguments((rows, k), (k, n), (rows, n), t=t), chip))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 @given(
     st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(3, 9), st.sampled_from((2, 8, 20)), st.integers(2, 40)),
     st.sampled_from((1, 2)),
@@ -163,7 +185,7 @@ def test_convolutions(sizes: tuple[int, int, int, int, int], stride: int, tail: 
     assert joins(made) or not all(m > 1 for m in (n, b * oy * ox))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 def test_products_of_a_batch() -> None:
     """The batch is summed, too."""
     product = (
@@ -174,7 +196,7 @@ def test_products_of_a_batch() -> None:
     assert joins(compare(text, arguments((3, 20, 16), (3, 16, 40), (3, 20, 40)), TINY))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("products_join")
 @pytest.mark.parametrize("tail", ["both", "another one"])
 def test_simulator_and_rtl_agree(tail: str) -> None:
     rows, k, n = 17, 8, 9
@@ -188,11 +210,4 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     """The group is checked against the evaluator, reported, predicted and explained."""
     path = tmp_path / "m.hlo"
     path.write_text(gradient(512, 16, 64))
-    ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")
-    assert ran.code == 0, ran.err
-    (row,) = (g for g in json.loads(ran.out)["groups"] if g["name"])
-    assert row["cycles"] > 0
-    explained = json.loads(systolith(capsys, "explain", path, "--chip", "tiny", "--json").out)
-    (about,) = (g for g in explained["groups"] if g["name"] == row["name"])
-    assert about["predicted"] > 0
-    assert any("in one pass" in d["chosen"] and d["numbers"].get("cycles saved") for d in about["decisions"])
+    check_command(capsys, path)

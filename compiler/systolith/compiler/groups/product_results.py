@@ -15,7 +15,7 @@ from systolith.compiler.mxu.epilogue import made_of
 from systolith.compiler.mxu.matmul import planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
+from systolith.compiler.ops.reduction import one_pass_obstacle, over_product, reduction_of
 from systolith.compiler.options import Options
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
@@ -105,11 +105,11 @@ class ProductResults:
             LimitError: no kernel can have it.
             NotJointError: it is not.
         """
-        made = made_of(joint, [anywhere(root.shape) for root in group_roots(joint.body)])
-        if made.sums is None and any(root.dims != made.plan.dims for root in group_roots(joint.body)):
+        if any(value.dims != joint.root.dims for value in over_product(joint.body, joint.root)):
             raise NotJointError("results of different shapes")
         if why := one_pass_obstacle(joint.body, joint.root):
             raise NotJointError(why)
+        made = made_of(joint, [anywhere(root.shape) for root in group_roots(joint.body)])
         if not made.in_place:
             raise NotJointError("the second reads the first elsewhere than it is made", True)
         check_size(made.plan, self.limits)
@@ -137,7 +137,6 @@ class ProductResults:
             plan = analyze(group_roots(group.body))
             return vector_cycles(self.chip, plan, Box.whole(plan.dims), leaves, made)
         r = reduction_of(group.body)
-        both = list(zip(group_roots(group.body), made, strict=True))
-        targets, sides = ([a for root, a in both if (root in r.sides) == aside] for aside in (False, True))
+        targets, sides = r.reduced_and_sides(group_roots(group.body), made)
         kept = Box.whole([r.dims[d] for d in r.kept])
         return Ways(self.chip).cycles(Task(r, Box.whole(r.dims), kept, Finish(), leaves, targets, sides))

@@ -88,9 +88,8 @@ def made_of(group: Group, results: Sequence[Array]) -> Made:
     if sums is None:
         return Made(product, analyze(roots, frontier={product}), results)
     plan = GroupPlan(sums.dims, (*sums.inputs, *sums.side_nodes), sums.graph)
-    both = list(zip(roots, results, strict=True))
-    aside = [array for root, array in both if root in sums.sides]
-    return Made(product, plan, aside, sums, [array for root, array in both if root not in sums.sides])
+    reduced, sides = sums.reduced_and_sides(roots, results)
+    return Made(product, plan, sides, sums, reduced)
 
 
 @dataclass

@@ -15,10 +15,10 @@ from enum import StrEnum
 from systolith.compiler.errors import compile_error
 from systolith.compiler.hlo.attributes import Raw
 from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Module
-from systolith.compiler.hlo.visiting import cone
+from systolith.compiler.hlo.visiting import cone, through
 from systolith.compiler.ops.dim_rules import summed_dims
 from systolith.compiler.ops.expression_builder import group_roots, reads_in_place, root_operations
-from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, reached
+from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, over_product, reached
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 
@@ -221,7 +221,7 @@ def _obstacle(group: Group) -> str:
     if any(family(i) is Family.CONTRACTION for i in roots[1:]):
         return "there are several products"
     if len(roots) > 1:
-        return one_pass_obstacle(body, root) or _read_elsewhere(roots[1:], root)
+        return one_pass_obstacle(body, root) or _read_elsewhere(body, root)
     if len(results) > 1 and (group.unit is not Unit.MXU or any(r.dims != root.dims for r in results)):
         return "there are several results, not all of the product's dimensions"
     if group.reduces and results != [root] and not reads_in_place(results[0], root, ()):
@@ -229,9 +229,11 @@ def _obstacle(group: Group) -> str:
     return "" if not roots or reached(results[0], {root}) else f"its result is not made of {root.name!r}"
 
 
-def _read_elsewhere(reductions: Sequence[Instruction], product: Instruction) -> str:
-    """Why reductions are not those of a product's group; empty: what they reduce reads it at its own index alone."""
-    odd = next((i for i in reductions if not reads_in_place(i.operands[0], product, ())), None)
+def _read_elsewhere(body: Computation, product: Instruction) -> str:
+    """Why results and sums are not those of a product's group; empty: they read it at their own indices alone."""
+    roots = group_roots(body)
+    values = [through(v, "transpose") if v in roots else v for v in over_product(body, product)]
+    odd = next((v for v in values if v is not product and not reads_in_place(v, product, ())), None)
     return "" if odd is None else f"{odd.name!r} reads {product.name!r} elsewhere than at its own index"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from systolith.compiler.ops.expression_builder import (
     root_operations,
 )
 from systolith.isa.dtypes import F32, S32, U32, DType, Kind
+
+T = TypeVar("T")
 
 NEGATIVE_ZERO, ONE, INFINITY, NEGATIVE_INFINITY = 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000
 ALL_ONES, LEAST, GREATEST = 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF
@@ -108,6 +111,11 @@ class Reduction:
         types = [s.dtype for operation in self.operations for s in operation.shape.leaves()]
         dims = tuple(self.dims[d] for d in self.kept)
         return [array(t, dims) for t in (*types, *([S32] if self.flagged else []))]
+
+    def reduced_and_sides(self, roots: Sequence[Instruction], of: Sequence[T]) -> tuple[list[T], list[T]]:
+        """What belongs to the group's results that are reduced, and to its sides; `of`: for each of its results."""
+        both = list(zip(roots, of, strict=True))
+        return [x for root, x in both if root not in self.sides], [x for root, x in both if root in self.sides]
 
     def parts(self) -> list[Reduction]:
         """A reduction for each of `operations`, which load what `sides` hold."""
@@ -248,6 +256,12 @@ def sums_of_product(computation: Computation, product: Instruction, roots: Seque
     """
     operations = tuple(i for i in root_operations(computation) if i is not product)
     return _together(operations, tuple(roots), frozenset({product})) if operations else None
+
+
+def over_product(computation: Computation, product: Instruction) -> list[Instruction]:
+    """What a product's group makes at each of the product's elements: what it reduces, and results that it does not."""
+    sums = [i for i in root_operations(computation) if i is not product]
+    return [*(i.operands[0] for i in sums), *(r for r in group_roots(computation) if not reached(r, sums))]
 
 
 def _together(

@@ -38,9 +38,7 @@ def lower_reduce(ctx: TileBuilder, group: Group, operands: Sequence[Array], resu
     if (scan := scan_of(r)) is not None:
         lower_scan(ctx, scan, arrays, results)
         return
-    aside = {n for n, root in enumerate(group_roots(computation)) if root in r.sides}
-    sides = [a for n, a in enumerate(results) if n in aside]
-    _Lowering(ctx, r, arrays, [a for n, a in enumerate(results) if n not in aside], sides).lower()
+    _Lowering(ctx, r, arrays, *r.reduced_and_sides(group_roots(computation), results)).lower()
 
 
 def _dense(array: Array, box: Box) -> Array:
