@@ -113,9 +113,12 @@ class Reduction:
         return [array(t, dims) for t in (*types, *([S32] if self.flagged else []))]
 
     def reduced_and_sides(self, roots: Sequence[Instruction], of: Sequence[T]) -> tuple[list[T], list[T]]:
-        """What belongs to the group's results that are reduced, and to its sides; `of`: for each of its results."""
-        both = list(zip(roots, of, strict=True))
-        return [x for root, x in both if root not in self.sides], [x for root, x in both if root in self.sides]
+        """What belongs to the group's results that are reduced, and to its sides.
+
+        `of`: for each of `roots`, or for each element of one that is a tuple.
+        """
+        aside = {n for n, root in enumerate(roots) if root in self.sides}
+        return [x for n, x in enumerate(of) if n not in aside], [x for n, x in enumerate(of) if n in aside]
 
     def parts(self) -> list[Reduction]:
         """A reduction for each of `operations`, which load what `sides` hold."""
