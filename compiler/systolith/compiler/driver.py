@@ -46,6 +46,7 @@ from systolith.isa.program import Program
 OPTIONAL = {
     "layer-loops": ("loop", "layers are written out", "layers in loops"),
     "slice-views": ("memory", "all dynamic slices are copied", "some are read where they lie"),
+    "bf16-residuals": ("bf16", "values wait as they are", "some are rounded for later products"),
     "bf16-propagation": ("bf16", "values are stored as they are", "some are rounded for products"),
     "producer-fusion": ("prologue", "all operands of products are stored", "some are computed in tiles"),
     "product-blocking": ("region", "products one after another", "some in blocks of rows"),

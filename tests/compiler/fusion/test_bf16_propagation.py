@@ -83,6 +83,69 @@ def test_what_else_is_read_stays_as_it_is_beside_a_rounded_copy_for_several_prod
     assert one == []
 
 
+def heads(gradient: bool) -> str:
+    """Scores of two heads of one array, which another product made, maybe with the gradient of both."""
+    parts = "\n".join(
+        f""" {x}s = f32[128,16] slice(p), slice={{[0:128], [{at}:{at + 16}]}}
+ {x}r = f32[128,2,8] reshape({x}s)
+ {x} = f32[2,128,8] transpose({x}r), dimensions={{1,0,2}}"""
+        for x, at in (("q", 0), ("k", 16))
+    )
+    back = """
+ dq = f32[2,128,8] dot(g, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+ dk = f32[2,128,8] dot(g, q), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ ROOT r = (f32[2,128,128], f32[2,128,8], f32[2,128,8]) tuple(s, dq, dk)"""
+    return f"""HloModule m
+ENTRY e {{
+ x = f32[128,32] parameter(0)
+ w = f32[32,32] parameter(1)
+ g = f32[2,128,128] parameter(2)
+ p = f32[128,32] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+{parts}
+ s = f32[2,128,128] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+  rhs_contracting_dims={{2}}
+{back if gradient else " ROOT r = (f32[2,128,128]) tuple(s)"}
+}}
+"""
+
+
+def test_heads_of_attention() -> None:
+    """One product reads each part in inference, the gradient of the other part, too, in training."""
+    assert propagated(heads(gradient=False))[1] == []
+    _, found = propagated(heads(gradient=True))
+    assert found[0] == "p.bf16"
+    assert {"q", "k"} <= set(found)
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(d).astype(np.float32) for d in ((128, 32), (32, 32), (2, 128, 128))]
+    now = run(compile_module(parse_hlo(heads(gradient=True)), TINY).program, TINY, args)
+    before = run(without(heads(gradient=True), TINY), TINY, args)
+    assert all(np.allclose(a, b, rtol=1e-6, atol=1e-5) for a, b in zip(now, before, strict=True))
+
+
+@pytest.mark.parametrize("between", [6, 7, 8])
+def test_residuals_wait_for_eight_products(between: int) -> None:
+    """Those of a backward pass are rounded before loops over layers and over the batch are made, all others after."""
+    lines = "".join(
+        f" g{n} = f32[64,64] dot(g{n - 1}, u), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        for n in range(1, between + 1)
+    )
+    text = f"""HloModule m
+ENTRY e {{
+ a = f32[64,64] parameter(0)
+ u = f32[64,64] parameter(1)
+ x = f32[64,64] exponential(a)
+ g0 = f32[64,64] dot(x, u), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+{lines} t = f32[64,64] transpose(x), dimensions={{1,0}}
+ r = f32[64,64] reverse(t), dimensions={{0}}
+ ROOT dw = f32[64,64] dot(r, g{between}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+    made = parse_hlo(text)
+    run_pass(made, PropagateBf16(TINY, waiting=True))
+    found = [i.name for i in made.entry.instructions if i.shape.dtype is BF16]
+    assert found == (["x.bf16", "t", "r"] if between >= 7 else [])
+
+
 @pytest.mark.parametrize("precision", ["high", "highest"])
 def test_products_that_take_more_than_a_rounded_operand(precision: str) -> None:
     assert propagated(backward(64, 8, 64, precision=precision))[1] == []
