@@ -261,13 +261,13 @@ def test_only_loops_that_give_rows_to_others_are_looked_at(monkeypatch: pytest.M
         return x
 
     pairs = []
-    whole = loop_residuals._Pair.again
+    whole = loop_residuals._Again.rows
 
-    def counted(pair: loop_residuals._Pair, least: int) -> Iterator[tuple[str, int]]:
+    def counted(pair: loop_residuals._Again) -> Iterator[tuple[str, int]]:
         pairs.append(pair)
-        return whole(pair, least)
+        return whole(pair)
 
-    monkeypatch.setattr(loop_residuals._Pair, "again", counted)
+    monkeypatch.setattr(loop_residuals._Again, "rows", counted)
     module = canonicalise(parse_hlo(lowered(chained, [jnp.zeros(64)])))
     assert sum(i.opcode == "while" for i in module.entry.instructions) == 10
     again(module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from systolith.compiler.groups.bf16_propagation import PropagateBf16
+from systolith.compiler.groups.bf16_rows import Bf16Rows
 from systolith.compiler.groups.counters import CountLast
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
 from systolith.compiler.groups.factor_sums import FactorSums
@@ -48,6 +49,7 @@ GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),
+    "bf16-rows": lambda chip, options: Bf16Rows(chip, options.precision),
     "row-updates": lambda chip, options: UpdateInLoops(chip),
     "loop-rows": lambda chip, options: LoopRows(chip),
     "batch-loops": lambda chip, options: BatchLoops(chip, _units(chip, options), options),
