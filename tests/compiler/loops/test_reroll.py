@@ -24,6 +24,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.schedule import group_loops, pipeline, repetition, reroll
 from systolith.compiler.schedule.fitting import Fitted, Predicted, schedule
 from systolith.compiler.schedule.group_loops import LOOP_SHARES, USUAL_LOOPS, GroupLoops
+from systolith.compiler.schedule.repetition import Repetition
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Loop
 from systolith.isa.chip import Chip, load_chip
@@ -138,6 +139,26 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
     cycles = [taken(c.program, chip) for c in (rolled, plain)]
     assert cycles[0] <= cycles[1] * 1.001
     assert any(d.kind == "repeat" and "iterations of" in d.chosen for d in rolled.explain)
+
+
+def test_repetitions_that_are_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take as many places for their buffers as each by itself."""
+    text = module(BODIES["product"], 2048, 2048, 2048)
+    chip = load_chip("tpu_v3")
+    priced = []
+    wanted, alike = Repetition._wanted, Repetition._alike
+
+    def counted(self: Repetition, of: Chip) -> int:
+        priced.append(self)
+        return wanted(self, of)
+
+    monkeypatch.setattr(Repetition, "_wanted", counted)
+    once = compiled(text, chip).program
+    count = len(priced)
+    monkeypatch.setattr(Repetition, "_alike", lambda self: (alike(self), len(priced)))
+    each = compiled(text, chip).program
+    assert 0 < count < len(priced) - count
+    assert once.code == each.code
 
 
 def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy() -> None:

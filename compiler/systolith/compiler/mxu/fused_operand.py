@@ -6,8 +6,8 @@ outside the operand (a convolution's padding) are never computed: the matrix uni
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from systolith.compiler.hlo.ir import Instruction
@@ -18,7 +18,7 @@ from systolith.compiler.tile.arrays import dense, dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.views import as_view, view_base
-from systolith.compiler.vpu.elementwise import lower_plan
+from systolith.compiler.vpu.elementwise import TileLoop, tile_loop
 from systolith.compiler.vpu.emit import vector_cycles
 from systolith.compiler.vpu.transposes import turns
 from systolith.isa.chip import Chip
@@ -33,11 +33,13 @@ class Computed:
         plan: over the operand's indices.
         arrays: where the values lie that it is computed from.
         like: where the operand would lie if it were stored; its buffer is never used.
+        loops: of boxes so far, for others like them.
     """
 
     plan: GroupPlan
     arrays: Mapping[Instruction, Array]
     like: Array
+    loops: dict[Hashable, TileLoop] = field(default_factory=dict, repr=False)
 
     def strides(self, dims: Sequence[int]) -> tuple[int, ...]:
         """Bytes between the elements of a dense tile, in the order in which the value would lie in memory."""
@@ -47,11 +49,22 @@ class Computed:
         """A box of the operand in VMEM, computed.
 
         Raises:
-            CompileError: as for `elementwise.lower_plan`.
+            CompileError: as for `elementwise.tile_loop`.
         """
         tile = ctx.tile(f"{self.like.buf.name}.made", self.like, box)
-        lower_plan(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+        self._loop(ctx, tile, box).run(ctx, [tile], box)
         return tile
+
+    def _loop(self, ctx: TileBuilder, tile: Array, box: Box) -> TileLoop:
+        """How a tile is computed: like others of its size that read as much, if it does not matter where it lies."""
+        reads = tuple(self.plan.footprint(leaf, box).dims for leaf in self.plan.leaves)
+        key = (box.dims, tile.strides, reads, ctx.budget, ctx.tiled, ctx.region is None)
+        found = self.loops.get(key) if self.plan.is_uniform(box) else None
+        if found is None:
+            found = tile_loop(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+            if self.plan.is_uniform(box):
+                self.loops[key] = found
+        return found
 
     def source(self, chip: Chip) -> Source:
         """The cost of computing all of it once.

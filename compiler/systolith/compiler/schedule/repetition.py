@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -210,7 +210,15 @@ class Repetition:
 
     # The loop.
 
-    def loop(self, variables: Iterator[int], places: Places, room: int, spare: int, chip: Chip) -> Rolled | None:
+    def loop(
+        self,
+        variables: Iterator[int],
+        places: Places,
+        room: int,
+        spare: int,
+        chip: Chip,
+        wanted: dict[Hashable, int],
+    ) -> Rolled | None:
         """A loop in the place of most repetitions; None: it saves too little, or its buffers do not fit in `room`.
 
         Args:
@@ -219,10 +227,15 @@ class Repetition:
             room: bytes of VMEM.
             spare: places for each buffer more than it takes by estimate.
             chip: the target.
+            wanted: places that the buffers of other repetitions took by estimate; gets those of this one.
         """
         chains = self._chains()
         least = max((self._alive(chain) for chain in chains), default=1)
-        turns = max(least, self._wanted(chip) + spare if chains else 1)
+        if not self._saved(least):
+            return None
+        if chains and (alike := self._alike()) not in wanted:
+            wanted[alike] = self._wanted(chip)
+        turns = max(least, wanted[alike] + spare if chains else 1)
         saved = self._saved(turns)
         if not saved or turns > MOST_PLACES:
             return None
@@ -250,6 +263,13 @@ class Repetition:
         while any(last[one] >= first[other] for one, other in zip(chain, chain[many:], strict=False)):
             many += 1
         return many
+
+    def _alike(self) -> Hashable:
+        """Equal for repetitions whose first ones do the same to buffers that take turns in the same way."""
+        forms = self.forms[self.start : self.start + LOOKED_AT * self.period]
+        numbers: dict[Buf | None, int] = {}
+        bufs = tuple(numbers.setdefault(ref.buf, len(numbers)) for f in forms for ref in f.refs)
+        return self.period, tuple(f.key for f in forms), bufs
 
     def _wanted(self, chip: Chip) -> int:
         """Places for the instances of a buffer so that no unit waits for one: as many repetitions as pass, at the pace

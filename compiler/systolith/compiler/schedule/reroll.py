@@ -8,7 +8,7 @@ buffers lie in one piece of memory.  What runs, and in which order, stays the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 
@@ -46,9 +46,14 @@ class Rerolled:
 
 
 class Keys:
-    """What operations are compared by; searches in the same operations share it."""
+    """What operations are compared by; searches in the same operations share it.
+
+    Attributes:
+        wanted: places for each buffer of a loop, by estimate, of repetitions so far.
+    """
 
     def __init__(self) -> None:
+        self.wanted: dict[Hashable, int] = {}
         self._numbers: dict[object, int] = {}
         self._known: dict[int, tuple[object, int]] = {}
         self._of: dict[TileOp, tuple[int, tuple[Ref, ...]]] = {}
@@ -201,7 +206,7 @@ class _Search:
                 while (start := max(start, at)) + 3 * period <= end:
                     found = Repetition(forms, start, end, period, segment, self.lives, self.places.of)
                     loop = (
-                        found.loop(self._variables, self.places, self.room, self.spare, self.chip)
+                        found.loop(self._variables, self.places, self.room, self.spare, self.chip, self._keys.wanted)
                         if found.count > 2
                         else None
                     )

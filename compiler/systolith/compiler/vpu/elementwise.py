@@ -8,12 +8,13 @@ Consecutive tiles use different buffers, so that the transfers of one overlap th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from systolith.compiler.errors import DoesNotFitError
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box
+from systolith.compiler.ops.expression import Load
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
 from systolith.compiler.tile.builder import TileBuilder
@@ -51,20 +52,68 @@ def lower_loop(ctx: TileBuilder, group: Group, operands: Sequence[Array], result
 
 
 def lower_plan(
+    ctx: TileBuilder, plan: GroupPlan, arrays: Mapping[Instruction, Array], results: Sequence[Array]
+) -> None:
+    """Compute a plan's iteration space, tile by tile; arguments and errors as for `lower_loop` and `emit`."""
+    whole = Box.whole(plan.dims)
+    tile_loop(ctx, plan, arrays, results, whole).run(ctx, results, whole)
+
+
+@dataclass(frozen=True, eq=False)
+class TileLoop:
+    """How a part of an iteration space is computed, tile by tile: any part of its size where a plan is uniform.
+
+    Attributes:
+        given: what is computed, of operands as they lie in memory.
+        plan: the same of views of some of them, which `spread` has.
+        arrays: the operands.
+        turn: what is transposed on the way.
+        sizes: of a tile.
+    """
+
+    given: GroupPlan
+    plan: GroupPlan
+    spread: Mapping[Instruction, Load]
+    arrays: Mapping[Instruction, Array]
+    turn: Turns
+    sizes: tuple[int, ...]
+
+    def run(self, ctx: TileBuilder, results: Sequence[Array], within: Box) -> None:
+        """Append the tiles of a part."""
+        tiles: dict[Instruction, Array] = {}
+        for box in within.tiles(self.sizes):
+            for leaf in _staged(self.given, self.arrays):
+                need = self.given.footprint(leaf, box)
+                have = tiles.get(leaf)
+                if have is None or have is self.arrays[leaf] or (have.origin, have.dims) != (need.origin, need.dims):
+                    tiles[leaf] = ctx.stage_in(self.arrays[leaf], need) if need.elements else self.arrays[leaf]
+            self._tile(ctx, box, results, {**self.arrays, **tiles})
+
+    def _tile(self, ctx: TileBuilder, box: Box, results: Sequence[Array], arrays: Mapping[Instruction, Array]) -> None:
+        """Append one tile, whose operands are in VMEM."""
+        targets = [ctx.out_tile(a, box) for a in results]
+        made = self.turn.targets(ctx, targets)
+        read = {**arrays, **_views(self.spread, arrays, self.plan.dims)}
+        leaves = self.turn.emit(ctx, self.plan, box, read, targets[0], ctx.origin("transpose"))
+        if leaves is not None:
+            emit(ctx, self.plan, box, leaves, made, ctx.origin("compute"))
+            self.turn.finish(ctx, made, targets, ctx.origin("transpose"))
+        for target, array in zip(targets, results, strict=True):
+            ctx.stage_out(target, array, box)
+
+
+def tile_loop(
     ctx: TileBuilder,
     plan: GroupPlan,
     arrays: Mapping[Instruction, Array],
     results: Sequence[Array],
-    within: Box | None = None,
+    within: Box,
     budget: int = 0,
-) -> None:
-    """Compute a plan's iteration space, tile by tile; arguments as for `lower_loop` and `emit`.
+) -> TileLoop:
+    """The tiles of a part of a plan's iteration space; arguments and errors as for `lower_loop` and `emit`.
 
-    Args:
-        within: the part to compute; None: all of it.
-        budget: bytes of VMEM for the tiles; 0: as many as the context has.
+    `budget`: bytes of VMEM for the tiles; 0: as many as the context has.
     """
-    within = within or Box.whole(plan.dims)
 
     def written(box: Box) -> int:
         return box.elements * sum(a.dtype.size for a in results if a.buf.space == Space.HBM)
@@ -81,15 +130,11 @@ def lower_plan(
     nodes, arrays = split_strided(plan.graph, plan.nodes, arrays, plan.dims, ctx.chip.hbm.granule)
     nodes, arrays = split_parts(plan.graph, nodes, arrays, within.dims, written, choose)
     nodes, arrays = split_turned(plan.graph, nodes, arrays)
-    plan = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
-    staged, given = [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM], plan
-    nodes, spread = split_spread(plan.graph, plan.nodes, arrays, plan.dims)
-
-    def views(of: Mapping[Instruction, Array]) -> dict[Instruction, Array]:
-        return {alias: compact(of[load.leaf], load.map, plan.dims, 0)[0] for alias, load in spread.items()}
-
-    arrays = {**arrays, **views(arrays)}
-    plan = replace(plan, nodes=nodes, code={}) if spread else plan
+    given = plan if nodes == plan.nodes else replace(plan, nodes=nodes, code={})
+    staged = _staged(given, arrays)
+    nodes, spread = split_spread(plan.graph, given.nodes, arrays, plan.dims)
+    arrays = {**arrays, **_views(spread, arrays, plan.dims)}
+    plan = replace(given, nodes=nodes, code={}) if spread else given
     most = MOST_PARTS if ctx.region is not None else max(MOST_PARTS, ctx.chip.vpu.lanes // PARTS_SHARE)
     turn = turns(ctx.chip, plan, within, arrays, results, most)
 
@@ -99,24 +144,19 @@ def lower_plan(
         copied = sum(plan.footprint(leaf, box).elements * arrays[leaf].dtype.size for leaf in turn.copied)
         return written(box) + turned + read + copied
 
-    sizes = choose(traffic, turn)
-    tiles: dict[Instruction, Array] = {}
-    for box in within.tiles(sizes):
-        for leaf in staged:
-            need = given.footprint(leaf, box)
-            have = tiles.get(leaf)
-            if have is None or have is arrays[leaf] or (have.origin, have.dims) != (need.origin, need.dims):
-                tiles[leaf] = ctx.stage_in(arrays[leaf], need) if need.elements else arrays[leaf]
-        targets = [ctx.out_tile(a, box) for a in results]
-        made = turn.targets(ctx, targets)
-        leaves = turn.emit(
-            ctx, plan, box, {**arrays, **tiles, **views({**arrays, **tiles})}, targets[0], ctx.origin("transpose")
-        )
-        if leaves is not None:
-            emit(ctx, plan, box, leaves, made, ctx.origin("compute"))
-            turn.finish(ctx, made, targets, ctx.origin("transpose"))
-        for target, array in zip(targets, results, strict=True):
-            ctx.stage_out(target, array, box)
+    return TileLoop(given, plan, spread, arrays, turn, choose(traffic, turn))
+
+
+def _staged(plan: GroupPlan, arrays: Mapping[Instruction, Array]) -> list[Instruction]:
+    """What is read of HBM."""
+    return [leaf for leaf in plan.leaves if arrays[leaf].buf.space == Space.HBM]
+
+
+def _views(
+    spread: Mapping[Instruction, Load], arrays: Mapping[Instruction, Array], dims: Sequence[int]
+) -> dict[Instruction, Array]:
+    """What loads of an iteration space read, as arrays of its dimensions."""
+    return {alias: compact(arrays[load.leaf], load.map, dims, 0)[0] for alias, load in spread.items()}
 
 
 def _half(sizes: Sequence[int], d: int) -> int:
