@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from systolith.compiler.driver import compile_module
 from systolith.compiler.groups import bf16_propagation
-from systolith.compiler.groups.bf16_propagation import PropagateBf16
+from systolith.compiler.groups.bf16_propagation import PropagateBf16, RoundResiduals
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.base import run_pass
@@ -141,7 +141,7 @@ ENTRY e {{
 }}
 """
     made = parse_hlo(text)
-    run_pass(made, PropagateBf16(TINY, waiting=True))
+    run_pass(made, RoundResiduals(TINY))
     found = [i.name for i in made.entry.instructions if i.shape.dtype is BF16]
     assert found == (["x.bf16", "t", "r"] if between >= 7 else [])
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import ClassVar
 
 from systolith.compiler.explain import Decision
 from systolith.compiler.groups.bf16_reads import Bf16Reads, Use, as_bf16
@@ -37,21 +38,27 @@ class PropagateBf16:
     Attributes:
         chip: the target.
         precision: of products, instead of their own.
-        waiting: only those of which a product is a later one by `LONG` than what comes before it: the residuals of a
-            training step.
+        wait: products that have to come between a value, or a product that reads it, and the next that does.
     """
 
     chip: Chip
     precision: str | None = None
-    waiting: bool = False
+    wait: ClassVar[int] = 0
 
     def run(self, module: Module) -> Outcome:
         least = self.chip.vmem.bytes // LARGE
         decisions: list[Decision] = []
         for computation in running(module.entry):
             reads = Bf16Reads(computation, self.precision)
-            decisions += _Values(reads, least, LONG if self.waiting else 0).rounded()
+            decisions += _Values(reads, least, self.wait).rounded()
         return Outcome(bool(decisions), tuple(decisions))
+
+
+@dataclass(frozen=True)
+class RoundResiduals(PropagateBf16):
+    """Store large values that wait for eight products and more, and that several read in one pass, as bf16."""
+
+    wait: ClassVar[int] = LONG
 
 
 class _Values:
@@ -60,7 +67,7 @@ class _Values:
     Args:
         reads: what reads them as bf16.
         least: bytes of a large value.
-        wait: products between two uses of a value, at least.
+        wait: as for the pass.
     """
 
     def __init__(self, reads: Bf16Reads, least: int, wait: int) -> None:

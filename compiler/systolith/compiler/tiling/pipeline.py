@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from systolith.compiler.groups.bf16_propagation import PropagateBf16
+from systolith.compiler.groups.bf16_propagation import PropagateBf16, RoundResiduals
 from systolith.compiler.groups.bf16_rows import Bf16Rows
 from systolith.compiler.groups.counters import CountLast
 from systolith.compiler.groups.dilated_inputs import SplitDilatedInputs
@@ -45,7 +45,7 @@ def _units(chip: Chip, options: Options) -> UnitAssignment:
 GROUPING: dict[str, Callable[[Chip, Options], Pass]] = {
     "loop-scans": lambda chip, options: ScanLoops(chip),
     "loop-products": lambda chip, options: LoopProducts(chip, options.precision),
-    "bf16-residuals": lambda chip, options: PropagateBf16(chip, options.precision, waiting=True),
+    "bf16-residuals": lambda chip, options: RoundResiduals(chip, options.precision),
     "layer-loops": lambda chip, options: LoopOverLayers(chip),
     "invariant-sinking": lambda chip, options: SinkInvariants(chip),
     "row-recomputation": lambda chip, options: RecomputeRows(chip),
