@@ -33,7 +33,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.vpu.elementwise import TileLoop
+from systolith.compiler.vpu.elementwise import TileLoop, tile_loop
 from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
@@ -308,7 +308,7 @@ def test_a_value_larger_than_vmem_is_computed_in_tiles(inside: Compiled) -> None
 def test_tiles_of_one_size_are_looked_at_once(inside: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code is that of each tile looked at by itself."""
     looked_at = []
-    whole = fused_operand.tile_loop
+    whole = tile_loop
 
     def counted(*args: Any) -> TileLoop:
         looked_at.append(args)
