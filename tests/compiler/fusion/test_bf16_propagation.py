@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from systolith.compiler.groups import bf16_propagation
 from systolith.compiler.groups.bf16_propagation import PropagateBf16, RoundResiduals
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
@@ -81,6 +83,30 @@ def test_what_else_is_read_stays_as_it_is_beside_a_rounded_copy_for_several_prod
     assert next(i for i in made.entry.instructions if i.opcode == "reduce").operands[0].name == "d"
     _, one = propagated(backward(64, 8, 64, results="dw, d").replace("dot(d, w)", "dot(h, w)"))
     assert one == []
+
+
+def test_what_rounds_a_value_itself_reads_the_rounded_one() -> None:
+    """Nothing is left of a conversion to bf16 beside a product in one pass."""
+    text = """HloModule m
+ENTRY e {
+ a = f32[64,64] parameter(0)
+ u = f32[64,64] parameter(1)
+ v = bf16[64,64] parameter(2)
+ x = f32[64,64] exponential(a)
+ t = f32[64,64] transpose(x), dimensions={1,0}
+ h = bf16[64,64] convert(t)
+ p = f32[64,64] dot(h, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ q = f32[64,64] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ ROOT r = (f32[64,64], f32[64,64]) tuple(p, q)
+}
+"""
+    made, found = propagated(text)
+    assert "x.bf16" in found
+    assert [i.name for i in made.entry.instructions if i.opcode == "convert"] == ["x.bf16"]
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((64, 64)).astype(d) for d in (np.float32, np.float32, ml_dtypes.bfloat16)]
+    for a, b in zip(evaluate(made, *args), evaluate(parse_hlo(text), *args), strict=True):
+        assert np.array_equal(a, b)
 
 
 def heads(gradient: bool) -> str:

@@ -57,14 +57,17 @@ class Computed:
 
     def _loop(self, ctx: TileBuilder, tile: Array, box: Box) -> TileLoop:
         """How a tile is computed: like others of its size that read as much, if it does not matter where it lies."""
+
+        def made() -> TileLoop:
+            return tile_loop(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+
+        if not self.plan.is_uniform(box):
+            return made()
         reads = tuple(self.plan.footprint(leaf, box).dims for leaf in self.plan.leaves)
         key = (box.dims, tile.strides, reads, ctx.budget, ctx.tiled, ctx.region is None)
-        found = self.loops.get(key) if self.plan.is_uniform(box) else None
-        if found is None:
-            found = tile_loop(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
-            if self.plan.is_uniform(box):
-                self.loops[key] = found
-        return found
+        if key not in self.loops:
+            self.loops[key] = made()
+        return self.loops[key]
 
     def source(self, chip: Chip) -> Source:
         """The cost of computing all of it once.

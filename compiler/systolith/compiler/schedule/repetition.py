@@ -233,9 +233,7 @@ class Repetition:
         least = max((self._alive(chain) for chain in chains), default=1)
         if not self._saved(least):
             return None
-        if chains and (alike := self._alike()) not in wanted:
-            wanted[alike] = self._wanted(chip)
-        turns = max(least, wanted[alike] + spare if chains else 1)
+        turns = max(least, self._once(chip, wanted) + spare if chains else 1)
         saved = self._saved(turns)
         if not saved or turns > MOST_PLACES:
             return None
@@ -263,6 +261,13 @@ class Repetition:
         while any(last[one] >= first[other] for one, other in zip(chain, chain[many:], strict=False)):
             many += 1
         return many
+
+    def _once(self, chip: Chip, wanted: dict[Hashable, int]) -> int:
+        """Places that are wanted: those of repetitions that are alike, if there were some."""
+        alike = self._alike()
+        if alike not in wanted:
+            wanted[alike] = self._wanted(chip)
+        return wanted[alike]
 
     def _alike(self) -> Hashable:
         """Equal for repetitions whose first ones do the same to buffers that take turns in the same way."""
