@@ -40,6 +40,57 @@ ENTRY e {{
 """
 
 
+def layers(count: int, rows: int, width: int) -> str:
+    """A softmax of each array of a stack times that of the one before: where each lies is known in the run only."""
+    stack, layer = f"f32[{count},{rows},{width}]", f"f32[1,{rows},{width}]"
+    whole, row = f"f32[{rows},{width}]", f"f32[{rows}]"
+    state = f"(s32[], {stack}, {stack}, {whole})"
+    return f"""HloModule layers
+{FOLDS}
+body {{
+ p = {state} parameter(0)
+ i = s32[] get-tuple-element(p), index=0
+ from = {stack} get-tuple-element(p), index=1
+ to = {stack} get-tuple-element(p), index=2
+ before = {whole} get-tuple-element(p), index=3
+ nought = s32[] constant(0)
+ part = {layer} dynamic-slice(from, i, nought, nought), dynamic_slice_sizes={{1,{rows},{width}}}
+ own = {whole} reshape(part)
+ x = {whole} multiply(own, before)
+ low = f32[] constant(-inf)
+ m = {row} reduce(x, low), dimensions={{1}}, to_apply=max
+ mb = {whole} broadcast(m), dimensions={{0}}
+ d = {whole} subtract(x, mb)
+ e = {whole} exponential(d)
+ zero = f32[] constant(0)
+ s = {row} reduce(e, zero), dimensions={{1}}, to_apply=add
+ sb = {whole} broadcast(s), dimensions={{0}}
+ r = {whole} divide(e, sb)
+ made = {layer} reshape(r)
+ put = {stack} dynamic-update-slice(to, made, i, nought, nought)
+ one = s32[] constant(1)
+ next = s32[] add(i, one)
+ ROOT t = {state} tuple(next, from, put, r)
+}}
+more {{
+ p = {state} parameter(0)
+ i = s32[] get-tuple-element(p), index=0
+ n = s32[] constant({count})
+ ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+ x = {stack} parameter(0)
+ y = {whole} parameter(1)
+ start = s32[] constant(0)
+ zero = f32[] constant(0)
+ empty = {stack} broadcast(zero), dimensions={{}}
+ t = {state} tuple(start, x, empty, y)
+ w = {state} while(t), condition=more, body=body
+ ROOT r = {stack} get-tuple-element(w), index=2
+}}
+"""
+
+
 UNITS = replace(SMALL, mxu=replace(SMALL.mxu, count=2))
 """On which blocks take turns with matrix units."""
 
@@ -50,9 +101,9 @@ UNITS = replace(SMALL, mxu=replace(SMALL.mxu, count=2))
         (softmax(256, 33), SMALL), (softmax(250, 100), SMALL), (columns(300, 64), SMALL), (columns(97, 250), SMALL),
         (attention(9, 40, 8), SMALL), pytest.param(attention(7, 40, 9), UNITS, marks=pytest.mark.slow),
         (attention(2, 72, 8), UNITS),
-        (attention(24, 32, 16), load_chip("small")),
+        (attention(24, 32, 16), load_chip("small")), (layers(3, 256, 33), SMALL),
     ],
-    ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small"],
+    ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small", "layers"],
 )  # fmt: skip
 def test_copies_are_what_lowering_every_block_gives(text: str, chip: Chip, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers, copy = list[int](), Template.copy

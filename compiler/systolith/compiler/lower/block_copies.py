@@ -80,7 +80,7 @@ class Template:
             return ref
         step = self.moves[ref.buf][1] if ref.buf in self.moves else 0
         index = None if ref.index is None else self._buf(ref.index, made)
-        return Ref(self._buf(ref.buf, made), ref.pattern, ref.offset + n * step, None, ref.bias, index)
+        return Ref(self._buf(ref.buf, made), ref.pattern, ref.offset + n * step, ref.dynamic, ref.bias, index)
 
     def _place(self, what: Hashable, made: dict[Buf, Buf]) -> Hashable:
         return self._buf(what, made) if isinstance(what, Buf) else what
@@ -99,7 +99,10 @@ class Template:
 
 
 def can_be_copied(blocks: Sequence[Sequence[Stage]]) -> bool:
-    """Whether there is nothing in a block that copies cannot have: scalars, regions, operations of SEQ."""
+    """Whether there is nothing in a block that copies cannot have: scalar operands, regions, operations of SEQ.
+
+    Where its operands and results are may be known in the run only: no operation of a block says where.
+    """
     return all(isinstance(op.item, TileOp) and _is_plain(op.item) for op in _ops(blocks))
 
 
@@ -110,8 +113,7 @@ def _ops(blocks: Sequence[Sequence[Stage]]) -> Iterator[Timed]:
 def _is_plain(op: TileOp) -> bool:
     if op.op == ROUTINE or OPCODES[op.op].queue == "seq":
         return False
-    scalars = [v for value in op.args.values() for v in (value if type(value) is tuple else (value,))]
-    return not any(isinstance(v, VReg) or (isinstance(v, Ref) and v.dynamic is not None) for v in scalars)
+    return not any(type(v) is VReg for value in op.args.values() for v in (value if type(value) is tuple else (value,)))
 
 
 def _is_given(buf: Buf) -> bool:
