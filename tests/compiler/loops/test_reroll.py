@@ -23,7 +23,7 @@ from systolith.compiler.memory.liveness import Live
 from systolith.compiler.ops.group import Group
 from systolith.compiler.schedule import group_loops, pipeline, repetition, reroll
 from systolith.compiler.schedule.fitting import Fitted, Predicted, schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES, USUAL_LOOPS, GroupLoops
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, USUAL_LOOPS, Choice, GroupLoops
 from systolith.compiler.schedule.repetition import Repetition
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Loop
@@ -290,6 +290,12 @@ def test_loops_have_less_of_vmem_where_they_do_not_fit(monkeypatch: pytest.Monke
     root = f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'y{n}' for n in range(len(shapes)))})"
     text = f"HloModule m\nENTRY e {{\n {' '.join(lines)} {root}\n}}\n"
     tried: list[list[float]] = []
+    looked_at: list[tuple[str, float]] = []
+    choice = GroupLoops.choice
+
+    def chosen(loops_of: GroupLoops, share: float) -> Choice:
+        looked_at.append((next(Block([*loops_of._items]).ops()).origin.group, share))
+        return choice(loops_of, share)
 
     def lowered(module: Module, *args: Any, **kwargs: Any) -> object:
         shares = kwargs.get("loops", USUAL_LOOPS)
@@ -305,9 +311,11 @@ def test_loops_have_less_of_vmem_where_they_do_not_fit(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(vmem_pressure, "lower_module", lowered)
     monkeypatch.setattr(vmem_pressure, "schedule", scheduled)
+    monkeypatch.setattr(GroupLoops, "choice", chosen)
     program = compiled(text).program
     assert [first for first, *_ in tried] == [LOOP_SHARES[0], 0.0]
     assert {last for *_, last in tried} == {LOOP_SHARES[0]}
+    assert len({*looked_at}) == len(looked_at) == len(shapes)  # each once, though the module was lowered twice
     assert loops(program) > 0
 
 

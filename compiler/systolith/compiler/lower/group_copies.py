@@ -13,6 +13,7 @@ from typing import cast
 from systolith.compiler.cost.room import Room
 from systolith.compiler.lower.alike import Source
 from systolith.compiler.lower.group_template import Lowered, Note
+from systolith.compiler.schedule.group_loops import Choice
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf
 from systolith.isa.chip import Chip
@@ -25,9 +26,14 @@ and once more where a loop of one group has no place beside the others.
 
 
 class GroupCopies:
-    """What was lowered of a module, for any chip."""
+    """What was lowered of a module, for any chip.
+
+    Attributes:
+        ways: how groups have their loops, by what that depends on.
+    """
 
     def __init__(self) -> None:
+        self.ways: dict[Hashable, Choice] = {}
         self._known: Known[Lowered | None] = Known(KEPT, lambda kept: 1 if kept is None else 1 + len(kept.items))
 
     def lower(self, ctx: TileBuilder, source: Source, more: Hashable, lower: Callable[[], Note]) -> Note:

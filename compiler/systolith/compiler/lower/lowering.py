@@ -98,6 +98,7 @@ class Lowering:
         blockings: what sizes blocks can have, and those that do not fit, by what groups are alike in.
         configs: of infeeds and outfeeds, by opcode: those of the module, in the order of their queues.
         nests: of the block that is being lowered.
+        ways: how groups have their loops, by what that depends on.
     """
 
     rules: LoweringRules
@@ -118,12 +119,12 @@ class Lowering:
     blockings: dict[str, tuple[list[Blocking], list[Alternative]]] = field(default_factory=dict)
     configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nests: list[Nest] = field(default_factory=list)
+    ways: dict[Hashable, Choice] = field(default_factory=dict)
     _constants: dict[Instruction, Array] = field(default_factory=dict)
     _recent: dict[Buf, int] = field(default_factory=dict)
     _updates: dict[Leaf, int] = field(default_factory=dict)
     _rows: RowPlaces = field(default_factory=RowPlaces)
     _seen: set[Computation] = field(default_factory=set)
-    _ways: dict[Hashable, Choice] = field(default_factory=dict)
     _views: dict[Dynamic | None, str] = field(default_factory=dict)
 
     @property
@@ -437,10 +438,10 @@ class Lowering:
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
         given |= self.ctx.whole - self.ctx.inner
         loops = GroupLoops(self.ctx, items, given, self.room(i))
-        key = None if alike is None else (alike, len(items), share)
-        choice = self._ways.get(key) or loops.choice(share)
+        key = None if alike is None else (alike, len(items), share, self.free, self.ctx.chip.digest())
+        choice = self.ways.get(key) or loops.choice(share)
         if key is not None:
-            self._ways[key] = choice
+            self.ways[key] = choice
         made = loops.made(choice)
         self.ctx.block.items[start:] = made.block.items
         self.ctx.explain += made.decisions

@@ -72,7 +72,10 @@ def lower_module(
     rows = {leaf for c in running(entry) for leaf in rows_in_hbm(c, chip.vmem.bytes)}
     placement = place(module, chip.vmem.bytes, shares, spilled | rows, donation.fixed, values)
     ctx = TileBuilder(chip, options)
-    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module))
+    ways = copies.ways if copies is not None else {}
+    lowering = Lowering(
+        RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module), ways=ways
+    )
     results = []
     shapes, sizes = entry.result.shape.arrays, EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
