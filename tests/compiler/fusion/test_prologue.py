@@ -323,6 +323,21 @@ def test_tiles_of_one_size_are_looked_at_once(inside: Compiled, monkeypatch: pyt
     assert once.program.code == each.program.code == inside.program.code
 
 
+def test_one_of_many_tiles_is_in_two_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded for the next one overlaps with what is computed of it."""
+    tiles = []
+    whole = tile_loop
+
+    def noted(*args: Any) -> TileLoop:
+        made = whole(*args)
+        tiles.append(math.prod(-(-n // size) for n, size in zip(args[4].dims, made.sizes, strict=True)))
+        return made
+
+    monkeypatch.setattr(fused_operand, "tile_loop", noted)
+    compiled(LARGE, QUARTER, When.FASTER)
+    assert {*tiles} == {2}
+
+
 def test_what_was_decided_is_said_with_its_numbers(inside: Compiled) -> None:
     (said,) = (d for d in inside.explain if d.kind == "prologue")
     assert said.group == "d"

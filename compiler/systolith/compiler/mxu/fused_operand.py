@@ -59,7 +59,8 @@ class Computed:
         """How a tile is computed: like others of its size that read as much, if it does not matter where it lies."""
 
         def made() -> TileLoop:
-            return tile_loop(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE)
+            parts = prod(self.like.dims) // max(1, box.elements)
+            return tile_loop(ctx, self.plan, self.arrays, [tile], box, ctx.budget // INPUTS_SHARE, parts)
 
         if not self.plan.is_uniform(box):
             return made()

@@ -109,10 +109,14 @@ def tile_loop(
     results: Sequence[Array],
     within: Box,
     budget: int = 0,
+    parts: int = 1,
 ) -> TileLoop:
     """The tiles of a part of a plan's iteration space; arguments and errors as for `lower_loop` and `emit`.
 
-    `budget`: bytes of VMEM for the tiles; 0: as many as the context has.
+    Args:
+        budget: bytes of VMEM for the tiles; 0: as many as the context has.
+        parts: as large as this one that are computed one after another, so that transfers overlap between them, too:
+            each is in `BUFFERS` tiles at least, or what is staged of it would take as much VMEM as the part does.
     """
 
     def written(box: Box) -> int:
@@ -120,7 +124,7 @@ def tile_loop(
 
     def choose(traffic: Callable[[Box], int], turn: Turns | None = None) -> tuple[int, ...]:
         order, tiles = (turn.order, TILES) if turn and turn.any else (None, TILES_WANTED)
-        tiles = 1 if ctx.tiled else tiles
+        tiles = 1 if ctx.tiled else max(-(-tiles // parts), BUFFERS)
         try:
             least = turn.least if turn else None
             return choose_tile(within.dims, traffic, budget or ctx.budget, order, tiles=tiles, least=least)
