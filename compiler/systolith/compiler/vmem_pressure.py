@@ -26,7 +26,7 @@ from systolith.compiler.ops.group import Group
 from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
-from systolith.compiler.schedule.fitting import Fitted, predicted, schedule, with_early_kernels
+from systolith.compiler.schedule.fitting import Fitted, predicted, schedule
 from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf
@@ -150,7 +150,6 @@ class _Attempt:
                 self.lowering, self._owners = self._lower(shares, copies=self._copies, loops=loops)
                 continue
             if plan.failed is None:
-                fitted = with_early_kernels(lowering.ctx, fitted, lowering.free)
                 lowering.ctx.explain += _decided(lowering, fitted, shares, spilled)
                 return lowering, fitted
             # Where smaller tiles do not help, still smaller ones will not.

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-import systolith.compiler.vmem_pressure as fitting
 from systolith.compiler.driver import Compiled
-from systolith.compiler.schedule.fitting import Fitted
-from systolith.compiler.tile.builder import TileBuilder
+from systolith.compiler.schedule import fitting
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
@@ -73,10 +71,7 @@ def test_operands_of_a_group_lie_where_they_are_with_its_first_kernel() -> None:
 def test_a_pool_is_made_while_the_matrix_units_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     early = simulate(made()[0].program, TINY, mode="time").cycles
 
-    def as_it_is(ctx: TileBuilder, fitted: Fitted, free: int) -> Fitted:
-        return fitted
-
-    monkeypatch.setattr(fitting, "with_early_kernels", as_it_is)
+    monkeypatch.setattr(fitting, "start_early", lambda block, chip: (block, {}))
     program, _, _ = made()
     assert not parts(program)
     late = simulate(program.program, TINY, mode="time").cycles

@@ -53,21 +53,27 @@ class Fitted:
     cut: Cut = field(default_factory=dict)
     cycles: Predicted | None = None
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether loads of all groups may take the largest share."""
+        return self.ahead == AHEAD_SHARES[0] and not self.less
+
 
 def schedule(ctx: TileBuilder, free: int) -> Fitted:
-    """Move loads ahead as far as memory allows.
+    """Move loads ahead as far as memory allows, and let kernels start early in parts if loads are as far ahead so.
 
     Args:
         ctx: what was lowered.
         free: bytes of VMEM that no whole value takes.
     """
-    return ahead(ctx, ctx.block, free)
-
-
-def with_early_kernels(ctx: TileBuilder, fitted: Fitted, free: int) -> Fitted:
-    """What fits with kernels in parts that start early, if loads may run ahead as far beside these."""
     block, cut = start_early(ctx.block, ctx.chip)
-    if not cut:
+    if cut:  # most fit at once
+        early = _ordered(ctx, block, free, 0, AHEAD_SHARES[0], {})
+        if early.plan.failed is None:
+            early.cut = cut
+            return early
+    fitted = ahead(ctx, ctx.block, free)
+    if not cut or fitted.plan.failed is not None or fitted.is_usual:
         return fitted
     early = ahead(ctx, block, free)
     if early.plan.failed is not None or (early.ahead, early.less) != (fitted.ahead, fitted.less):
@@ -121,16 +127,11 @@ def ahead(ctx: TileBuilder, block: Block, free: int, taken: int = 0) -> Fitted:
         free: bytes of VMEM that no whole value takes.
         taken: bytes of VMEM that others have while it runs.
     """
-    chip = ctx.chip
     usual, *_, least = AHEAD_SHARES
     less: dict[str, float] = {}
 
     def tried(share: float) -> Fitted:
-        moved: set[TileOp] = set()
-        loads = max(1, chip.fifo.depth - 2) if share else 0
-        rooms = {group: int(free * part) for group, part in less.items()}
-        order = prefetch(block, Lookahead(int(free * share), loads, rooms), moved)
-        return Fitted(order, moved, memory_plan(order, ctx.whole, chip, taken), share, dict(less))
+        return _ordered(ctx, block, free, taken, share, less)
 
     first = fitted = tried(usual)
     if first.plan.failed is None:
@@ -150,6 +151,15 @@ def ahead(ctx: TileBuilder, block: Block, free: int, taken: int = 0) -> Fitted:
         if fitted.plan.failed is None:
             return fitted
     return last
+
+
+def _ordered(ctx: TileBuilder, block: Block, free: int, taken: int, share: float, less: Mapping[str, float]) -> Fitted:
+    """A block whose loads run ahead in a share of the free VMEM, `less` for those of some groups; it may not fit."""
+    moved: set[TileOp] = set()
+    loads = max(1, ctx.chip.fifo.depth - 2) if share else 0
+    rooms = {group: int(free * part) for group, part in less.items()}
+    order = prefetch(block, Lookahead(int(free * share), loads, rooms), moved)
+    return Fitted(order, moved, memory_plan(order, ctx.whole, ctx.chip, taken), share, dict(less))
 
 
 def _in_the_way(fitted: Fitted) -> set[str]:
