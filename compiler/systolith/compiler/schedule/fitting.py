@@ -67,19 +67,19 @@ def schedule(ctx: TileBuilder, free: int) -> Fitted:
         free: bytes of VMEM that no whole value takes.
     """
     block, cut = start_early(ctx.block, ctx.chip)
-    if cut:  # most fit at once
-        early = _ordered(ctx, block, free, 0, AHEAD_SHARES[0], {})
-        if early.plan.failed is None:
-            early.cut = cut
-            return early
+
+    def in_parts(share: float, less: Mapping[str, float]) -> Fitted | None:
+        early = _ordered(ctx, block, free, 0, share, less)
+        early.cut = cut
+        return early if early.plan.failed is None else None
+
+    early = in_parts(AHEAD_SHARES[0], {}) if cut else None  # most fit at once
+    if early is not None:
+        return early
     fitted = ahead(ctx, ctx.block, free)
-    if not cut or fitted.plan.failed is not None or fitted.is_usual:
-        return fitted
-    early = ahead(ctx, block, free)
-    if early.plan.failed is not None or (early.ahead, early.less) != (fitted.ahead, fitted.less):
-        return fitted
-    early.cut = cut
-    return early
+    if cut and fitted.plan.failed is None and not fitted.is_usual:
+        return in_parts(fitted.ahead, fitted.less) or fitted
+    return fitted
 
 
 def predicted(ctx: TileBuilder, fitted: Fitted) -> Predicted:
