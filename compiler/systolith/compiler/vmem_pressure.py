@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -27,7 +27,7 @@ from systolith.compiler.options import Options
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.plan import ForcedPlan
 from systolith.compiler.schedule.fitting import Fitted, predicted, schedule
-from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS
+from systolith.compiler.schedule.group_loops import LOOP_SHARES, NO_LOOPS, Choice
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf
 from systolith.compiler.tile.verifier import verify_tile_ir
@@ -112,7 +112,8 @@ class _Attempt:
         self.chip, self.values = chip, values
         self._times = Counter({i.name: times for i, times in executed(module.entry)})
         self._shares, self._spilled = _planned_memory(module, options.plan)
-        self._lower = partial(lower_module, module, BlockBodies(chip), options, self._spilled, values=values)
+        bodies, ways = BlockBodies(chip), dict[Hashable, Choice]()
+        self._lower = partial(lower_module, module, bodies, options, self._spilled, values=values, ways=ways)
         self._copies = copies
         self.lowering, self._owners = self._lower(self._shares, copies=copies)
 

@@ -13,27 +13,21 @@ from typing import cast
 from systolith.compiler.cost.room import Room
 from systolith.compiler.lower.alike import Source
 from systolith.compiler.lower.group_template import Lowered, Note
-from systolith.compiler.schedule.group_loops import Choice
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Block, Buf
 from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 
 KEPT = 1_000_000
-"""Operations of groups that are kept to be copied.  A training step of GPT-2 small has 490,000, all lowered in turn,
+"""Operations of groups that are kept to be copied.  A training step of GPT-2 small has over 400,000, all lowered in turn,
 and once more where a loop of one group has no place beside the others.
 """
 
 
 class GroupCopies:
-    """What was lowered of a module, for any chip.
-
-    Attributes:
-        ways: how groups have their loops, by what that depends on.
-    """
+    """What was lowered of a module, for any chip."""
 
     def __init__(self) -> None:
-        self.ways: dict[Hashable, Choice] = {}
         self._known: Known[Lowered | None] = Known(KEPT, lambda kept: 1 if kept is None else 1 + len(kept.items))
 
     def lower(self, ctx: TileBuilder, source: Source, more: Hashable, lower: Callable[[], Note]) -> Note:

@@ -394,10 +394,13 @@ class Lowering:
         for_loops = self.room(i) * self.loops.of(i)
 
         def emission(what: Hashable, emit: Callable[[], None]) -> None:
+            # What is read of the chip for a copy is on record, so nothing may be known that was read before.
+            alike = (source.key, what) if source is not None and copies is None else None
+
             def whole() -> Note:
                 at = len(self.ctx.block.items)
                 emit()
-                self.roll(at, i, inputs, outputs, source and (source.key, what))
+                self.roll(at, i, inputs, outputs, alike)
                 return False
 
             if copies is None or source is None:
@@ -438,7 +441,7 @@ class Lowering:
         given = {a.buf for a in (*inputs, *outputs, *self.cache.values())}
         given |= self.ctx.whole - self.ctx.inner
         loops = GroupLoops(self.ctx, items, given, self.room(i))
-        key = None if alike is None else (alike, len(items), share, self.free, self.ctx.chip.digest())
+        key = None if alike is None else (alike, len(items), share, self.free)
         choice = self.ways.get(key) or loops.choice(share)
         if key is not None:
             self.ways[key] = choice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from systolith.compiler.emit.assemble import assemble
@@ -31,7 +31,7 @@ from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options, Plan
 from systolith.compiler.passes.dynamic.entry_sizes import EntrySizes
 from systolith.compiler.schedule.fitting import schedule
-from systolith.compiler.schedule.group_loops import USUAL_LOOPS
+from systolith.compiler.schedule.group_loops import USUAL_LOOPS, Choice
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.tile.views import recast
@@ -51,6 +51,7 @@ def lower_module(
     values: float = VALUES_SHARE,
     copies: GroupCopies | None = None,
     loops: Shares = USUAL_LOOPS,
+    ways: dict[Hashable, Choice] | None = None,
 ) -> tuple[Lowering, dict[Buf, Leaf]]:
     """Lower a grouped module.
 
@@ -63,6 +64,7 @@ def lower_module(
         values: part of VMEM that whole values may take together.
         copies: of groups; None: each is lowered by itself.
         loops: parts of the free VMEM that the buffers of loops may take.
+        ways: how groups have their loops, so far, on this chip; gets those of this lowering. None: nothing is known.
 
     Returns:
         The builder that lowered it, and which value a buffer of a whole value holds.
@@ -72,10 +74,9 @@ def lower_module(
     rows = {leaf for c in running(entry) for leaf in rows_in_hbm(c, chip.vmem.bytes)}
     placement = place(module, chip.vmem.bytes, shares, spilled | rows, donation.fixed, values)
     ctx = TileBuilder(chip, options)
-    ways = copies.ways if copies is not None else {}
-    lowering = Lowering(
-        RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=feed_configs(module), ways=ways
-    )
+    ways = {} if ways is None else ways
+    configs = feed_configs(module)
+    lowering = Lowering(RULES, ctx, placement, bodies, copies=copies, loops=loops, configs=configs, ways=ways)
     results = []
     shapes, sizes = entry.result.shape.arrays, EntrySizes.of(module)
     for number, (leaf, shape) in enumerate(zip(result_leaves(entry), shapes, strict=True)):
