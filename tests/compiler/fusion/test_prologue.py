@@ -27,13 +27,10 @@ from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
-from systolith.compiler.mxu import fused_operand
-from systolith.compiler.ops.expression_builder import GroupPlan
 from systolith.compiler.ops.group import Group, Unit
 from systolith.compiler.options import Options
 from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.compiler.vpu.elementwise import TileLoop, tile_loop
 from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
@@ -303,39 +300,6 @@ def test_a_value_larger_than_vmem_is_computed_in_tiles(inside: Compiled) -> None
     assert taken < 0.7 * cycles(stored, QUARTER)
     (tiles,) = (d for d in inside.explain if d.kind == "tiles")
     assert 0.97 <= tiles.numbers["cycles"] / taken <= 1.03
-
-
-def test_tiles_of_one_size_are_looked_at_once(inside: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code is that of each tile looked at by itself."""
-    looked_at = []
-    whole = tile_loop
-
-    def counted(*args: Any) -> TileLoop:
-        looked_at.append(args)
-        return whole(*args)
-
-    monkeypatch.setattr(fused_operand, "tile_loop", counted)
-    once = compiled(LARGE, QUARTER, When.FASTER)
-    count = len(looked_at)
-    monkeypatch.setattr(GroupPlan, "is_uniform", lambda self, box: False)
-    each = compiled(LARGE, QUARTER, When.FASTER)
-    assert 0 < count * 8 < len(looked_at) - count
-    assert once.program.code == each.program.code == inside.program.code
-
-
-def test_one_of_many_tiles_is_in_two_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is loaded for the next one overlaps with what is computed of it."""
-    tiles = []
-    whole = tile_loop
-
-    def noted(*args: Any) -> TileLoop:
-        made = whole(*args)
-        tiles.append(math.prod(-(-n // size) for n, size in zip(args[4].dims, made.sizes, strict=True)))
-        return made
-
-    monkeypatch.setattr(fused_operand, "tile_loop", noted)
-    compiled(LARGE, QUARTER, When.FASTER)
-    assert {*tiles} == {2}
 
 
 def test_what_was_decided_is_said_with_its_numbers(inside: Compiled) -> None:
