@@ -19,8 +19,8 @@ from systolith.isa.chip import Chip
 from systolith.isa.chip_reads import Known
 
 KEPT = 1_000_000
-"""Operations of groups that are kept to be copied.  A training step of GPT-2 small has over 400,000, all lowered in turn,
-and once more where a loop of one group has no place beside the others.
+"""Operations of groups that are kept to be copied.  A training step of GPT-2 small has over 400,000, all lowered in
+turn, and once more where a loop of one group has no place beside the others.
 """
 
 
