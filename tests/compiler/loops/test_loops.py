@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from systolith.compiler.driver import compile_tile
-from systolith.compiler.emit.tokens import Ordered, Orderer, Segment
+from systolith.compiler.emit.nodes import Before, Nodes
+from systolith.compiler.emit.tokens import Ordered, Orderer
 from systolith.compiler.errors import CompileError
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.compiler.tile.printer import print_tile_ir
@@ -219,28 +220,25 @@ def test_all_loops_that_do_not_overlap_are_found_in_one_round(monkeypatch: pytes
     assert len(rounds) == 2
 
 
-def test_conflicts_are_found_once_however_often_a_program_is_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_ordered_once_where_a_loop_is_ordered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here only the second iteration would wait for what is copied before it."""
-    body = counted(str(ROWS))
     runs: list[int] = []
-    found: list[int] = []
-    run, conflicts = Orderer.run, Orderer._conflicts
+    taken_back: list[int] = []
+    run, back = Orderer.run, Nodes.back
 
     def counted_run(self: Orderer, *args: Any) -> Ordered:
         runs.append(0)
         return run(self, *args)
 
-    def counted_conflicts(self: Orderer, *args: Any) -> Segment:
-        found.append(0)
-        return conflicts(self, *args)
+    def counted_back(self: Nodes, to: Before) -> None:
+        taken_back.append(to.many)
+        back(self, to)
 
     monkeypatch.setattr(Orderer, "run", counted_run)
-    monkeypatch.setattr(Orderer, "_conflicts", counted_conflicts)
-    made = compile_tile(parse_tile_ir(HEAD + body), TINY).program.code
-    assert (len(runs), len(found)) == (2, 2)  # two segments: SEQ joins the queues at the end
-    monkeypatch.setattr(Orderer, "run", lambda self, *args: (self._known.clear(), run(self, *args))[1])
-    assert compile_tile(parse_tile_ir(HEAD + body), TINY).program.code == made
-    assert (len(runs), len(found)) == (2, 6)  # the second program's runs are not counted
+    monkeypatch.setattr(Nodes, "back", counted_back)
+    made = compile_tile(parse_tile_ir(HEAD + counted(str(ROWS))), TINY)
+    assert (len(runs), len(taken_back)) == (1, 1)
+    assert not made.explain
 
 
 def test_loops_round_trip() -> None:

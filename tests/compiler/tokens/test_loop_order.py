@@ -5,6 +5,8 @@ The checker is that of `test_order.py`; it sees no loops.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -13,7 +15,7 @@ import pytest
 
 from systolith.compiler.emit.loops import EASED, LoopEdge, Span
 from systolith.compiler.emit.overlap import ordered
-from systolith.compiler.emit.tokens import Ordered, Orderer
+from systolith.compiler.emit.tokens import Ordered, Orderer, Segment, SegmentKey
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
 from tests.compiler.tokens.test_order import LATCH, OPS, QUEUES, Plan, conflict, happens_before
@@ -69,22 +71,32 @@ def drawn(seed: int) -> Nest:
     return nest
 
 
-def order(nest: Nest, token_max: int) -> tuple[Ordered, int]:
-    """Its order, and how many of its loops overlap."""
-    work = nest.work
-    code = [
-        Instruction("loop") if plan is None else Instruction(OPS[plan.kind], {"number": n})
-        for n, plan in enumerate(work)
-    ]
+def code_of(nest: Nest) -> list[Instruction]:
+    work = enumerate(nest.work)
+    code = [Instruction("loop") if plan is None else Instruction(OPS[plan.kind], {"number": n}) for n, plan in work]
+    return [*code, Instruction("halt")]
+
+
+def orderer_of(nest: Nest, token_max: int) -> Callable[..., Orderer]:
+    """Makes orderers of its code: `ordered` gives how loops are to be ordered, and what it knows of segments."""
 
     def touches(i: Instruction) -> tuple[Access, ...]:
-        plan = work[int(str(i.args["number"]))] if "number" in i.args else None
+        plan = nest.work[int(str(i.args["number"]))] if "number" in i.args else None
         return () if plan is None else plan.ranges
 
-    fine = dict.fromkeys(range(16), 2)
-    orderer = partial(Orderer, QUEUES, touches, {(int(Space.VMEM), 0): 256}, token_max, 4, fine)
-    found, apart = ordered(orderer, [*code, Instruction("halt")], frozenset({len(work)}), nest.spans, {})
-    return found, len(nest.spans) - len(apart)
+    return partial(Orderer, QUEUES, touches, {(int(Space.VMEM), 0): 256}, token_max, 4, dict.fromkeys(range(16), 2))
+
+
+def order(nest: Nest, token_max: int) -> tuple[Ordered, int, list[dict[int, LoopEdge]]]:
+    """Its order, how many of its loops overlap, and for each time it was ordered, how its loops were."""
+    runs: list[dict[int, LoopEdge]] = []
+
+    def make(edges: dict[int, LoopEdge], known: dict[SegmentKey, Segment]) -> Orderer:
+        runs.append(edges)
+        return orderer_of(nest, token_max)(edges, known)
+
+    found, apart = ordered(make, code_of(nest), frozenset({len(nest.work)}), nest.spans, {})
+    return found, len(nest.spans) - len(apart), runs
 
 
 def written_out(found: Ordered, nest: Nest) -> Ordered:
@@ -110,7 +122,7 @@ def written_out(found: Ordered, nest: Nest) -> Ordered:
 
 def checked(nest: Nest, token_max: int = 255) -> int:
     """See that conflicting instructions of all iterations are ordered; how many loops overlap."""
-    found, overlapping = order(nest, token_max)
+    found, overlapping, _ = order(nest, token_max)
     out = written_out(found, nest)
     known = happens_before(out)
     plans = [nest.work[s] if 0 <= s < len(nest.work) else None for s in out.sources]
@@ -132,6 +144,20 @@ def test_conflicts_of_all_iterations_are_ordered(token_max: int) -> None:
     assert sum(checked(drawn(seed), token_max) for seed in tried) >= len(tried) // 2
 
 
+@pytest.mark.parametrize("token_max", [255, 9])
+def test_a_loop_that_is_ordered_anew_keeps_nothing_of_what_was_tried(token_max: int) -> None:
+    """The order is that of who knew from the beginning how each loop has to be ordered, found in one run."""
+    found_at_once, tried = 0, seeds(60, 600)
+    for seed in tried:
+        nest = drawn(seed)
+        found, overlapping, runs = order(nest, token_max)
+        if len(runs) == 1 and runs[0] and overlapping == len(nest.spans):
+            found_at_once += 1
+            knowing = orderer_of(nest, token_max)(deepcopy(runs[0]))
+            assert knowing.run(code_of(nest), frozenset({len(nest.work)}), nest.spans) == found
+    assert found_at_once >= len(tried) // 8
+
+
 def test_a_latch_after_a_loop_is_waited_for_beside_signals_that_its_unit_left_over() -> None:
     """No latch may signal for what follows its loop, so something of its unit does, after what the loop left over."""
     before = [Plan("ld", (cell(1, True),)), Plan("s0", (cell(0, False),))]
@@ -141,7 +167,7 @@ def test_a_latch_after_a_loop_is_waited_for_beside_signals_that_its_unit_left_ov
 
 
 def test_a_loop_that_stays_different_is_given_up() -> None:
-    """Each try orders the whole program anew, and what it waits for differs every time."""
+    """Each try orders it anew, and what it waits for differs every time."""
     edge = LoopEdge()
     tried = [(edge.eased(LoopEdge(waits={(1, 2): 100 - n})), edge.drained) for n in range(2 * EASED + 1)]
     assert tried == [(True, False)] * EASED + [(True, True)] * EASED + [(False, True)]

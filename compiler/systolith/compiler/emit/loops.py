@@ -8,7 +8,7 @@ loop conflicts with all that any iteration touches, which stands at the loop's e
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 from typing import cast
@@ -84,7 +84,7 @@ class NotAlikeError(Exception):
 
 EASED = 3
 """How often a loop's waits and signals are made more alike before all its signals are taken in each iteration; as often
-again before its iterations do not overlap: each time the whole program is ordered.
+again before its iterations do not overlap: each time the loop, or the whole program, is ordered anew.
 """
 
 
@@ -119,6 +119,11 @@ class LoopEdge:
 
 AS_IT_IS = LoopEdge()
 """Of a loop of which nothing is known yet: nothing comes before it so that its iterations are alike."""
+
+
+def inmost(unlike: Collection[Span]) -> list[Span]:
+    """Those around no other one: a loop around one that is unlike may be unlike because of that alone."""
+    return [s for s in unlike if not any(s.head < other.head < s.end for other in unlike)]
 
 
 class Unroller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from systolith.compiler.emit.loops import UNLIKE, LoopEdge, NotAlikeError, Span
+from systolith.compiler.emit.loops import UNLIKE, LoopEdge, NotAlikeError, Span, inmost
 from systolith.compiler.emit.tokens import Ordered, Orderer, Segment, SegmentKey
 from systolith.isa.instruction import Instruction
 
@@ -12,7 +12,7 @@ INNER = "SEQ joins the queues in its body"
 
 
 def ordered(
-    orderer: Callable[[Mapping[Span, LoopEdge], dict[SegmentKey, Segment]], Orderer],
+    orderer: Callable[[dict[int, LoopEdge], dict[SegmentKey, Segment]], Orderer],
     instructions: Sequence[Instruction],
     boundaries: frozenset[int],
     spans: Collection[Span],
@@ -27,16 +27,18 @@ def ordered(
         joined: those before which and after each iteration of which SEQ joins the queues, and why.
     """
     apart = dict(joined)
-    edges: dict[Span, LoopEdge] = {}
+    edges: dict[int, LoopEdge] = {}
     known: dict[SegmentKey, Segment] = {}
     while True:
         cuts = {at for s in apart for at in (s.head, s.first, s.end)}
-        made = orderer({s: edge for s, edge in edges.items() if s not in apart}, known)
+        for span in apart:
+            edges.pop(span.head, None)
+        made = orderer(edges, known)
         try:
             found = made.run(instructions, boundaries | cuts, [s for s in spans if s not in apart])
         except NotAlikeError as problem:
-            unlike = [span for span, why in problem.why.items() if why == UNLIKE]
-            eased = [edges.setdefault(span, LoopEdge()).eased(made.unlike[span]) for span in unlike]
+            unlike = inmost([span for span, why in problem.why.items() if why == UNLIKE])
+            eased = [edges.setdefault(span.head, LoopEdge()).eased(made.unlike[span]) for span in unlike]
             if any(eased):
                 continue
             around = {s: INNER for s in spans for p in problem.why if s.first <= p.first and p.end <= s.end}

@@ -13,7 +13,8 @@ one, whose signals of one iteration are those that the next one waits for.  Thos
 who next has to wait for that queue takes them first, in their order, so that every count is right from there on.
 Where the copies do not come out alike, queues wait before the loop for what only the first one waits for, and what only
 the second one waits for is signalled before the loop, too; then no signals are left over around and in the loop; if
-they still do not, SEQ joins the queues before the loop and after each iteration.
+they still do not, SEQ joins the queues before the loop and after each iteration.  An outermost loop is ordered anew at
+its end where it, or one in it, is found to be unlike.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from systolith.compiler.emit.loops import (
     Steps,
     Unroller,
     fold,
+    inmost,
 )
+from systolith.compiler.emit.nodes import Before, Node, Nodes
 from systolith.compiler.errors import DoesNotFitError
 from systolith.isa.access import Access
 from systolith.isa.instruction import Instruction, Space
@@ -53,39 +56,6 @@ ALONE = frozenset(o.queue for o in OPCODES.values() if o.retires_alone)
 
 REACH = 64
 """Instructions of a queue after which a later one signals in the place of one further back."""
-
-
-@dataclass(slots=True)
-class Node:
-    """An instruction being ordered.
-
-    Attributes:
-        instruction: it.
-        queue: index of its queue.
-        lane: index of its lane: its queue's, but for those that retire alone.
-        number: its place in its lane since the last join.
-        place: its place in the program.
-        index: position in the input, -1 for those added.
-        givers: instructions that it waits for.
-        takers: queue and place of each instruction that it signals for.
-        closed: it is in a loop that has ended: it signals for what follows as often as the same instruction of an
-            iteration before signals for the next one.
-        waits, signals: its tokens, once they have numbers.
-        fence: as in `Instruction`.
-    """
-
-    instruction: Instruction
-    queue: int
-    lane: int
-    number: int
-    place: int
-    index: int
-    givers: list[Node] = field(default_factory=list)
-    takers: list[tuple[int, int]] = field(default_factory=list)
-    closed: bool = False
-    waits: list[int] = field(default_factory=list)
-    signals: list[int] = field(default_factory=list)
-    fence: bool = False
 
 
 Wanted = tuple[int, int, Node | None]
@@ -127,6 +97,24 @@ class Segment(NamedTuple):
     needed: list[list[tuple[int, int]]]
 
 
+class Outermost(NamedTuple):
+    """A loop in no other one, and what there was before it.
+
+    Attributes:
+        span: the loop.
+        at: the step of its `loop` instruction.
+        numbers: steps before it that touch memory.
+        marks: those before it.
+        nodes: what they were.
+    """
+
+    span: Span
+    at: int
+    numbers: int
+    marks: int
+    nodes: Before
+
+
 class Orderer:
     """Derives tokens for a line of instructions.
 
@@ -137,7 +125,7 @@ class Orderer:
         token_max: largest count of a token.
         fifo_depth: of each queue.
         fine: by space, log2 of the bytes of a line: what is in the same line counts as the same place.
-        edges: how loops are ordered that would not be alike else.
+        edges: by the place of their `loop`, how loops are ordered that would not be alike else; more are put there.
         known: segments of the same program, which are kept here.
     """
 
@@ -149,7 +137,7 @@ class Orderer:
         token_max: int,
         fifo_depth: int,
         fine: Mapping[int, int] = FINE,
-        edges: Mapping[Span, LoopEdge] | None = None,
+        edges: dict[int, LoopEdge] | None = None,
         known: dict[SegmentKey, Segment] | None = None,
     ) -> None:
         # Lanes: those of the queues, then those of what retires alone there.
@@ -162,28 +150,18 @@ class Orderer:
         # In program order a token is ahead by no more than this; the consumer's FIFO and its head can add to it.
         self.room = max(1, token_max - fifo_depth - 1)
         self.reach = min(REACH, self.room - 1)
-        self.nodes: list[Node] = []
+        self._nodes = Nodes(len(self.names), self.alone)
         self.entries: dict[int, int] = {}
         self.marks: list[tuple[Mark, int]] = []
-        self._edges = {span.head: edge for span, edge in (edges or {}).items()}
+        self._edges: dict[int, LoopEdge] = {} if edges is None else edges
         self._known: dict[SegmentKey, Segment] = {} if known is None else known
         self._heads: dict[int, list[int]] = {}
         self._places: dict[Span, list[int]] = defaultdict(list)
         self._first: list[Span] = []
         self.unlike: dict[Span, LoopEdge] = defaultdict(LoopEdge)
         self._different: set[Span] = set()
-        self._left: dict[tuple[int, int], deque[Node]] = defaultdict(deque)
+        self._loop: Outermost | None = None
         self._overlap = [q in OVERLAPPING for q in self.names]
-        self._pairs: dict[tuple[int, int], list[tuple[Node, Node]]] = {}
-        self._reset()
-
-    def _reset(self) -> None:
-        n = len(self.names)
-        self._since = len(self.nodes)
-        self.counts = [0] * n
-        self.clocks = [[-1] * n for _ in range(n)]
-        self.history: list[list[list[int]]] = [[] for _ in range(n)]
-        self.by_number: list[list[Node]] = [[] for _ in range(n)]
 
     def run(
         self, instructions: Sequence[Instruction], boundaries: frozenset[int], spans: Collection[Span] = ()
@@ -204,11 +182,12 @@ class Orderer:
         for start, end in pairwise([0, *cuts, len(instructions)]):
             if start in boundaries:
                 self._join()
-                self.entries[start] = len(self.nodes)
-            key = start, end, tuple(s for s in spans if start <= s.head < end)
+                self.entries[start] = len(self._nodes.all)
+            loops = tuple(s for s in spans if start <= s.head < end)
+            key = start, end, loops
             if key not in self._known:
                 self._known[key] = self._conflicts(instructions, unroller.steps(start, end))
-            self._segment(instructions, self._known[key])
+            self._segment(instructions, self._known[key], loops)
         return self._finish()
 
     def _conflicts(self, instructions: Sequence[Instruction], steps: Steps) -> Segment:
@@ -217,21 +196,43 @@ class Orderer:
         lanes = [self._lane_of(s, instructions) for s in touching]
         return Segment(steps, conflicts((s.touched for s in touching), lanes, len(self.names), self.lines))
 
-    def _segment(self, instructions: Sequence[Instruction], segment: Segment) -> None:
-        """Order instructions between which SEQ does not join."""
-        needed = iter(segment.needed)
+    def _segment(self, instructions: Sequence[Instruction], segment: Segment, spans: Collection[Span]) -> None:
+        """Order instructions between which SEQ does not join, among them some loops whose iterations overlap."""
+        loops = {s.head: s for s in spans}
         numbers: list[int] = []
-        for step in segment.steps:
+        at = 0
+        while at < len(segment.steps):
+            step = segment.steps[at]
+            at += 1
             if isinstance(step, Mark):
                 self._mark(step)
+                if self._loop is not None and step.span == self._loop.span and not self._places[step.span]:
+                    at = self._after(at, numbers)
                 continue
-            found = [(p, numbers[place]) for p, place in next(needed)]
+            found = [(p, numbers[place]) for p, place in segment.needed[len(numbers)]]
             if isinstance(step, Step):
                 if instructions[step.index].op == "loop":
+                    if self._loop is None and (span := loops.get(step.index)) is not None:
+                        self._loop = Outermost(span, at - 1, len(numbers), len(self.marks), self._nodes.before())
                     self._head(step.index)
                 numbers.append(self._add(instructions[step.index], step.index, found).number)
             else:
                 numbers.append(self._edge(step, found))
+
+    def _after(self, at: int, numbers: list[int]) -> int:
+        """The step to go on from after an outermost loop: the loop again, if it or one in it may become alike."""
+        assert self._loop is not None
+        loop, self._loop = self._loop, None
+        inside = {s for s in {*self.unlike, *self._different} if loop.span.head <= s.head < loop.span.end}
+        eased = [self._edges.setdefault(s.head, LoopEdge()).eased(self.unlike[s]) for s in inmost(inside)]
+        if not any(eased):
+            return at
+        self._nodes.back(loop.nodes)
+        del numbers[loop.numbers :], self.marks[loop.marks :]
+        self._different -= inside
+        for span in inside:
+            self.unlike.pop(span, None)
+        return loop.at
 
     def _head(self, index: int) -> None:
         """Order what comes before a loop so that its iterations are alike."""
@@ -239,12 +240,12 @@ class Orderer:
         if edge.drained:
             self._drain()
         for (q, p), back in edge.waits.items():
-            if self.counts[p] > back:
-                self._add(self._carrier(q), -1, [(p, self.counts[p] - 1 - back)])
+            if self._nodes.counts[p] > back:
+                self._add(self._carrier(q), -1, [(p, self._nodes.counts[p] - 1 - back)])
         for (q, p), many in Counter((q, p) for q, _, p in edge.primed).items():
-            while p == self.number[self.names[p]] and self.counts[p] - self._last(p, q) <= many:
+            while p == self.number[self.names[p]] and self._nodes.counts[p] - self._nodes.last(p, q) <= many:
                 self._add(self._carrier(p), -1, [])
-        self._heads[index] = list(self.counts)
+        self._heads[index] = list(self._nodes.counts)
 
     def _mark(self, mark: Mark) -> None:
         """Note where a copy of a body begins or ends; what follows the second takes what that took of the first."""
@@ -255,15 +256,15 @@ class Orderer:
             self._first.append(mark.span)
         elif len(places) == 1:
             self._first.pop()
-        self.marks.append((mark, len(self.nodes)))
-        places.append(len(self.nodes))
+        self.marks.append((mark, len(self._nodes.all)))
+        places.append(len(self._nodes.all))
         if len(places) < 4:
             return
         first, _, second, _ = places
         places.clear()
-        for key, nodes in self._left.items():  # those of loops in the body are among what the second copy took
-            self._left[key] = deque(n for n in nodes if n.place < first)
-        for one, other in zip(self.nodes[first:second], self.nodes[second:], strict=False):
+        for key, nodes in self._nodes.left.items():  # those of loops in the body are among what the second copy took
+            self._nodes.left[key] = deque(n for n in nodes if n.place < first)
+        for one, other in zip(self._nodes.all[first:second], self._nodes.all[second:], strict=False):
             if one.lane != other.lane:
                 self._different.add(mark.span)
                 break
@@ -271,7 +272,7 @@ class Orderer:
             one.closed = other.closed = True
             for q, place in one.takers:
                 if place >= second:
-                    self._left[one.lane, q].append(other)
+                    self._nodes.left[one.lane, q].append(other)
 
     def _compare(self, span: Span, first: int, one: Node, other: Node) -> None:
         """Note the lanes for which only the first iteration of a loop waits, or only the second one."""
@@ -285,14 +286,14 @@ class Orderer:
                 edge.waits[key] = min(back, edge.waits.get(key, back))
         for giver in other.givers:
             if one.index >= 0 and giver.lane not in lanes:
-                between = sum(n.lane == giver.lane for n in self.nodes[one.place : other.place])
+                between = sum(n.lane == giver.lane for n in self._nodes.all[one.place : other.place])
                 edge.primed[one.queue, one.index, giver.lane] = heads[giver.lane] - 1 - (giver.number - between)
 
     def _drain(self, since: int = 0) -> None:
         """Take all signals that are left over of instructions from place `since` on."""
-        for (p, q), nodes in self._left.items():
+        for (p, q), nodes in self._nodes.left.items():
             wanted: list[Wanted] = [(p, n.number, n) for n in nodes if n.place >= since]
-            self._left[p, q] = deque(n for n in nodes if n.place < since)
+            self._nodes.left[p, q] = deque(n for n in nodes if n.place < since)
             while wanted:
                 wanted = self._take(q, wanted)
 
@@ -300,23 +301,23 @@ class Orderer:
         if isinstance(step, Edge):
             return self.number[step.queue]
         instruction = instructions[step.index]
-        return self._lane(instruction, self.number[queue_of(instruction)])
+        return self._nodes.lane(instruction, self.number[queue_of(instruction)])
 
     def _edge(self, edge: Edge, needed: list[tuple[int, int]]) -> int:
         """Let a queue wait before a loop for what the loop needs; gives the queue's last instruction."""
         q = self.number[edge.queue]
-        known = [max(pair) for pair in zip(self.clocks[q], self.clocks[0], strict=True)]
+        known = [max(pair) for pair in zip(self._nodes.clocks[q], self._nodes.clocks[0], strict=True)]
         if edge.begins and any(n > known[p] and (p != q or self._overlap[q]) for p, n in needed):
             self._add(self._carrier(q), -1, needed)
-        return self.counts[q] - 1
+        return self._nodes.counts[q] - 1
 
     def _add(self, instruction: Instruction, index: int, needed: list[tuple[int, int]]) -> Node:
         """Order an instruction after those (lane, number)."""
         q = self.number[queue_of(instruction)]
         beside = self.alone.get(q, q)
-        clock = self.clocks[q]
-        self._know(clock, self.clocks[0])
-        clock[0] = self.counts[0] - 1
+        clock = self._nodes.clocks[q]
+        self._nodes.know(clock, self._nodes.clocks[0])
+        clock[0] = self._nodes.counts[0] - 1
         missing = [(p, n) for p, n in needed if p not in (q, beside) and n > clock[p]]
         wanted = self._wanted(q, self._reduced(missing))
         wanted += self._primed(q, index, {p for p, _, _ in wanted})
@@ -326,14 +327,14 @@ class Orderer:
         if self._overlap[q] and any(p == q and n > clock[q] for p, n in needed):
             node.fence = True
             clock[q] = node.number - 1
-        self._record(node)
+        self._nodes.record(node)
         return node
 
     def _wanted(self, q: int, missing: list[tuple[int, int]]) -> list[Wanted]:
         """The signals that a queue waits for: before one of another lane those which a loop left over there."""
         wanted: list[Wanted] = []
         for p, n in missing:
-            left = self._left[p, q]
+            left = self._nodes.left[p, q]
             known = -1
             while left and known < n:
                 node = left.popleft()
@@ -342,9 +343,9 @@ class Orderer:
             own = self.number[self.names[p]]
             if known < n and own != p and self._open(p, n) is None:
                 # An instruction beside the lane is to signal: those that loops left over there come first.
-                wanted += [(own, node.number, node) for node in self._left[own, q]]
-                self._left[own, q].clear()
-                wanted.append((own, self.counts[own], None))
+                wanted += [(own, node.number, node) for node in self._nodes.left[own, q]]
+                self._nodes.left[own, q].clear()
+                wanted.append((own, self._nodes.counts[own], None))
             elif known < n:
                 wanted.append((p, n, None))
         return wanted
@@ -355,20 +356,15 @@ class Orderer:
         for span in self._first:
             for (_, n, p), back in self._edges.get(span.head, AS_IT_IS).primed.items():
                 if n == index and p not in lanes:
-                    number = max(self._last(p, q) + 1, self._heads[span.head][p] - 1 - back)
+                    number = max(self._nodes.last(p, q) + 1, self._heads[span.head][p] - 1 - back)
                     wanted += self._wanted(q, [(p, number)])
         return wanted
-
-    def _last(self, p: int, q: int) -> int:
-        """The last instruction of a lane since the last join that signals to a queue; -1: none does."""
-        pairs = self._pairs.get((p, q))
-        return pairs[-1][0].number if pairs and pairs[-1][0].place >= self._since else -1
 
     def _take(self, q: int, wanted: list[Wanted]) -> list[Wanted]:
         """Let an added instruction wait for the first few, one a lane; returns the others."""
         first = {p: n for n, (p, _, _) in reversed([*enumerate(wanted)])}
         taken = sorted(first.values())[:MAX_WAITS]
-        self._record(self._waiting(self._carrier(q), q, -1, [wanted[n] for n in taken]))
+        self._nodes.record(self._waiting(self._carrier(q), q, -1, [wanted[n] for n in taken]))
         return [w for n, w in enumerate(wanted) if n not in taken]
 
     def _carrier(self, q: int) -> Instruction:
@@ -378,40 +374,7 @@ class Orderer:
     def _waiting(self, instruction: Instruction, q: int, index: int, wanted: list[Wanted]) -> Node:
         """A node that waits for some signals; who gives them comes before it in program order."""
         producers = [node or self._signaller(p, n) for p, n, node in wanted]
-        node = self._node(instruction, q, index)
-        clock = self.clocks[q]
-        for producer in producers:
-            p = producer.lane
-            producer.takers.append((q, node.place))
-            node.givers.append(producer)
-            self._pairs.setdefault((p, q), []).append((producer, node))
-            self._know(clock, self.history[p][producer.number])
-        return node
-
-    def _node(self, instruction: Instruction, q: int, index: int) -> Node:
-        lane = self._lane(instruction, q)
-        node = Node(instruction, q, lane, self.counts[lane], len(self.nodes), index)
-        self.counts[lane] += 1
-        self.by_number[lane].append(node)
-        self.nodes.append(node)
-        return node
-
-    def _lane(self, instruction: Instruction, q: int) -> int:
-        return self.alone[q] if OPCODES[instruction.op].retires_alone else q
-
-    def _record(self, node: Node) -> None:
-        """Record the vector clock of an instruction: what has retired when it has."""
-        known = list(self.clocks[node.queue])
-        known[node.lane] = node.number
-        if node.lane == node.queue:
-            beside = self.alone.get(node.queue, node.queue)
-            known[beside] = self.counts[beside] - 1
-        self.history[node.lane].append(known)
-
-    def _know(self, clock: list[int], other: list[int]) -> None:
-        for p, n in enumerate(other):
-            if n > clock[p]:
-                clock[p] = n
+        return self._nodes.add(instruction, q, index, producers)
 
     def _reduced(self, missing: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Drop what waiting for the others already tells."""
@@ -420,7 +383,7 @@ class Orderer:
         kept = list(missing)
         for item in missing:
             p, n = item
-            if any(o is not item and self.history[o[0]][o[1]][p] >= n for o in kept):
+            if any(o is not item and self._nodes.history[o[0]][o[1]][p] >= n for o in kept):
                 kept.remove(item)
         return kept
 
@@ -431,37 +394,39 @@ class Orderer:
         """
         if (found := self._open(p, n)) is None:
             own = self.number[self.names[p]]
-            found = self._node(self._carrier(own), own, -1)
-            self._record(found)
+            found = self._nodes.add(self._carrier(own), own, -1)
+            self._nodes.record(found)
         return found
 
     def _open(self, p: int, n: int) -> Node | None:
         """The instruction of lane `p` from number n on that may still signal; None: there is none."""
-        nodes = self.by_number[p][max(n, self.counts[p] - 1 - self.reach) :]
+        nodes = self._nodes.by_number[p][max(n, self._nodes.counts[p] - 1 - self.reach) :]
         return next((node for node in nodes if len(node.takers) < MAX_WAITS and not node.closed), None)
 
     def _join(self) -> None:
         """SEQ waits for the last instruction of every lane that it does not know to be complete."""
         self._drain()
-        clock = self.clocks[0]
-        missing = [(p, self.counts[p] - 1) for p in range(1, len(self.names)) if self.counts[p] - 1 > clock[p]]
+        clock = self._nodes.clocks[0]
+        missing = [
+            (p, self._nodes.counts[p] - 1) for p in range(1, len(self.names)) if self._nodes.counts[p] - 1 > clock[p]
+        ]
         wanted = self._wanted(0, self._reduced(missing))
         while wanted:
             wanted = self._take(0, wanted)
-        self._reset()
+        self._nodes.join()
 
     def _finish(self) -> Ordered:
         table = self._numbered()
         out: list[Instruction] = []
-        for node in self.nodes:
+        for node in self._nodes.all:
             i = node.instruction
             if node.waits or node.signals or node.fence:
                 i = Instruction(i.op, i.args, i.unit, tuple(node.waits), tuple(node.signals), node.fence)
             out.append(i)
-        sources = [n.index for n in self.nodes]
+        sources = [n.index for n in self._nodes.all]
         if not self.marks:
             return Ordered(out, sources, table, self.entries)
-        tokened = [(n.index, n.queue, n.waits, n.signals, n.fence) for n in self.nodes]
+        tokened = [(n.index, n.queue, n.waits, n.signals, n.fence) for n in self._nodes.all]
         folded = fold(self.marks, tokened, self._different)
         entries = {b: folded.place[at] for b, at in self.entries.items()}
         return Ordered([*compress(out, folded.kept)], [*compress(sources, folded.kept)], table, entries, folded.ends)
@@ -473,7 +438,7 @@ class Orderer:
             CompileError: there are more than the machine has.
         """
         table: list[TokenDecl] = []
-        for (p, q), pairs in sorted(self._pairs.items()):
+        for (p, q), pairs in sorted(self._nodes.pairs.items()):
             first, many = len(table), -(-_most_ahead(pairs) // self.room)
             table += [TokenDecl(self.names[p], self.names[q])] * many
             for k, (producer, consumer) in enumerate(pairs):
