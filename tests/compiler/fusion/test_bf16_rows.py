@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -23,11 +24,13 @@ from systolith.isa.dtypes import BF16
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_loop_residuals import attention
 from tests.compiler.machine import CHIPS, run
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 CHIP = CHIPS[32]
 
 
+@cache
 def layers(
     tokens: int, features: int, count: int = 4, precision: str = "default", square: bool = False
 ) -> tuple[str, Any]:
@@ -85,7 +88,8 @@ def test_small_rows_and_rows_that_others_read_stay() -> None:
     assert narrowed(layers(32, 32, square=True)[0])[1] == []
 
 
-@given(st.sampled_from((16, 24, 33)), st.sampled_from((24, 32, 40)), st.integers(3, 5))
+@examples(4, 60)
+@given(st.sampled_from((16, 24, 27)), st.sampled_from((24, 32)), st.integers(3, 5))
 def test_the_same_results(tokens: int, features: int, count: int) -> None:
     text, args = layers(tokens, features, count)
     now = run(compile_module(parse_hlo(text), CHIP).program, CHIP, args)
@@ -102,10 +106,10 @@ def without(text: str) -> Any:
 
 
 def test_less_is_moved() -> None:
-    text, args = layers(32, 32, 6)
+    text, args = layers(32, 32)
     runs = [simulate(p, CHIP, mode="time") for p in (compile_module(parse_hlo(text), CHIP).program, without(text))]
     now, before = (sum(r.hbm_bytes.values()) for r in runs)
-    assert before - now >= 6 * args[1].nbytes  # each row is written, and read
+    assert before - now >= 4 * args[1].nbytes  # each row is written, and read
 
 
 def test_heads_of_attention() -> None:
@@ -120,7 +124,7 @@ def test_heads_of_attention() -> None:
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     path = tmp_path / "m.hlo"
-    path.write_text(layers(128, 128)[0])
+    path.write_text(layers(64, 64)[0])
     ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile")
     assert ran.code == 0, ran.err
     assert "are bf16" in systolith(capsys, "explain", path, "--chip", "tiny").out

@@ -157,7 +157,7 @@ def test_a_result_of_a_product_in_the_block_is_no_tail() -> None:
     ),
     st.integers(0, 2**32),
 )
-@examples(6, 25)
+@examples(4, 25)
 def test_values_are_the_evaluators(rows: int, columns: int, out: int, products: str, seed: int) -> None:
     chip, hlo, args = load_chip("tiny"), text(products, rows, columns, out), arguments(rows, columns, out, seed)
     wanted = evaluate(parse_hlo(hlo), *args)
@@ -195,13 +195,22 @@ def test_lockstep() -> None:
     assert result.ok, result.difference
 
 
-@pytest.mark.parametrize(("columns", "most"), [(24576, 11000), (32000, 11000)])
-def test_a_loss_stores_no_gradient_of_its_logits(columns: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "out", "most"),
+    [
+        (512, 12000, 512, 2000),
+        pytest.param(1024, 24576, 768, 11000, marks=pytest.mark.slow),
+        pytest.param(1024, 32000, 768, 11000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_loss_stores_no_gradient_of_its_logits(rows: int, columns: int, out: int, most: int) -> None:
     """Nor is it made in a batch loop, which would load the weights in each iteration; tiles repeat."""
-    chip, rows = load_chip("tpu_v3"), 1024
-    done = compile_module(parse_hlo(text(BOTH, rows, columns, 768)), chip)
+    chip = load_chip("tpu_v3")
+    done = compile_module(parse_hlo(text(BOTH, rows, columns, out)), chip)
     (decision,) = [d for d in done.explain if d.kind == "prologue"]
     assert decision.chosen == "gradient.bf16 is computed in tiles of back, weights"
+    assert not any(d.kind == "loop" for d in done.explain)
     moved = simulate(done.program, chip, mode="time").to_json()["hbm_bytes"]
-    assert moved["written"] < rows * columns * 4
+    weights = columns * out * 4
+    assert moved["written"] - weights < rows * columns * 2
     assert len(done.program.code) < most
