@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,11 +19,13 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
-from tests.compiler.machine import CHIPS, Array, check, counting
+from systolith.isa.chip import Chip
+from tests.compiler.machine import TINY, Array, check, counting
 
-CHIP = CHIPS[32]
-ROW, ROWS = "f32[32,32]", "f32[4,32,32]"
-SCALES = "f32[4,32]"
+LITTLE = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (8, 16)}
+"""Less memory, by KiB."""
+ROW, ROWS = "f32[16,16]", "f32[4,16,16]"
+SCALES = "f32[4,16]"
 FORWARD = f"(s32[], {ROW}, {ROW}, {SCALES}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 BACKWARD = f"(s32[], {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 
@@ -30,7 +33,7 @@ BACKWARD = f"(s32[], {ROW}, {ROWS}, {ROWS}, {ROWS}, {ROWS}, {ROWS})"
 def forward(count: int, other: str, scales: str) -> str:
     """The body of the loop that leaves rows; arguments as for `text`."""
     puts = "\n  ".join(
-        f"wide{n} = f32[1,32,32] reshape({value})\n"
+        f"wide{n} = f32[1,16,16] reshape({value})\n"
         f"  rows{n} = {ROWS} get-tuple-element(state), index={4 + n}\n"
         f"  put{n} = {ROWS} dynamic-update-slice(rows{n}, wide{n}, {at}, zero, zero)"
         for n, (value, at) in enumerate([("sum", "i"), ("tanh", "i"), ("square", other), ("scaled", "i")])
@@ -48,8 +51,8 @@ def forward(count: int, other: str, scales: str) -> str:
   sum = {ROW} add(product, x)
   tanh = {ROW} tanh(sum)
   square = {ROW} multiply(tanh, sum)
-  scale = f32[1,32] dynamic-slice({scales}, i, zero), dynamic_slice_sizes={{1,32}}
-  flat = f32[32] reshape(scale)
+  scale = f32[1,16] dynamic-slice({scales}, i, zero), dynamic_slice_sizes={{1,16}}
+  flat = f32[16] reshape(scale)
   wide = {ROW} broadcast(flat), dimensions={{1}}
   scaled = {ROW} multiply(square, wide)
   {puts}
@@ -63,7 +66,7 @@ def backward(count: int) -> str:
     """The body of the loop that reads them, the last one first."""
     takes = "\n  ".join(
         f"rows{n} = {ROWS} get-tuple-element(state), index={2 + n}\n"
-        f"  wide{n} = f32[1,32,32] dynamic-slice(rows{n}, at, zero, zero), dynamic_slice_sizes={{1,32,32}}\n"
+        f"  wide{n} = f32[1,16,16] dynamic-slice(rows{n}, at, zero, zero), dynamic_slice_sizes={{1,16,16}}\n"
         f"  row{n} = {ROW} reshape(wide{n})"
         for n in range(4)
     )
@@ -80,7 +83,7 @@ def backward(count: int) -> str:
   b = {ROW} multiply(a, row2)
   c = {ROW} subtract(b, row3)
   product = {ROW} dot(c, row0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  wide = f32[1,32,32] reshape(product)
+  wide = f32[1,16,16] reshape(product)
   put = {ROWS} dynamic-update-slice(grads, wide, at, zero, zero)
   step = s32[] constant(1)
   next = s32[] add(i, step)
@@ -132,12 +135,12 @@ ENTRY main {{
 
 def arguments() -> list[Array]:
     rng = np.random.default_rng(0)
-    return [0.3 * rng.standard_normal(dims).astype(np.float32) for dims in ((32, 32), (32, 32), (4, 32))]
+    return [0.3 * rng.standard_normal(dims).astype(np.float32) for dims in ((16, 16), (16, 16), (4, 16))]
 
 
-def again(module: Module) -> list[str]:
+def again(module: Module, chip: Chip = LITTLE[8]) -> list[str]:
     """The rows that a pass computes again."""
-    found = run_pass(module, RecomputeRows(CHIP)).decisions
+    found = run_pass(module, RecomputeRows(chip)).decisions
     return [d.chosen.split()[2] for d in found]
 
 
@@ -161,16 +164,16 @@ def test_rows_that_others_give_are_computed_again(given: dict[str, object], rows
     assert again(module) == rows
     for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(source), *arguments()), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    check(source, arguments(), CHIP)
+    check(source, arguments(), LITTLE[8])
 
 
 def test_what_is_not_read_any_more_is_not_carried() -> None:
     module = parse_hlo(text())
-    run_pass(module, RecomputeRows(CHIP))
+    run_pass(module, RecomputeRows(LITTLE[8]))
     forward, backward = (i for i in module.entry.instructions if i.opcode == "while")
     updates = [i for i in forward.computation("body").instructions if i.opcode == "dynamic-update-slice"]
     assert len(updates) == 1
-    rows = [s for s in backward.shape.elements if s.dims == (4, 32, 32)]
+    rows = [s for s in backward.shape.elements if s.dims == (4, 16, 16)]
     assert len(rows) == 2, "those that are left, and the gradients"
 
 
@@ -192,37 +195,37 @@ def attention(layers: int = 4, tokens: int = 64, features: int = 8) -> tuple[Cal
 
 def test_scores_of_attention_are_multiplied_again() -> None:
     """Their product is over few features, so that the matrix units take less for it than HBM for the array."""
-    step, given = attention()
+    step, given = attention(layers=2, tokens=16)
     with jax.default_matmul_precision("highest"):
         source = lowered(step, given)
     module = canonicalise(parse_hlo(source))
-    assert again(module), "rows of 64 x 64"
+    assert again(module), "rows of 16 x 16"
     loops = [i for i in module.entry.instructions if i.opcode == "while"]
-    assert not [s for loop in loops for s in loop.shape.elements if s.dims[1:] == (64, 64)]
-    check(source, given, CHIP)
+    assert not [s for loop in loops for s in loop.shape.elements if s.dims[1:] == (16, 16)]
+    check(source, given, LITTLE[8])
 
 
 def test_rows_are_left_as_they_are_made() -> None:
     """Heads of q, k and v, which attention takes transposed, are rows of the product that makes them."""
 
     def layer(x: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
-        q, k, v = (part.reshape(32, 2, 8).transpose(1, 0, 2) for part in jnp.split(x @ w, 3, axis=1))
+        q, k, v = (part.reshape(16, 2, 8).transpose(1, 0, 2) for part in jnp.split(x @ w, 3, axis=1))
         scores = jax.nn.softmax(q @ k.transpose(0, 2, 1), axis=-1)
-        return x + jnp.tanh((scores @ v).transpose(1, 0, 2).reshape(32, 16)), None
+        return x + jnp.tanh((scores @ v).transpose(1, 0, 2).reshape(16, 16)), None
 
     def loss(w: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.sum(jax.lax.scan(layer, x, w)[0] ** 2)
 
     rng = np.random.default_rng(1)
-    given = [0.4 * rng.standard_normal(dims).astype(np.float32) for dims in ((3, 16, 48), (32, 16))]
+    given = [0.4 * rng.standard_normal(dims).astype(np.float32) for dims in ((2, 16, 48), (16, 16))]
     with jax.default_matmul_precision("highest"):
         source = lowered(jax.value_and_grad(loss), given)
     module = canonicalise(parse_hlo(source))
-    again(module)
+    again(module, LITTLE[16])
     rows = [s.dims for i in module.entry.instructions if i.opcode == "while" for s in i.shape.elements if s.dims]
-    assert (3, 2, 32, 8) not in rows
-    assert rows.count((3, 32, 16)) >= 2 * 4, "x, q, k and v, of both loops"
-    check(source, given, CHIP)
+    assert (2, 2, 16, 8) not in rows
+    assert rows.count((2, 16, 16)) >= 2 * 4, "x, q, k and v, of both loops"
+    check(source, given, LITTLE[16])
 
 
 def test_products_over_many_features_are_not() -> None:
@@ -236,9 +239,9 @@ def test_products_over_many_features_are_not() -> None:
 @pytest.mark.parametrize("rows", [("0", "1"), ("2", "3")])
 def test_slices_of_rows_after_the_loops_are_computed_again(rows: tuple[str, str]) -> None:
     """As the gradient of the first layer, written out; a value of what the loop keeps is not there after it."""
-    whole = ", ".join(f"[0:{n}]" for n in (32, 32))
+    whole = ", ".join(f"[0:{n}]" for n in (16, 16))
     cut = "\n  ".join(
-        f"cut{k} = f32[1,32,32] slice(got{n}), slice={{[{n}:{int(n) + 1}], {whole}}}\n  flat{k} = {ROW} reshape(cut{k})"
+        f"cut{k} = f32[1,16,16] slice(got{n}), slice={{[{n}:{int(n) + 1}], {whole}}}\n  flat{k} = {ROW} reshape(cut{k})"
         for k, n in enumerate(rows)
     )
     end = f"ROOT all = ({ROW}, {ROWS}) tuple(g, grads)"
@@ -249,7 +252,7 @@ def test_slices_of_rows_after_the_loops_are_computed_again(rows: tuple[str, str]
     assert again(module) == (ALL if rows == ("0", "1") else ["tanh", "square"])
     for got, want in zip(evaluate(module, *arguments()), evaluate(parse_hlo(source), *arguments()), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    check(source, arguments(), CHIP)
+    check(source, arguments(), LITTLE[8])
 
 
 def test_only_loops_that_give_rows_to_others_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
