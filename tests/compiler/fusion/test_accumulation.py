@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.modules import lowered
@@ -30,6 +30,7 @@ from systolith.isa.timing import Cost
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import FOLDS, SMALL
 from tests.compiler.machine import CHIPS, compare, compiled, run
+from tests.examples import examples
 
 ORIGIN = Origin("", "", "")
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -82,7 +83,10 @@ def wanted(x: Array, y: Array) -> tuple[Array, ...]:
     return c, (c * y).sum(0), y.sum(0), c.max(0)
 
 
-@pytest.mark.parametrize(("rows", "width", "kib"), [(96, 100, 32), (250, 33, 32), (97, 128, 64), (1000, 9, 32)])
+@pytest.mark.parametrize(
+    ("rows", "width", "kib"),
+    [(96, 100, 32), (97, 128, 64), (1000, 9, 32), pytest.param(250, 33, 32, marks=pytest.mark.slow)],
+)
 def test_sums_of_what_a_block_has(rows: int, width: int, kib: int) -> None:
     text = centred(rows, width, SUMS, f"c [{rows},{width}] a [{width}] b [{width}] g [{width}]")
     chip = replace(SMALL, vmem=replace(SMALL.vmem, bytes=kib << 10))
@@ -110,7 +114,7 @@ def test_sums_of_what_a_few_operations_make_of_a_blocks_operands(others: str) ->
     np.testing.assert_allclose(got, (x.astype(np.float64) * y - y).sum(0), rtol=1e-4, atol=2e-4)
 
 
-@settings(max_examples=6)
+@examples(4, 6)
 @given(
     rows=st.integers(40, 90),
     width=st.integers(30, 80),
@@ -174,10 +178,10 @@ def test_others_stay_outside(reductions: str) -> None:
 
 
 def test_copies_of_blocks_are_what_lowering_each_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = centred(130, 60, SUMS, "c [130,60] a [60] b [60] g [60]")
-    copied = compiled(text, SMALL)
+    text, chip = centred(70, 60, SUMS, "c [70,60] a [60] b [60] g [60]"), CHIPS[16]
+    copied = compiled(text, chip)
     monkeypatch.setattr(blocks, "LEAST_COPIED", 1 << 30)
-    assert to_bytes(compiled(text, SMALL).program) == to_bytes(copied.program)
+    assert to_bytes(compiled(text, chip).program) == to_bytes(copied.program)
 
 
 def test_grouped_text_reads_back() -> None:

@@ -206,7 +206,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("kib", CHIPS)
-@pytest.mark.parametrize("seed", seeds(10, 15))
+@pytest.mark.parametrize("seed", seeds(6, 15))
 def test_random_module_in_loops(seed: int, kib: int) -> None:
     text, args = random_module(seed)
     compare(text, args, CHIPS[kib])
@@ -299,13 +299,13 @@ def test_the_same_module_gives_the_same_program() -> None:
 def test_one_product_and_what_is_computed_in_its_tiles_need_no_loop() -> None:
     text = """HloModule m
 ENTRY e {
- x = f32[1024,128] parameter(0)
- w = f32[128,32] parameter(1)
- a = f32[1024,128] tanh(x)
- ROOT d = f32[1024,32] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ x = f32[256,64] parameter(0)
+ w = f32[64,16] parameter(1)
+ a = f32[256,64] tanh(x)
+ ROOT d = f32[256,16] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
-    assert not any(d.kind == "loop" for d in compiled(text, "tiny").explain)
+    assert not any(d.kind == "loop" for d in compiled(text, CHIPS[32]).explain)
 
 
 def test_what_fits_has_no_loops() -> None:

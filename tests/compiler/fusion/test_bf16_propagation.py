@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -24,6 +25,7 @@ from systolith.isa.dtypes import BF16
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import TINY, Array, run
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 SUM = """
@@ -60,10 +62,10 @@ ENTRY e {{
 BIAS = " db = f32[N] reduce(d, zero), dimensions={0}, to_apply=add"
 
 
-def propagated(text: str, chip: str = "tiny", precision: str | None = None) -> tuple[Module, list[str]]:
+def propagated(text: str, chip: Chip = TINY, precision: str | None = None) -> tuple[Module, list[str]]:
     """The module, and what is bf16 in it."""
     made = canonicalise(parse_hlo(text))
-    run_pass(made, PropagateBf16(load_chip(chip), precision))
+    run_pass(made, PropagateBf16(chip, precision))
     return made, [i.name for i in made.entry.instructions if i.shape.is_array and i.shape.dtype is BF16]
 
 
@@ -112,39 +114,40 @@ ENTRY e {
 def heads(gradient: bool) -> str:
     """Scores of two heads of one array, which another product made, maybe with the gradient of both."""
     parts = "\n".join(
-        f""" {x}s = f32[128,16] slice(p), slice={{[0:128], [{at}:{at + 16}]}}
- {x}r = f32[128,2,8] reshape({x}s)
- {x} = f32[2,128,8] transpose({x}r), dimensions={{1,0,2}}"""
+        f""" {x}s = f32[32,16] slice(p), slice={{[0:32], [{at}:{at + 16}]}}
+ {x}r = f32[32,2,8] reshape({x}s)
+ {x} = f32[2,32,8] transpose({x}r), dimensions={{1,0,2}}"""
         for x, at in (("q", 0), ("k", 16))
     )
     back = """
- dq = f32[2,128,8] dot(g, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
- dk = f32[2,128,8] dot(g, q), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}
- ROOT r = (f32[2,128,128], f32[2,128,8], f32[2,128,8]) tuple(s, dq, dk)"""
+ dq = f32[2,32,8] dot(g, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+ dk = f32[2,32,8] dot(g, q), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ ROOT r = (f32[2,32,32], f32[2,32,8], f32[2,32,8]) tuple(s, dq, dk)"""
     return f"""HloModule m
 ENTRY e {{
- x = f32[128,32] parameter(0)
+ x = f32[32,32] parameter(0)
  w = f32[32,32] parameter(1)
- g = f32[2,128,128] parameter(2)
- p = f32[128,32] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ g = f32[2,32,32] parameter(2)
+ p = f32[32,32] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 {parts}
- s = f32[2,128,128] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+ s = f32[2,32,32] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
   rhs_contracting_dims={{2}}
-{back if gradient else " ROOT r = (f32[2,128,128]) tuple(s)"}
+{back if gradient else " ROOT r = (f32[2,32,32]) tuple(s)"}
 }}
 """
 
 
 def test_heads_of_attention() -> None:
     """One product reads each part in inference, the gradient of the other part, too, in training."""
-    assert propagated(heads(gradient=False))[1] == []
-    _, found = propagated(heads(gradient=True))
+    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10))
+    assert propagated(heads(gradient=False), chip)[1] == []
+    _, found = propagated(heads(gradient=True), chip)
     assert found[0] == "p.bf16"
     assert {"q", "k"} <= set(found)
     rng = np.random.default_rng(0)
-    args = [rng.standard_normal(d).astype(np.float32) for d in ((128, 32), (32, 32), (2, 128, 128))]
-    now = run(compile_module(parse_hlo(heads(gradient=True)), TINY).program, TINY, args)
-    before = run(without(heads(gradient=True), TINY), TINY, args)
+    args = [rng.standard_normal(d).astype(np.float32) for d in ((32, 32), (32, 32), (2, 32, 32))]
+    now = run(compile_module(parse_hlo(heads(gradient=True)), chip).program, chip, args)
+    before = run(without(heads(gradient=True), chip), chip, args)
     assert all(np.allclose(a, b, rtol=1e-6, atol=1e-5) for a, b in zip(now, before, strict=True))
 
 
@@ -206,6 +209,7 @@ def without(text: str, chip: Chip) -> Program:
         return compile_module(parse_hlo(text), chip).program
 
 
+@examples(4, 60)
 @given(
     st.tuples(st.sampled_from((16, 40, 100, 130)), st.sampled_from((3, 8, 20)), st.sampled_from((17, 40, 72))),
     st.booleans(),
@@ -229,14 +233,15 @@ def test_the_same_products(sizes: tuple[int, int, int], bias: bool, chip: Chip) 
 
 
 def test_less_is_moved() -> None:
-    """d, of 2 MB, is written once and read twice; so it is for the bias, whose sum is made on the way."""
+    """d, of 256 KiB, is written once and read twice; so it is for the bias, whose sum is made on the way."""
     chip = load_chip("small")
-    for text in (backward(1024, 64, 512), backward(1024, 64, 512, BIAS.replace("N", "512"), "dw, dx, db")):
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=512 << 10))
+    for text in (backward(256, 32, 256), backward(256, 32, 256, BIAS.replace("N", "256"), "dw, dx, db")):
         runs = [
             simulate(p, chip, mode="time") for p in (compile_module(parse_hlo(text), chip).program, without(text, chip))
         ]
         now, before = (sum(r.hbm_bytes.values()) for r in runs)
-        assert before - now >= 1024 * 512 * 2 * 3
+        assert before - now >= 256 * 256 * 2 * 3
         cycles = [r.cycles or 0 for r in runs]
         assert 0 < cycles[0] < cycles[1]
 
@@ -271,7 +276,7 @@ ENTRY e {
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The decision is explained, and groups are checked against the evaluator."""
     path = tmp_path / "m.hlo"
-    path.write_text(backward(256, 16, 64, BIAS.replace("N", "64"), "dw, dx, db"))
+    path.write_text(backward(64, 8, 64, BIAS.replace("N", "64"), "dw, dx, db"))
     ran = systolith(capsys, "run", path, "--chip", "tiny", "--random", 0, "--check", "--hostile", "--json")
     assert ran.code == 0, ran.err
     explained = json.loads(systolith(capsys, "explain", path, "--chip", "tiny", "--json").out)

@@ -23,10 +23,10 @@ TINY = load_chip("tiny")
 
 
 def test_one_head_whose_scores_fit_is_tried_as_it_is_and_in_blocks_of_queries() -> None:
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=8 << 10))
     rng = np.random.default_rng(4)
-    wide = [rng.normal(size=(6, 32, 8)).astype(np.float32) for _ in range(3)]
-    result = compare(attention(6, 32, 8), [*wide, rng.normal(size=(32, 32)).astype(np.float32)], chip)
+    wide = [rng.normal(size=(6, 16, 8)).astype(np.float32) for _ in range(3)]
+    result = compare(attention(6, 16, 8), [*wide, rng.normal(size=(16, 16)).astype(np.float32)], chip)
     outer = next(d for d in result.explain if d.kind == "blocks")
     tried = {outer.chosen: outer.numbers, **{a.what: a.numbers for a in outer.rejected}}
     assert all("cycles" in tried[name] for name in ("blocks of 1", f"blocks of 1{WHOLE}"))

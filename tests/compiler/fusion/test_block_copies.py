@@ -22,7 +22,9 @@ from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import Array, compare, compiled, error, run
 
 TINY = load_chip("tiny")
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+LITTLE = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (12, 16, 32)}
+"""By KiB of VMEM."""
+SMALL = LITTLE[32]
 
 
 def columns(rows: int, width: int) -> str:
@@ -45,16 +47,18 @@ ENTRY e {{
 """
 
 
-UNITS = replace(SMALL, mxu=replace(SMALL.mxu, count=2))
+UNITS = {kib: replace(chip, mxu=replace(chip.mxu, count=2)) for kib, chip in LITTLE.items()}
 """On which blocks take turns with matrix units."""
 
 
 @pytest.mark.parametrize(
     ("text", "chip"),
     [
-        (softmax(256, 33), SMALL), (softmax(250, 100), SMALL), (columns(300, 64), SMALL), (columns(97, 250), SMALL),
-        (attention(9, 40, 8), SMALL), pytest.param(attention(7, 40, 9), UNITS, marks=pytest.mark.slow),
-        (attention(2, 72, 8), UNITS),
+        (softmax(128, 33), LITTLE[16]), (softmax(125, 50), LITTLE[12]),
+        (columns(150, 64), LITTLE[16]), pytest.param(columns(97, 250), SMALL, marks=pytest.mark.slow),
+        pytest.param(attention(9, 40, 8), SMALL, marks=pytest.mark.slow),
+        pytest.param(attention(7, 40, 9), UNITS[32], marks=pytest.mark.slow),
+        (attention(2, 40, 8), UNITS[12]),
         (attention(24, 32, 16), load_chip("small")),
     ],
     ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small"],
@@ -75,10 +79,10 @@ def test_blocks_of_an_array_of_a_stack_are_copied(monkeypatch: pytest.MonkeyPatc
         return made
 
     rng = np.random.default_rng(0)
-    args: list[Array] = [rng.standard_normal(s).astype(np.float32) for s in ((3, 256, 33), (256, 33))]
+    args: list[Array] = [rng.standard_normal(s).astype(np.float32) for s in ((3, 128, 33), (128, 33))]
     text = hlo(layers, args)
-    copied = assert_copied(text, SMALL, monkeypatch)
-    (got,), (wanted,) = run(copied.program, SMALL, args), run_xla(text, *args)
+    copied = assert_copied(text, LITTLE[16], monkeypatch)
+    (got,), (wanted,) = run(copied.program, LITTLE[16], args), run_xla(text, *args)
     assert error(got, wanted) < 1e-6
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.driver import Front, compile_grouped, compile_groups
@@ -32,6 +32,7 @@ from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import TINY, compiled, error, run
 from tests.corpus.load import Case
 from tests.corpus.load import names as corpus_names
+from tests.examples import examples
 
 
 def groups(module: Module) -> dict[str, Group]:
@@ -60,7 +61,10 @@ def same_groups(module: Module) -> None:
     assert facts(clone(again)) == facts(module)
 
 
-LONG = {"resnet50_infer_224", "resnet18_infer_224", "resnet18_infer_32_small", "gpt2_block_bf16", "sort_topk_argmax"}
+LONG = {
+    *("resnet50_infer_224", "resnet18_infer_224", "resnet18_infer_32_small", "gpt2_block_bf16", "sort_topk_argmax"),
+    *("elementwise_zoo", "rng_threefry"),
+}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_grouped_modules_of_the_corpus_read_back_equal(name: str) -> None:
     same_groups(module)
 
 
-@settings(max_examples=30)
+@examples(12, 30)
 @given(seed=st.integers(0, 1 << 20))
 def test_random_grouped_modules_read_back_equal(seed: int) -> None:
     same_groups(grouped(random_module(seed)[0], TINY))
@@ -216,7 +220,7 @@ ENTRY e {{
         read_groups(parse_hlo(text))
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(seed=st.integers(0, 1 << 20), number=st.integers(0, 1 << 10))
 def test_two_groups_written_as_one_are_refused_or_computed_as_written(seed: int, number: int) -> None:
     text, args = random_module(seed)

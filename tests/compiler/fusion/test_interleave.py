@@ -138,8 +138,8 @@ def test_sums_of_blocks_do_not_meet_in_few_accumulators() -> None:
 
 def test_the_estimate_is_near() -> None:
     chip = load_chip("small")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=96 << 10))
-    program = compiled(attention(8, 96, 32), chip).program
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=48 << 10))
+    program = compiled(attention(8, 64, 32), chip).program
     cycles = simulate(program, chip, mode="time").cycles
     (group,) = program.groups
     assert cycles is not None

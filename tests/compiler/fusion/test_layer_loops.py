@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.driver import compile_groups, compile_tile
@@ -25,6 +25,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import Array, check, checked, compiled, error, memory, run
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 X, C = "f32[8,32]", "f32[16,32]"
@@ -218,8 +219,7 @@ def test_programs_do_not_grow_with_layers() -> None:
 
 def test_they_take_no_longer() -> None:
     """But for the ends of iterations: the weights of these take HBM as long as little else does."""
-    count = 6
-    wide = text(count).replace("32,32]", "512,512]").replace("[8,32]", "[8,512]").replace("[16,32]", "[16,512]")
+    wide = text(4).replace("32,32]", "512,512]").replace("[8,32]", "[8,512]").replace("[16,32]", "[16,512]")
     wide = wide.replace("[1,32]", "[1,512]").replace("[0:32]", "[0:512]")
     chip = load_chip("small")
     cycles = []
@@ -260,7 +260,7 @@ def named(source: int | str, n: int) -> str:
     return f"x{n}" if source < 0 else f"i{n}_{source}"
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(st.data())
 def test_random_layers(data: st.DataObject) -> None:
     """Of operations on what came before, in this layer or the last one, on parameters and what all have in common.

@@ -207,7 +207,9 @@ def test_rows_wait_in_hbm_for_layers_alone(products: int) -> None:
     more = [f"{name} = {ROW} dot({of}, w), {dims}" for of, name in itertools.pairwise(names)]
     more.append(f"after = {ROW} add(row, {names[-1]})")
     text = loop().replace(f"after = {ROW} add(row, row)", "\n  ".join(more))
-    text = text.replace(ROWS, f"f32[10,{SIZE},{SIZE}]").replace("s32[5]", "s32[10]").replace("constant(5)", "constant(10)")
+    text = (
+        text.replace(ROWS, f"f32[10,{SIZE},{SIZE}]").replace("s32[5]", "s32[10]").replace("constant(5)", "constant(10)")
+    )
     made = check(text, [*arguments()[:2], np.zeros(10, np.int32)], chip, most=1e-4)
     groups = {g["name"]: g for g in simulate(made.program, chip, mode="time").groups()}
     stored = sum(groups["updated"]["hbm_bytes"].values())
